@@ -1,0 +1,302 @@
+//! Where bits live: in memory of our own, in a mapped file, or in bytes that somebody lends us.
+//!
+//! [`Cells`] is a run of bytes with an owner. Kinds read it as one slice whoever owns it, so that one
+//! implementation serves all of them. Memory of our own starts on a cache line, and from 2 MiB up on
+//! a huge page: a random access into gigabytes otherwise costs a page walk on top of the miss
+//! (20 to 40% of the time of a query, measured).
+//!
+//! [`Shared`] is the same memory, turned over to many threads: from then on it is only touched
+//! through atomics (or through vector loads written in assembly, see `simd`), until it is turned back.
+//!
+//! This file is one of the three places with `unsafe` (the others are `simd/` and the mapping calls
+//! in `file.rs`).
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::io;
+use std::ptr::NonNull;
+
+use memmap2::{Advice, Mmap, MmapMut};
+
+use crate::error::{Error, Result};
+
+/// Alignment of memory of our own: a cache line, so that a block never straddles two.
+const LINE: usize = 64;
+/// The size of a huge page on x86-64 and on most ARM systems.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A run of bytes, a multiple of 8 long, and who owns it.
+pub(crate) struct Cells {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+/// Keeps the bytes alive. The maps are never read through these handles, only dropped.
+enum Owner {
+    /// `alloc_zeroed`, to be freed with the same layout.
+    Heap,
+    /// Anonymous pages, or a private (copy-on-write) mapping of a file: ours to write.
+    Pages { _map: MmapMut },
+    /// A shared mapping of a file: to read only.
+    File { _map: Mmap },
+    /// Bytes lent for a while: to read only.
+    Lender,
+}
+
+// SAFETY: `Cells` has the meaning of a `Box<[u8]>`, a mapping, or a `&[u8]`, all of which are Send
+// and Sync; `start` is not handed out for writing except through `&mut self`.
+unsafe impl Send for Cells {}
+// SAFETY: as above; through `&self` the bytes are only read.
+unsafe impl Sync for Cells {}
+
+impl Cells {
+    /// Zeroed memory of our own. Nothing of it is resident until it is written.
+    pub(crate) fn zeroed(len: u64) -> Result<Cells> {
+        let refused = |source| Error::Memory { bytes: len, source };
+        let size = usize::try_from(len)
+            .map_err(|_| refused(io::Error::new(io::ErrorKind::OutOfMemory, "address space")))?;
+        debug_assert!(size.is_multiple_of(8));
+        if size >= HUGE_PAGE {
+            // One page more than needed, so that the start can be moved to a page boundary.
+            let mut map = MmapMut::map_anon(size.saturating_add(HUGE_PAGE)).map_err(refused)?;
+            // A refusal costs speed only; kernels without huge pages answer EINVAL.
+            let _ = advise_huge(&map);
+            let skip = map.as_ptr().align_offset(HUGE_PAGE);
+            let start = NonNull::from(&mut map[skip..]).cast();
+            return Ok(Cells::new(start, size, Owner::Pages { _map: map }));
+        }
+        if size == 0 {
+            return Ok(Cells::new(NonNull::<u64>::dangling().cast(), 0, Owner::Lender));
+        }
+        let layout = heap_layout(size);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(start) {
+            Some(start) => Ok(Cells::new(start, size, Owner::Heap)),
+            None => Err(refused(io::ErrorKind::OutOfMemory.into())),
+        }
+    }
+
+    /// A part of a file that is mapped to read.
+    pub(crate) fn mapped(map: Mmap, offset: usize, len: usize) -> Cells {
+        let start = NonNull::from(&map[offset..][..len]).cast();
+        Cells::new(start, len, Owner::File { _map: map })
+    }
+
+    /// A part of a file that is mapped copy-on-write.
+    pub(crate) fn private(mut map: MmapMut, offset: usize, len: usize) -> Cells {
+        let start = NonNull::from(&mut map[offset..][..len]).cast();
+        Cells::new(start, len, Owner::Pages { _map: map })
+    }
+
+    /// Turns the memory over to many threads. Bytes that are not ours to write are copied first;
+    /// so is a mapping whose start is not aligned for atomics.
+    pub(crate) fn into_shared(self) -> Result<Shared> {
+        let aligned = self.start.cast::<u64>().is_aligned();
+        Shared::new(if self.is_writable() && aligned { self } else { self.copy()? })
+    }
+}
+
+#[cfg(unix)]
+fn advise_huge(map: &MmapMut) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    map.advise(Advice::HugePage)?;
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn advise_huge(_map: &MmapMut) -> io::Result<()> {
+    Ok(())
+}
+
+fn heap_layout(size: usize) -> Layout {
+    // Below a huge page, so the rounding up cannot overflow.
+    Layout::from_size_align(size.next_multiple_of(LINE), LINE)
+        .expect("a small size, a power of two")
+}
+
+impl Cells {
+    fn new(start: NonNull<u8>, len: usize, owner: Owner) -> Cells {
+        Cells { start, len, owner }
+    }
+
+    /// Bytes that somebody lends us, at any alignment.
+    ///
+    /// # Safety
+    ///
+    /// The result must not outlive the loan: [`View`](crate::View) carries its lifetime, and lets
+    /// go of nothing but copies.
+    pub(crate) unsafe fn lent(bytes: &[u8]) -> Cells {
+        Cells::new(NonNull::from(bytes).cast(), bytes.len(), Owner::Lender)
+    }
+
+    /// The bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the owner keeps `len` bytes from `start` alive as long as `self`, and writing
+        // takes `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The bytes to change, or the error that says they are not ours to change.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        if !self.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        // SAFETY: as in `bytes`; the owner lets us write, and `&mut self` excludes other users.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
+    }
+
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        self.len == 0 || matches!(self.owner, Owner::Heap | Owner::Pages { .. })
+    }
+
+    /// A copy in memory of our own.
+    pub(crate) fn copy(&self) -> Result<Cells> {
+        let mut copy = Cells::zeroed(self.len as u64)?;
+        copy.bytes_mut()?.copy_from_slice(self.bytes());
+        Ok(copy)
+    }
+
+    /// Sets every byte to zero.
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        self.bytes_mut()?.fill(0);
+        Ok(())
+    }
+
+    /// The number of set bits: reads everything.
+    pub(crate) fn count_ones(&self) -> u64 {
+        words(self.bytes()).map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// Cells of which it is known how many are set, at any time and at no cost.
+pub(crate) struct Bits {
+    pub cells: Cells,
+    /// The number of set bits.
+    pub ones: u64,
+}
+
+impl Bits {
+    pub(crate) fn zeroed(len: u64) -> Result<Bits> {
+        Ok(Bits { cells: Cells::zeroed(len)?, ones: 0 })
+    }
+
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        self.cells.clear()?;
+        self.ones = 0;
+        Ok(())
+    }
+
+    pub(crate) fn copy(&self) -> Result<Bits> {
+        Ok(Bits { cells: self.cells.copy()?, ones: self.ones })
+    }
+
+    /// Keeps what either has. Both must be of one plan.
+    pub(crate) fn unite(&mut self, other: &Bits) -> Result<()> {
+        self.combine(other, |here, there| here | there)
+    }
+
+    /// Keeps what both have. Both must be of one plan.
+    pub(crate) fn intersect(&mut self, other: &Bits) -> Result<()> {
+        self.combine(other, |here, there| here & there)
+    }
+
+    fn combine(&mut self, other: &Bits, operation: impl Fn(u64, u64) -> u64) -> Result<()> {
+        let (here, there) = (self.cells.bytes_mut()?, other.cells.bytes());
+        assert_eq!(here.len(), there.len(), "one plan, one size");
+        let mut ones = 0;
+        for (chunk, there) in here.as_chunks_mut::<8>().0.iter_mut().zip(words(there)) {
+            let word = operation(u64::from_le_bytes(*chunk), there);
+            *chunk = word.to_le_bytes();
+            ones += u64::from(word.count_ones());
+        }
+        self.ones = ones;
+        Ok(())
+    }
+}
+
+impl PartialEq for Bits {
+    fn eq(&self, other: &Bits) -> bool {
+        self.ones == other.ones && self.cells.bytes() == other.cells.bytes()
+    }
+}
+
+/// The bytes as little-endian words.
+pub(crate) fn words(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    debug_assert!(rest.is_empty());
+    chunks.iter().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        if matches!(self.owner, Owner::Heap) {
+            // SAFETY: `start` came from `alloc_zeroed` with this layout, and is freed only here.
+            unsafe { dealloc(self.start.as_ptr(), heap_layout(self.len)) }
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod shared {
+    use std::sync::atomic::AtomicU64;
+
+    use super::{Cells, Result};
+
+    /// Memory that many threads read and write at once, 64 bits at a time.
+    pub(crate) struct Shared(Cells);
+
+    impl Shared {
+        pub(super) fn new(cells: Cells) -> Result<Shared> {
+            debug_assert!(cells.is_writable() && cells.start.cast::<u64>().is_aligned());
+            Ok(Shared(cells))
+        }
+
+        /// Turns the memory back, which takes the only handle, so that no thread uses it any more.
+        pub(crate) fn into_cells(self) -> Result<Cells> {
+            Ok(self.0)
+        }
+
+        pub(crate) fn words(&self) -> &[AtomicU64] {
+            // SAFETY: `start` is aligned for a word and owns `len` bytes that are ours to write
+            // (checked in `Cells::into_shared`). While `self` exists nobody makes a plain reference
+            // to them: `into_cells` consumes it.
+            unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.len / 8) }
+        }
+    }
+}
+
+/// Under loom, which explores every interleaving, words are loom's own atomics: a copy of the cells.
+#[cfg(loom)]
+mod shared {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+
+    use super::{Cells, Result};
+
+    pub(crate) struct Shared(Vec<AtomicU64>);
+
+    impl Shared {
+        pub(super) fn new(cells: Cells) -> Result<Shared> {
+            Ok(Shared(
+                super::words(cells.bytes()).map(|word| AtomicU64::new(word.to_le())).collect(),
+            ))
+        }
+
+        pub(crate) fn into_cells(self) -> Result<Cells> {
+            let mut cells = Cells::zeroed(self.0.len() as u64 * 8)?;
+            for (bytes, word) in cells.bytes_mut()?.chunks_exact_mut(8).zip(&self.0) {
+                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+            }
+            Ok(cells)
+        }
+
+        pub(crate) fn words(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+}
+
+pub(crate) use shared::Shared;

@@ -1,0 +1,256 @@
+//! A key is hashed once, into 128 bits; everything else in inbloom sees only those.
+//!
+//! `Digest { place, print }`: `place` says *where* a key's cells are (which shard, then which block),
+//! `print` says *what* they hold (which bits inside the block). A [`Hasher`] is a hash scheme together
+//! with its seed or key; every filter names its scheme, and a file records it, so that a filter
+//! written on one machine answers the same on every other one, whatever its byte order.
+//!
+//! | id | scheme              | place                         | print                       |
+//! |----|---------------------|-------------------------------|-----------------------------|
+//! | 1  | XXH3-128, seeded    | low 64 bits of the hash       | high 64 bits                |
+//! | 2  | SipHash-1-3-128     | first 8 bytes, little-endian  | next 8 bytes, little-endian |
+//! | 3  | integers, not hashed| the integer itself            | 0                           |
+//!
+//! Ids are on disk: they are never reused, and foreign schemes (Guava's, Go's, RedisBloom's) take
+//! further ones. XXH3 is the default because it is specified, stable, and among the fastest on
+//! short keys. A seed is not a key: XXH3 has collisions that hold under every seed, so whoever can
+//! choose keys can craft false positives. Against such people use SipHash under a secret [`Key`].
+
+use std::fmt;
+
+use siphasher::sip128::SipHasher13;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// The 128 bits that stand for a key.
+///
+/// ```
+/// use inbloom::Hasher;
+///
+/// let hasher = Hasher::default();
+/// assert_eq!(hasher.digest("alice"), hasher.digest(b"alice"));
+/// assert_ne!(hasher.digest("alice"), hasher.digest("alicf"));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Digest {
+    /// Where: consumed from the top by [`Digest::pick`].
+    pub place: u64,
+    /// What: the pattern or fingerprint kept at that place.
+    pub print: u64,
+}
+
+impl Digest {
+    /// Picks one of `n` choices by multiply-shift, and returns with it the digest whose `place` is
+    /// the randomness that is left.
+    ///
+    /// Read `place` as a fraction of 2^64. The choice is the integer part of `place * n`, the rest
+    /// its fractional part, so that a second pick is independent of the first by construction, and
+    /// picking `a` then `b` is the same as picking `a * b` at once. Taking two choices from the same
+    /// bits instead (shard and block, say) leaves most blocks of a shard empty.
+    ///
+    /// ```
+    /// # use inbloom::Hasher;
+    /// let digest = Hasher::default().digest("alice");
+    /// let (shard, rest) = digest.pick(16);
+    /// let (block, _) = rest.pick(1000);
+    /// assert_eq!(digest.pick(16_000).0, shard * 1000 + block);
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn pick(self, n: u64) -> (u64, Digest) {
+        let product = u128::from(self.place) * u128::from(n);
+        ((product >> 64) as u64, Digest { place: product as u64, print: self.print })
+    }
+}
+
+/// A secret of 128 bits, for [`Hasher::sip13`]. Its `Debug` output does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u8; 16]);
+
+impl Key {
+    /// Takes 16 bytes, which should come from a cryptographic random source.
+    #[must_use]
+    pub const fn new(bytes: [u8; 16]) -> Key {
+        Key(bytes)
+    }
+
+    /// A value that files keep in order to recognise the right key. It is the hash of a fixed text
+    /// under the key: it tells nothing about the key itself that a digest would not.
+    pub(crate) fn check(&self) -> u64 {
+        SipHasher13::new_with_key(&self.0).hash(b"inbloom key check").h1
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+/// The hash scheme of a filter, with its seed or key: turns keys into digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hasher(pub(crate) Scheme);
+
+/// What a [`Hasher`] is. Kept private so that schemes can be added without breaking users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Xxh3 { seed: u64 },
+    Sip13 { key: Key },
+    Integers,
+}
+
+/// The `print` of a key that is no integer, under [`Hasher::integers`]; integers have print 0.
+pub(crate) const NOT_AN_INTEGER: u64 = u64::MAX;
+
+impl Default for Hasher {
+    fn default() -> Hasher {
+        Hasher::xxh3(0)
+    }
+}
+
+impl Hasher {
+    /// XXH3-128 under `seed`. The default, with seed 0.
+    #[must_use]
+    pub const fn xxh3(seed: u64) -> Hasher {
+        Hasher(Scheme::Xxh3 { seed })
+    }
+
+    /// SipHash-1-3 with 128 bits of output under a secret key: nobody without the key can craft
+    /// keys that collide. Costs about five times XXH3 on short keys.
+    #[must_use]
+    pub const fn sip13(key: Key) -> Hasher {
+        Hasher(Scheme::Sip13 { key })
+    }
+
+    /// No hash at all: a key is an unsigned integer in at most 8 little-endian bytes. The scheme of
+    /// [`Bitmap`](crate::kinds::bitmap::Bitmap), which is exact.
+    #[must_use]
+    pub const fn integers() -> Hasher {
+        Hasher(Scheme::Integers)
+    }
+
+    /// The digest of a key. Integers are hashed as their 8 little-endian bytes:
+    /// `hasher.digest(42u64.to_le_bytes())`.
+    #[inline]
+    #[must_use]
+    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+        self.digest_bytes(key.as_ref())
+    }
+
+    #[inline]
+    fn digest_bytes(&self, key: &[u8]) -> Digest {
+        match &self.0 {
+            Scheme::Xxh3 { seed } => {
+                let hash = xxh3_128_with_seed(key, *seed);
+                Digest { place: hash as u64, print: (hash >> 64) as u64 }
+            }
+            Scheme::Sip13 { key: secret } => {
+                let hash = SipHasher13::new_with_key(&secret.0).hash(key);
+                Digest { place: hash.h1, print: hash.h2 }
+            }
+            Scheme::Integers if key.len() <= 8 => {
+                let mut bytes = [0; 8];
+                bytes[..key.len()].copy_from_slice(key);
+                Digest { place: u64::from_le_bytes(bytes), print: 0 }
+            }
+            Scheme::Integers => Digest { place: 0, print: NOT_AN_INTEGER },
+        }
+    }
+
+    /// The scheme's name, as `info` prints it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.0 {
+            Scheme::Xxh3 { .. } => "xxh3-128",
+            Scheme::Sip13 { .. } => "siphash-1-3-128 (keyed)",
+            Scheme::Integers => "integers",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reference implementation's test buffer (xxHash, `tests/sanity_test.c`), and its XXH3-128
+    /// over prefixes of it under the three seeds used there. The lengths take every branch of the
+    /// algorithm: 0, 1-3, 4-8, 9-16, 17-128, 129-240, and above.
+    #[test]
+    fn xxh3_matches_the_reference() {
+        let mut generator: u64 = 2_654_435_761;
+        let buffer: Vec<u8> = std::iter::repeat_with(|| {
+            let byte = (generator >> 56) as u8;
+            generator = generator.wrapping_mul(11_400_714_785_074_694_797);
+            byte
+        })
+        .take(2048)
+        .collect();
+        for (len, seed, place, print) in [
+            (0, 0x0, 0x6001c324468d497f, 0x99aa06d3014798d8),
+            (1, 0x0, 0xc44bdff4074eecdb, 0xa6cd5e9392000f6a),
+            (6, 0x0, 0x3e7039bdda43cfc6, 0x082afe0b8162d12a),
+            (12, 0x0, 0x061a192713f69ad9, 0x6e3efd8fc7802b18),
+            (24, 0x0, 0x1e7044d28b1b901d, 0x0ce966e4678d3761),
+            (48, 0x0, 0xf942219aed80f67b, 0xa002ac4e5478227e),
+            (81, 0x0, 0x5e8bafb9f95fb803, 0x4952f58181ab0042),
+            (222, 0x0, 0xf1aebd597cec6b3a, 0x337e09641b948717),
+            (403, 0x0, 0xcdeb804d65c6dea4, 0x1b6de21e332dd73d),
+            (2048, 0x0, 0xdd59e2c3a5f038e0, 0xf736557fd47073a5),
+            (0, 0x9e3779b1, 0x5444f7869c671ab0, 0x92220ae55e14ab50),
+            (6, 0x9e3779b1, 0x269d8f70be98856e, 0x5a865b5389abd2b1),
+            (222, 0x9e3779b1, 0xae995bb8af917a8d, 0x91820016621e97f1),
+            (12, 0x9e3779b185ebca8d, 0x5d92b5d7190b12d1, 0xff0d60acd02ed401),
+            (403, 0x9e3779b185ebca8d, 0x6259f6ecfd6443fd, 0xbed311971e0be8f2),
+        ] {
+            let digest = Hasher::xxh3(seed).digest(&buffer[..len]);
+            assert_eq!(digest, Digest { place, print }, "length {len}, seed {seed:#x}");
+        }
+    }
+
+    /// Key 00..0f over the inputs 00, 00 01, ...; the values come from a second implementation
+    /// written from the paper, which reproduces the published SipHash-2-4-128 vectors.
+    #[test]
+    fn siphash_matches_a_second_implementation() {
+        let hasher = Hasher::sip13(Key::new(std::array::from_fn(|i| i as u8)));
+        let input: Vec<u8> = (0..63).collect();
+        for (len, place, print) in [
+            (0, 0xbea58827b2bc7ee7, 0x013030dd6adb62fd),
+            (1, 0xa8edd36004376ffc, 0x63f02f2bcc73055e),
+            (7, 0xc3e0aaf223b98410, 0x77ab4808c82e2fa6),
+            (8, 0xb4dae3d5e1fe12aa, 0x99c7f935ab164f72),
+            (15, 0x6c52bdb205557ec1, 0x09017e1eeccd2129),
+            (63, 0x6f42fe4ee300584c, 0xad6052a70a6b9f07),
+        ] {
+            assert_eq!(hasher.digest(&input[..len]), Digest { place, print }, "length {len}");
+        }
+    }
+
+    #[test]
+    fn integers_are_their_own_place() {
+        let hasher = Hasher::integers();
+        assert_eq!(hasher.digest(7u64.to_le_bytes()), Digest { place: 7, print: 0 });
+        assert_eq!(hasher.digest(7u16.to_le_bytes()), Digest { place: 7, print: 0 });
+        assert_eq!(hasher.digest(u64::MAX.to_le_bytes()).place, u64::MAX);
+        assert_eq!(hasher.digest("nine bytes").print, NOT_AN_INTEGER);
+    }
+
+    #[test]
+    fn pick_stays_in_range_and_chains() {
+        for place in [0, 1, u64::MAX / 3, u64::MAX - 1, u64::MAX] {
+            let digest = Digest { place, print: 9 };
+            for n in [1, 2, 3, 1 << 20, u64::MAX] {
+                let (choice, rest) = digest.pick(n);
+                assert!(choice < n);
+                assert_eq!(rest.print, 9);
+            }
+            let (range, rest) = digest.pick(77);
+            assert_eq!(digest.pick(77 * 1013).0, range * 1013 + rest.pick(1013).0);
+        }
+    }
+
+    #[test]
+    fn debug_output_hides_the_key() {
+        let hasher = Hasher::sip13(Key::new([0xab; 16]));
+        assert!(!format!("{hasher:?}").to_lowercase().contains("ab, ab"));
+        assert!(!format!("{hasher:?}").contains("171"));
+    }
+}

@@ -1,0 +1,157 @@
+//! Everything that can go wrong, each with what was expected, what came, and what to do next.
+
+use std::io;
+
+use crate::plan::Kind;
+
+/// The result of a call that can be refused.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call was refused. Texts are complete sentences for a user; fields are for programs.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rate that is no probability strictly between 0 and 1, or below what is offered.
+    #[error("rate {got} is out of reach: {reason}")]
+    Rate {
+        /// The rate asked for.
+        got: f64,
+        /// What is allowed.
+        reason: &'static str,
+    },
+    /// A parameter outside its range.
+    #[error("{name} is {got}, but must be {expected}")]
+    Parameter {
+        /// The parameter's name, as in [`PlanBuilder`](crate::PlanBuilder).
+        name: &'static str,
+        /// The value given.
+        got: String,
+        /// The range, in words.
+        expected: String,
+    },
+    /// Too few parameters to compute the others.
+    #[error("a plan for kind {kind} needs {needs}")]
+    Underspecified {
+        /// The kind that was to be planned.
+        kind: Kind,
+        /// What would be sufficient.
+        needs: &'static str,
+    },
+    /// The parameters contradict each other.
+    #[error(
+        "{items} items in {bytes} bytes reach a rate of {reachable:.3e}, not {rate:.3e}: allow more bytes, fewer items or a higher rate"
+    )]
+    Unreachable {
+        /// Items asked for.
+        items: u64,
+        /// Bytes allowed.
+        bytes: u64,
+        /// Rate asked for.
+        rate: f64,
+        /// Best rate with these items and bytes.
+        reachable: f64,
+    },
+    /// More bits than this version addresses.
+    #[error(
+        "the plan needs about {bits:.3e} bits, but at most {max} are supported: plan fewer items or a higher rate"
+    )]
+    TooLarge {
+        /// Bits that would be needed.
+        bits: f64,
+        /// The limit.
+        max: u64,
+    },
+    /// The system did not give the memory.
+    #[error(
+        "could not get {bytes} bytes of memory for the filter ({source}): plan a smaller filter or free memory"
+    )]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The plan is larger than the caller's own limit.
+    #[error(
+        "the filter needs {bytes} bytes, the limit is {limit}: raise the limit or plan a smaller filter"
+    )]
+    Limit {
+        /// Bytes needed.
+        bytes: u64,
+        /// The limit given.
+        limit: u64,
+    },
+    /// Two filters that do not fit together.
+    #[error(
+        "the filters differ in {field}: {left} here, {right} there; both must be made from the same plan and hash"
+    )]
+    Mismatch {
+        /// The first field in which they differ.
+        field: &'static str,
+        /// Its value in the filter that was called.
+        left: String,
+        /// Its value in the argument.
+        right: String,
+    },
+    /// The kind cannot do this.
+    #[error("kind {kind} cannot {verb}: {remedy}")]
+    Unsupported {
+        /// The kind that was asked.
+        kind: Kind,
+        /// What it was asked to do.
+        verb: &'static str,
+        /// Which kinds can, or what to do instead.
+        remedy: &'static str,
+    },
+    /// A change to a filter that was opened read-only.
+    #[error(
+        "the filter was opened read-only: open it with file::open_mut, change it, and save it as a new file"
+    )]
+    ReadOnly,
+    /// A key that a bitmap cannot hold.
+    #[error("the bitmap holds integers below {universe}, got {got}")]
+    NotInUniverse {
+        /// One more than the largest integer.
+        universe: u64,
+        /// The integer that came, or a description of the key.
+        got: String,
+    },
+    /// The bytes are not an inbloom filter, or are damaged.
+    #[error("{what}: expected {expected}, got {got}; {remedy}")]
+    Format {
+        /// The part of the file.
+        what: &'static str,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        got: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file of a later version of inbloom.
+    #[error(
+        "file version {got}, this inbloom reads up to {supported}: upgrade inbloom, or write the file again with an older one"
+    )]
+    NewerVersion {
+        /// The version in the file.
+        got: u16,
+        /// The newest version that this inbloom reads.
+        supported: u16,
+    },
+    /// The file was written under a secret key, and it is missing or is another one.
+    #[error(
+        "the filter is keyed (SipHash-1-3) and {problem}: open it with the key it was written under"
+    )]
+    Key {
+        /// Missing or wrong.
+        problem: &'static str,
+    },
+    /// Reading or writing failed.
+    #[error("{action}: {source}")]
+    Io {
+        /// What was being done, with the path where there is one.
+        action: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}

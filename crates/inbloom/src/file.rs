@@ -1,0 +1,163 @@
+//! Filters in files: mapped to query, replaced as a whole to save.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use memmap2::{Mmap, MmapOptions};
+
+use crate::cells::Cells;
+use crate::digest::Key;
+use crate::error::{Error, Result};
+use crate::filter::Filter;
+use crate::format;
+
+/// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
+/// processes that open one file share one copy of it in memory.
+///
+/// Inserts are refused; [`open_mut`] allows them. The header is checked, the payload is not: see
+/// [`verify`]. Do not overwrite the file in place while it is open: replace it, as [`save`] does, and
+/// an open filter goes on answering from the old one.
+///
+/// ```
+/// use inbloom::{Filter, Kind, Plan, file};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("seen.ib");
+/// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(1000).build()?)?;
+/// filter.insert("alice")?;
+/// file::save(&filter, &path)?;
+///
+/// let filter = file::open(&path)?;
+/// assert!(filter.contains("alice"));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+pub fn open(path: impl AsRef<Path>) -> Result<Filter> {
+    open_for(path.as_ref(), Access::Query, None)
+}
+
+/// As [`open`], for a filter with a secret key.
+pub fn open_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
+    open_for(path.as_ref(), Access::Query, Some(key))
+}
+
+/// Opens a filter to change it. The file is mapped privately: what is changed is copied, page by page,
+/// and the file stays as it is until [`save`] replaces it.
+pub fn open_mut(path: impl AsRef<Path>) -> Result<Filter> {
+    open_for(path.as_ref(), Access::Change, None)
+}
+
+/// As [`open_mut`], for a filter with a secret key.
+pub fn open_mut_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
+    open_for(path.as_ref(), Access::Change, Some(key))
+}
+
+/// Checks every byte of a file: see [`format::verify`].
+pub fn verify(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    match map(path)? {
+        Some(map) => format::verify(&map),
+        None => format::verify(&[]),
+    }
+}
+
+/// Saves a filter: writes a temporary file beside `path`, syncs it, and renames it over `path`.
+///
+/// Whatever happens, `path` is the old file or the new one, never half of it. An existing file's
+/// permissions are kept.
+pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let failed = |action: &str| {
+        let action = format!("{action} {}", path.display());
+        move |source| Error::Io { action, source }
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".inbloom-").suffix(".tmp");
+    // Without this the file would be readable by its owner only; with it the umask decides.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let temporary = builder.tempfile_in(folder).map_err(failed("creating a temporary file for"))?;
+    if let Ok(existing) = fs::metadata(path) {
+        let kept = fs::set_permissions(temporary.path(), existing.permissions());
+        kept.map_err(failed("keeping the permissions of"))?;
+    }
+    let writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
+    filter.write_to(writer).map_err(|error| match error {
+        Error::Io { source, .. } => failed("writing")(source),
+        other => other,
+    })?;
+    temporary.as_file().sync_all().map_err(failed("syncing"))?;
+    temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
+    // The rename itself is on disk only once the folder is.
+    #[cfg(unix)]
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed("syncing the folder of"))?;
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Access {
+    Query,
+    Change,
+}
+
+fn open_file(path: &Path) -> Result<(File, u64)> {
+    let failed = |source| Error::Io { action: format!("opening {}", path.display()), source };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    Ok((file, metadata.len()))
+}
+
+/// Maps a whole file to read; an empty one cannot be mapped.
+fn map(path: &Path) -> Result<Option<Mmap>> {
+    let (file, length) = open_file(path)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the bytes must not change under the map. Nobody can make sure of that for a file; the
+    // documentation asks for it, and our own `save` never writes into an existing file. All that
+    // reads the bytes checks them as a stranger's and indexes within bounds fixed at opening.
+    let map = unsafe { Mmap::map(&file) };
+    map.map(Some)
+        .map_err(|source| Error::Io { action: format!("mapping {}", path.display()), source })
+}
+
+fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
+    let Some(map) = map(path)? else { return format::read(&[][..], key) };
+    let parsed = format::parse(&map)?;
+    let (offset, length) = parsed.payload;
+    let cells = match access {
+        Access::Query => {
+            // Queries jump about: reading ahead would fetch pages that nobody asks for.
+            #[cfg(unix)]
+            if length >= LARGE {
+                let _ = map.advise(memmap2::Advice::Random);
+            }
+            Cells::mapped(map, offset, length)
+        }
+        Access::Change => {
+            let (file, _) = open_file(path)?;
+            let failed =
+                |source| Error::Io { action: format!("mapping {}", path.display()), source };
+            // No swap space is set aside for pages that may never be changed.
+            // SAFETY: as in `map`.
+            let private =
+                unsafe { MmapOptions::new().len(map.len()).no_reserve_swap().map_copy(&file) };
+            Cells::private(private.map_err(failed)?, offset, length)
+        }
+    };
+    parsed.into_filter(cells, key)
+}
+
+/// From this size on a mapping is advised of random access; below, reading ahead brings in the whole
+/// filter at once, which is better.
+#[cfg(unix)]
+const LARGE: usize = 16 << 20;

@@ -1,0 +1,757 @@
+//! The filter that users hold: a kind, its hash, and what is known about its content.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{Read, Write};
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use crate::cells::Bits;
+use crate::digest::{Digest, Hasher, Key, Scheme};
+use crate::error::{Error, Result};
+use crate::format;
+use crate::kinds::bitmap::{Bitmap, Store};
+use crate::kinds::blocked::Blocked;
+use crate::kinds::classic::{self, Classic};
+use crate::membership::{Membership, contains_keys, insert_keys};
+use crate::plan::{Kind, Plan};
+use crate::shared::SharedFilter;
+
+/// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
+///
+/// ```
+/// use inbloom::{Filter, Kind, Plan};
+///
+/// let plan = Plan::new(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+/// let mut seen = Filter::new(plan)?;
+/// assert!(seen.insert("/8/8217/5159455.html")?); // new
+/// assert!(!seen.insert("/8/8217/5159455.html")?); // seen before
+/// assert!(seen.contains("/8/8217/5159455.html"));
+/// assert!(!seen.contains("/8/8217/5159456.html"));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+///
+/// It never denies a key that was inserted. It may claim one that was not, at the rate that the
+/// [`Plan`] promises for the number of keys it was made for. Integers are given as their 8
+/// little-endian bytes: `filter.insert(42u64.to_le_bytes())`.
+pub struct Filter {
+    pub(crate) hasher: Hasher,
+    pub(crate) any: Any,
+    pub(crate) inserted: u64,
+    pub(crate) auto_clear: Option<f64>,
+    pub(crate) texts: Texts,
+}
+
+/// What users write about a filter. Most write nothing, so that it takes one word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts(Option<Box<[String; 2]>>);
+
+impl Texts {
+    pub(crate) const NOTE: usize = 0;
+    pub(crate) const NORMALIZATION: usize = 1;
+
+    pub(crate) fn get(&self, which: usize) -> &str {
+        self.0.as_ref().map_or("", |texts| &texts[which])
+    }
+
+    pub(crate) fn set(&mut self, which: usize, text: String) {
+        if !text.is_empty() || self.0.is_some() {
+            self.0.get_or_insert_default()[which] = text;
+        }
+    }
+}
+
+/// One of the kinds.
+pub(crate) enum Any {
+    Bitmap(Bitmap),
+    Classic(Classic),
+    Blocked(Blocked),
+}
+
+impl Any {
+    fn new(plan: Plan) -> Result<Any> {
+        Ok(match plan.kind() {
+            Kind::Bitmap => Any::Bitmap(Bitmap::new(plan)?),
+            Kind::Classic => Any::Classic(Classic::new(plan)?),
+            Kind::Blocked => Any::Blocked(Blocked::new(plan)?),
+        })
+    }
+
+    /// A kind whose state is an array of bits.
+    pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Any {
+        match plan.kind() {
+            Kind::Bitmap => Any::Bitmap(Bitmap::with_store(plan, Store::Dense(bits))),
+            Kind::Classic => Any::Classic(Classic::with_bits(plan, bits)),
+            Kind::Blocked => Any::Blocked(Blocked::with_bits(plan, bits)),
+        }
+    }
+
+    /// The array of bits, if that is what the kind's state is.
+    pub(crate) fn bits(&self) -> Option<&Bits> {
+        match self {
+            Any::Bitmap(bitmap) => match &bitmap.store {
+                Store::Dense(bits) => Some(bits),
+                Store::Sparse(_) => None,
+            },
+            Any::Classic(classic) => Some(&classic.bits),
+            Any::Blocked(blocked) => Some(&blocked.bits),
+        }
+    }
+
+    /// As [`Any::bits`], taken out; gives the kind back if it is something else.
+    pub(crate) fn into_bits(self) -> std::result::Result<(Plan, Bits), Any> {
+        match self {
+            Any::Bitmap(bitmap) => match bitmap.into_parts() {
+                (plan, Store::Dense(bits)) => Ok((plan, bits)),
+                (plan, sparse) => Err(Any::Bitmap(Bitmap::with_store(plan, sparse))),
+            },
+            Any::Classic(classic) => Ok(classic.into_parts()),
+            Any::Blocked(blocked) => Ok(blocked.into_parts()),
+        }
+    }
+
+    fn plan(&self) -> &Plan {
+        match self {
+            Any::Bitmap(bitmap) => bitmap.plan(),
+            Any::Classic(classic) => classic.plan(),
+            Any::Blocked(blocked) => blocked.plan(),
+        }
+    }
+
+    fn members(&self) -> &dyn Membership {
+        match self {
+            Any::Bitmap(bitmap) => bitmap,
+            Any::Classic(classic) => classic,
+            Any::Blocked(blocked) => blocked,
+        }
+    }
+
+    fn members_mut(&mut self) -> &mut dyn Membership {
+        match self {
+            Any::Bitmap(bitmap) => bitmap,
+            Any::Classic(classic) => classic,
+            Any::Blocked(blocked) => blocked,
+        }
+    }
+
+    fn ones(&self) -> u64 {
+        match self {
+            Any::Bitmap(bitmap) => bitmap.len(),
+            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => bits.ones,
+        }
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        match self {
+            Any::Bitmap(bitmap) => bitmap.clear(),
+            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => bits.clear(),
+        }
+    }
+
+    fn copy(&self) -> Result<Any> {
+        Ok(match self {
+            Any::Bitmap(bitmap) => Any::Bitmap(bitmap.copy()?),
+            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => {
+                Any::with_bits(*self.plan(), bits.copy()?)
+            }
+        })
+    }
+
+    /// Both must be of one plan.
+    fn unite(&mut self, other: &Any) -> Result<()> {
+        match (self, other) {
+            (Any::Bitmap(here), Any::Bitmap(there)) => here.unite(there),
+            (Any::Classic(here), Any::Classic(there)) => here.bits.unite(&there.bits),
+            (Any::Blocked(here), Any::Blocked(there)) => here.bits.unite(&there.bits),
+            _ => unreachable!("one plan, one kind"),
+        }
+    }
+
+    /// Both must be of one plan.
+    fn intersect(&mut self, other: &Any) -> Result<()> {
+        match (self, other) {
+            (Any::Bitmap(here), Any::Bitmap(there)) => here.intersect(there),
+            (Any::Classic(here), Any::Classic(there)) => here.bits.intersect(&there.bits),
+            (Any::Blocked(here), Any::Blocked(there)) => here.bits.intersect(&there.bits),
+            _ => unreachable!("one plan, one kind"),
+        }
+    }
+
+    /// The bytes that a file keeps.
+    pub(crate) fn payload(&self) -> Cow<'_, [u8]> {
+        match self {
+            Any::Bitmap(bitmap) => bitmap.payload(),
+            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => {
+                Cow::Borrowed(bits.cells.bytes())
+            }
+        }
+    }
+}
+
+/// How many distinct keys a filter's bits speak for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The most likely number.
+    pub items: f64,
+    /// One standard deviation: the truth is within two of them 19 times in 20.
+    pub error: f64,
+}
+
+impl Filter {
+    /// An empty filter, hashing with XXH3-128 under seed 0 (a bitmap does not hash).
+    ///
+    /// Fails if the system does not give the memory, which [`Plan::bytes`] tells beforehand.
+    pub fn new(plan: Plan) -> Result<Filter> {
+        let hasher = match plan.kind() {
+            Kind::Bitmap => Hasher::integers(),
+            Kind::Classic | Kind::Blocked => Hasher::default(),
+        };
+        Filter::with_hasher(plan, hasher)
+    }
+
+    /// An empty filter with a hash of your choice.
+    pub fn with_hasher(plan: Plan, hasher: Hasher) -> Result<Filter> {
+        check_hasher(&plan, &hasher)?;
+        let texts = Texts::default();
+        Ok(Filter { hasher, any: Any::new(plan)?, inserted: 0, auto_clear: None, texts })
+    }
+
+    /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
+    /// from somebody else.
+    pub fn new_within(plan: Plan, limit: u64) -> Result<Filter> {
+        if plan.bytes() > limit {
+            return Err(Error::Limit { bytes: plan.bytes(), limit });
+        }
+        Filter::new(plan)
+    }
+
+    /// Records a key. `Ok(true)`: it is certainly new. `Ok(false)`: it was probably there.
+    ///
+    /// Refused if the filter is open read-only, or if a bitmap cannot hold the key.
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_digest(self.hasher.digest(key))
+    }
+
+    /// Whether a key may have been inserted: false is certain, true is probable.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+        self.contains_digest(self.hasher.digest(key))
+    }
+
+    /// Takes a key out. `Ok(false)`: it was not in. Only a bitmap can: in the other kinds keys share
+    /// bits, and to clear one key's would deny others.
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let digest = self.hasher.digest(key);
+        match &mut self.any {
+            Any::Bitmap(bitmap) => {
+                let removed = bitmap.contains_digest(digest) && bitmap.remove(digest.place)?;
+                self.inserted = self.inserted.saturating_sub(u64::from(removed));
+                Ok(removed)
+            }
+            Any::Classic(_) | Any::Blocked(_) => Err(Error::Unsupported {
+                kind: self.plan().kind(),
+                verb: "remove",
+                remedy: "its keys share bits; use a bitmap if the keys are integers, or build anew",
+            }),
+        }
+    }
+
+    /// Records many keys, in order: the answers of [`Filter::insert`], one for each. `new` is emptied
+    /// first. On an error its length says how many keys were recorded.
+    pub fn insert_many<K: AsRef<[u8]>>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
+        if self.auto_clear.is_some() {
+            let digests: Vec<Digest> = keys.iter().map(|key| self.hasher.digest(key)).collect();
+            return self.insert_digests(&digests, new);
+        }
+        let result = insert_keys(self.any.members_mut(), &self.hasher, keys, new);
+        self.count_new(new);
+        result
+    }
+
+    /// Asks for many keys, in order: the answers of [`Filter::contains`], one for each. `found` is
+    /// emptied first.
+    ///
+    /// Many times as fast as single calls on filters that do not fit into the processor's cache.
+    pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
+        contains_keys(self.any.members(), &self.hasher, keys, found);
+    }
+
+    /// The digest of a key under this filter's hash: for asking several filters of one hash while
+    /// hashing once.
+    #[inline]
+    #[must_use]
+    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+        self.hasher.digest(key)
+    }
+
+    /// [`Filter::insert`] for a key that is hashed already.
+    #[inline]
+    pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        self.clear_if_over()?;
+        let new = match &mut self.any {
+            Any::Bitmap(bitmap) => bitmap.insert_digest(digest)?,
+            Any::Classic(classic) => classic.insert_digest(digest)?,
+            Any::Blocked(blocked) => blocked.insert_digest(digest)?,
+        };
+        self.inserted += u64::from(new);
+        Ok(new)
+    }
+
+    /// [`Filter::contains`] for a key that is hashed already.
+    #[inline]
+    #[must_use]
+    pub fn contains_digest(&self, digest: Digest) -> bool {
+        match &self.any {
+            Any::Bitmap(bitmap) => bitmap.contains_digest(digest),
+            Any::Classic(classic) => classic.contains(digest),
+            Any::Blocked(blocked) => blocked.contains(digest),
+        }
+    }
+
+    /// [`Filter::insert_many`] for keys that are hashed already.
+    pub fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        if self.auto_clear.is_none() {
+            let result = self.any.members_mut().insert_digests(digests, new);
+            self.count_new(new);
+            return result;
+        }
+        new.clear();
+        let mut rest = digests;
+        let mut answers = Vec::new();
+        while !rest.is_empty() {
+            self.clear_if_over()?;
+            // As many keys as cannot, whatever they set, take the fill above the share before the
+            // last of them: so the answers are those of single inserts.
+            let room = self.auto_clear_ones().saturating_sub(self.ones());
+            let sure =
+                (room / u64::from(self.plan().probes())).clamp(1, rest.len() as u64) as usize;
+            let (now, later) = rest.split_at(sure);
+            let result = self.any.members_mut().insert_digests(now, &mut answers);
+            self.count_new(&answers);
+            new.extend_from_slice(&answers);
+            result?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// [`Filter::contains_many`] for keys that are hashed already.
+    pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        self.any.members().contains_digests(digests, found);
+    }
+
+    fn count_new(&mut self, new: &[bool]) {
+        self.inserted += new.iter().map(|new| u64::from(*new)).sum::<u64>();
+    }
+
+    /// The shape of the filter and what it promises.
+    #[inline]
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        self.any.plan()
+    }
+
+    /// The hash of the filter.
+    #[must_use]
+    pub fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    /// The share of bits that are set, from 0 to 1. Always known, at no cost.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        self.ones() as f64 / self.plan().usable_bits() as f64
+    }
+
+    /// The number of bits that are set.
+    #[must_use]
+    pub fn ones(&self) -> u64 {
+        self.any.ones()
+    }
+
+    /// How many inserts were told "new". A lower bound of the number of distinct keys, short by the
+    /// share of false positives among them. After a merge it is an estimate within what is possible.
+    #[must_use]
+    pub fn inserted(&self) -> u64 {
+        self.inserted
+    }
+
+    /// How many distinct keys the set bits speak for; exact for a bitmap.
+    #[must_use]
+    pub fn estimated_items(&self) -> Estimate {
+        estimate(self.plan(), self.ones())
+    }
+
+    /// The rate at which a foreign key is claimed now, from the bits that are really set.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.plan().rate_at(self.estimated_items().items)
+    }
+
+    /// Keeps in this filter what either filter has.
+    ///
+    /// Both must have the same kind, bits, probes and hash; the error names what differs.
+    pub fn merge(&mut self, other: &Filter) -> Result<()> {
+        self.check_compatible(other)?;
+        self.any.unite(&other.any)?;
+        let (fewest, most) =
+            (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
+        self.inserted = (self.estimated_items().items.round() as u64).clamp(fewest, most);
+        Ok(())
+    }
+
+    /// Keeps in this filter what both filters have.
+    ///
+    /// Every key that was inserted into both is in the result. So are the false positives that both
+    /// have in common, which are more than a filter of the common keys alone would have; at most
+    /// as many as the better of the two has.
+    pub fn intersect(&mut self, other: &Filter) -> Result<()> {
+        self.check_compatible(other)?;
+        self.any.intersect(&other.any)?;
+        let most = self.inserted.min(other.inserted);
+        self.inserted = (self.estimated_items().items.round() as u64).min(most);
+        Ok(())
+    }
+
+    fn check_compatible(&self, other: &Filter) -> Result<()> {
+        if let Some((field, left, right)) = self.plan().difference(other.plan()) {
+            return Err(Error::Mismatch { field, left, right });
+        }
+        let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });
+        match (self.hasher.0, other.hasher.0) {
+            (here, there) if here == there => Ok(()),
+            (Scheme::Xxh3 { seed: here }, Scheme::Xxh3 { seed: there }) => {
+                mismatch("hash seed", here.to_string(), there.to_string())
+            }
+            (Scheme::Sip13 { key: here }, Scheme::Sip13 { key: there }) => {
+                let shown = |key: Key| format!("one with check {:016x}", key.check());
+                mismatch("hash key", shown(here), shown(there))
+            }
+            _ => mismatch("hash", self.hasher.name().into(), other.hasher.name().into()),
+        }
+    }
+
+    /// Forgets every key. Notes stay.
+    pub fn clear(&mut self) -> Result<()> {
+        self.any.clear()?;
+        self.inserted = 0;
+        Ok(())
+    }
+
+    /// The share of set bits above which the next insert empties the filter first, if any.
+    #[must_use]
+    pub fn auto_clear(&self) -> Option<f64> {
+        self.auto_clear
+    }
+
+    /// Lets the filter empty itself when an insert finds more than this share of bits set. The key
+    /// of that insert is kept: only older ones are forgotten.
+    pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
+        if let Some(share) = share {
+            check_auto_clear(share)?;
+        }
+        self.auto_clear = share;
+        Ok(())
+    }
+
+    #[inline]
+    fn clear_if_over(&mut self) -> Result<()> {
+        if self.auto_clear.is_some() && self.ones() > self.auto_clear_ones() {
+            self.clear()?;
+        }
+        Ok(())
+    }
+
+    /// The most set bits that are left alone.
+    fn auto_clear_ones(&self) -> u64 {
+        self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().usable_bits() as f64) as u64)
+    }
+
+    /// Free text about the filter, kept in its file.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        self.texts.get(Texts::NOTE)
+    }
+
+    /// Sets the note: at most 64 KiB.
+    pub fn set_note(&mut self, text: &str) -> Result<()> {
+        check_text("note", text)?;
+        self.texts.set(Texts::NOTE, text.to_owned());
+        Ok(())
+    }
+
+    /// How keys were normalised before they were inserted, in the words of whoever did it. Queries
+    /// should do the same.
+    #[must_use]
+    pub fn normalization(&self) -> &str {
+        self.texts.get(Texts::NORMALIZATION)
+    }
+
+    /// Sets the normalisation: at most 64 KiB.
+    pub fn set_normalization(&mut self, text: &str) -> Result<()> {
+        check_text("normalization", text)?;
+        self.texts.set(Texts::NORMALIZATION, text.to_owned());
+        Ok(())
+    }
+
+    /// The positions of the bits that stand for a key. Other filters of the same plan and hash have
+    /// the same.
+    #[must_use]
+    pub fn positions(&self, key: impl AsRef<[u8]>) -> Vec<u64> {
+        let digest = self.hasher.digest(key);
+        match &self.any {
+            Any::Bitmap(_) => vec![digest.place],
+            Any::Classic(_) => classic::positions(self.plan(), digest).collect(),
+            Any::Blocked(blocked) => blocked.positions(digest),
+        }
+    }
+
+    /// Whether the bits at all these positions are set; a position outside the filter is not.
+    #[must_use]
+    pub fn contains_positions(&self, positions: &[u64]) -> bool {
+        match (&self.any, self.any.bits()) {
+            (Any::Bitmap(bitmap), _) => positions.iter().all(|value| bitmap.contains(*value)),
+            (_, Some(bits)) => positions.iter().all(|position| {
+                let byte =
+                    usize::try_from(position / 8).ok().and_then(|at| bits.cells.bytes().get(at));
+                byte.is_some_and(|byte| byte >> (position % 8) & 1 == 1)
+            }),
+            (_, None) => unreachable!("only a bitmap is kept otherwise"),
+        }
+    }
+
+    /// The bitmap, if that is what the filter is: to walk its integers in order.
+    #[must_use]
+    pub fn as_bitmap(&self) -> Option<&Bitmap> {
+        match &self.any {
+            Any::Bitmap(bitmap) => Some(bitmap),
+            Any::Classic(_) | Any::Blocked(_) => None,
+        }
+    }
+
+    /// Whether inserts are refused because the filter was opened read-only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.any.bits().is_some_and(|bits| !bits.cells.is_writable())
+    }
+
+    /// Turns the filter over to many threads, without copying. The way back is
+    /// [`SharedFilter::into_exclusive`].
+    ///
+    /// Refused for a sparse bitmap, and for a filter that clears itself: a key inserted while another
+    /// thread clears could be lost.
+    pub fn into_shared(self) -> Result<SharedFilter> {
+        SharedFilter::from_exclusive(self)
+    }
+
+    /// Writes the filter in the file format of docs/format.md.
+    pub fn write_to(&self, writer: impl Write) -> Result<()> {
+        format::write(self, writer)
+    }
+
+    /// Reads a filter that [`Filter::write_to`] has written, checks all of it, and leaves the reader
+    /// just behind it.
+    ///
+    /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
+    pub fn read_from(reader: impl Read) -> Result<Filter> {
+        format::read(reader, None)
+    }
+
+    /// As [`Filter::read_from`], for a filter with a secret key.
+    pub fn read_from_keyed(reader: impl Read, key: &Key) -> Result<Filter> {
+        format::read(reader, Some(key))
+    }
+
+    /// Uses a filter in bytes that it was written to, without copying them: for a database that
+    /// keeps a filter with every block.
+    ///
+    /// Costs the same whatever the size: the header is checked, the payload is not
+    /// ([`format::verify`](crate::format::verify) does that). The bytes may be at any alignment.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+    /// filter.insert("alice")?;
+    /// let mut bytes = Vec::new();
+    /// filter.write_to(&mut bytes)?;
+    ///
+    /// let view = Filter::view(&bytes)?;
+    /// assert!(view.contains("alice"));
+    /// assert!(!view.contains("bob"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn view(bytes: &[u8]) -> Result<View<'_>> {
+        format::view(bytes, None)
+    }
+
+    /// As [`Filter::view`], for a filter with a secret key.
+    pub fn view_keyed<'a>(bytes: &'a [u8], key: &Key) -> Result<View<'a>> {
+        format::view(bytes, Some(key))
+    }
+
+    /// As `clone`, for those who would rather be told that there is no memory than stop.
+    pub fn try_clone(&self) -> Result<Filter> {
+        Ok(Filter {
+            hasher: self.hasher,
+            any: self.any.copy()?,
+            inserted: self.inserted,
+            auto_clear: self.auto_clear,
+            texts: self.texts.clone(),
+        })
+    }
+}
+
+pub(crate) fn estimate(plan: &Plan, ones: u64) -> Estimate {
+    let (items, error) = match plan.kind() {
+        Kind::Bitmap => (ones as f64, 0.0),
+        Kind::Classic | Kind::Blocked => {
+            plan.items_at_fill(ones as f64 / plan.usable_bits() as f64)
+        }
+    };
+    Estimate { items, error }
+}
+
+/// The longest note.
+pub(crate) const MAX_TEXT: usize = 64 << 10;
+
+fn check_text(name: &'static str, text: &str) -> Result<()> {
+    if text.len() <= MAX_TEXT {
+        return Ok(());
+    }
+    let got = format!("{} bytes long", text.len());
+    Err(Error::Parameter { name, got, expected: format!("at most {MAX_TEXT} bytes long") })
+}
+
+pub(crate) fn check_auto_clear(share: f64) -> Result<()> {
+    if share > 0.0 && share < 1.0 {
+        return Ok(());
+    }
+    let expected = "a share strictly between 0 and 1".to_owned();
+    Err(Error::Parameter { name: "auto-clear", got: share.to_string(), expected })
+}
+
+pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
+    match (plan.kind(), hasher.0) {
+        (Kind::Bitmap, Scheme::Integers) => Ok(()),
+        (Kind::Bitmap, _) => Err(Error::Unsupported {
+            kind: Kind::Bitmap,
+            verb: "hash its keys",
+            remedy: "it is exact; use Hasher::integers()",
+        }),
+        (kind, Scheme::Integers) => Err(Error::Unsupported {
+            kind,
+            verb: "do without a hash",
+            remedy: "only a bitmap can; use Hasher::xxh3 or Hasher::sip13",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Copies the bits into memory of its own. Stops the program if there is none, as `Vec` does;
+/// [`Filter::try_clone`] does not.
+impl Clone for Filter {
+    fn clone(&self) -> Filter {
+        self.try_clone().expect("memory for a second copy of the filter")
+    }
+}
+
+/// Filters are equal if they answer every query alike for the same reason: same plan, hash and bits.
+/// Counts and notes may differ.
+impl PartialEq for Filter {
+    fn eq(&self, other: &Filter) -> bool {
+        self.check_compatible(other).is_ok()
+            && match (&self.any, &other.any) {
+                (Any::Bitmap(here), Any::Bitmap(there)) => here == there,
+                (Any::Classic(here), Any::Classic(there)) => here.bits == there.bits,
+                (Any::Blocked(here), Any::Blocked(there)) => here.bits == there.bits,
+                _ => false,
+            }
+    }
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter")
+            .field("plan", self.plan())
+            .field("hasher", &self.hasher)
+            .field("inserted", &self.inserted)
+            .field("ones", &self.ones())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A filter in bytes that somebody else holds, see [`Filter::view`]. It answers everything that a
+/// `&Filter` does; `clone` gives a filter of its own.
+pub struct View<'a> {
+    filter: Filter,
+    lender: PhantomData<&'a [u8]>,
+}
+
+impl<'a> View<'a> {
+    /// The filter's cells may be lent by `_lender`; the view lets nobody move the filter out.
+    pub(crate) fn new(filter: Filter, _lender: &'a [u8]) -> View<'a> {
+        View { filter, lender: PhantomData }
+    }
+}
+
+impl Deref for View<'_> {
+    type Target = Filter;
+
+    fn deref(&self) -> &Filter {
+        &self.filter
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("View").field(&self.filter).finish()
+    }
+}
+
+/// Over the bytes of the file format, so that a serialised filter is a file and can be read as one.
+#[cfg(feature = "serde")]
+mod serde_impl {
+    use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+    use serde::ser::{self, Serialize, Serializer};
+
+    use super::{Filter, fmt};
+
+    impl Serialize for Filter {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut bytes = Vec::new();
+            self.write_to(&mut bytes).map_err(ser::Error::custom)?;
+            serializer.serialize_bytes(&bytes)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Filter {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Filter, D::Error> {
+            struct Bytes;
+
+            impl<'de> Visitor<'de> for Bytes {
+                type Value = Filter;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("the bytes of an inbloom filter file")
+                }
+
+                fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Filter, E> {
+                    Filter::read_from(bytes).map_err(E::custom)
+                }
+
+                fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Filter, A::Error> {
+                    let mut bytes = Vec::new();
+                    while let Some(byte) = sequence.next_element()? {
+                        bytes.push(byte);
+                    }
+                    self.visit_bytes(&bytes)
+                }
+            }
+
+            deserializer.deserialize_bytes(Bytes)
+        }
+    }
+}

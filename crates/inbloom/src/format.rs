@@ -1,0 +1,570 @@
+//! Bytes to filter and back. The layout is drawn in `docs/format.md`, and only there.
+//!
+//! Everything here takes the bytes for a stranger's: every field is checked before it is used, every
+//! length before memory is taken for it. [`view`] and `file::open` check the header and trust the
+//! payload, at a cost that does not depend on its size; [`read`] and [`verify`] check everything.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use crate::cells::{Bits, Cells};
+use crate::digest::{Hasher, Key, Scheme};
+use crate::error::{Error, Result};
+use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
+use crate::kinds::bitmap::{Bitmap, Store, read_sparse};
+use crate::plan::{Kind, Plan};
+
+/// The first eight bytes of every file. Like PNG's, they show damage by programs that take bytes for
+/// text: a byte above 127, a line end of each kind, and the end-of-file mark of DOS.
+pub const MAGIC: [u8; 8] = *b"\x89IBF\r\n\x1a\n";
+/// The version that is written, and the newest that is read.
+pub const VERSION: u16 = 1;
+
+/// The fixed part of the header; the section table follows.
+const FIXED: usize = 128;
+/// One entry of the section table.
+const ENTRY: usize = 32;
+/// Far more than any version writes: caps what is read before the header's checksum is known.
+const MAX_SECTIONS: usize = 1024;
+/// Where the header's own checksum is.
+const CHECKSUM: std::ops::Range<usize> = 120..128;
+
+/// Layouts of a kind's payload. Numbers are on disk: they are never reused.
+const LAYOUT_DENSE: u16 = 0;
+const LAYOUT_ROARING: u16 = 1;
+
+/// Hash schemes. Numbers are on disk: they are never reused.
+const HASH_XXH3: u16 = 1;
+const HASH_SIP13: u16 = 2;
+const HASH_INTEGERS: u16 = 3;
+
+/// Section tags. As in PNG, an upper-case first letter means that a reader which does not know the
+/// section cannot use the file, and a lower-case one that it can.
+const BITS: [u8; 4] = *b"BITS";
+const NOTE: [u8; 4] = *b"note";
+const NORMALIZATION: [u8; 4] = *b"norm";
+
+const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
+const FOREIGN: &str = "this is not an inbloom filter: check the path";
+
+fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
+    Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
+}
+
+/// One entry of the section table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Section {
+    tag: [u8; 4],
+    offset: u64,
+    length: u64,
+    checksum: u64,
+}
+
+impl Section {
+    fn name(&self) -> String {
+        self.tag.escape_ascii().to_string()
+    }
+
+    /// Checks the bytes of the section.
+    fn check(&self, bytes: &[u8]) -> Result<()> {
+        self.check_sum(xxh3_64(bytes))
+    }
+
+    fn check_sum(&self, sum: u64) -> Result<()> {
+        if sum == self.checksum {
+            return Ok(());
+        }
+        let what = if self.tag == BITS { "checksum of the payload" } else { "checksum of a text" };
+        Err(mismatch(what, format_args!("{:016x}", self.checksum), format_args!("{sum:016x}")))
+    }
+}
+
+/// A header that was read and checked.
+struct Header {
+    plan: Plan,
+    /// The number of the hash scheme, and its seed or the check of its key.
+    hash: (u16, u64),
+    inserted: u64,
+    ones: u64,
+    auto_clear: Option<f64>,
+    /// In ascending order, without overlap, the last one ending the file.
+    sections: Vec<Section>,
+    file_length: u64,
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+/// A large payload starts on a page, so that it can be mapped apart from the header; a small one on
+/// a cache line.
+fn alignment(length: u64) -> u64 {
+    if length >= 1 << 20 { 4096 } else { 64 }
+}
+
+pub(crate) fn write(filter: &Filter, mut writer: impl Write) -> Result<()> {
+    let payload = filter.any.payload();
+    let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = Vec::new();
+    for (tag, which) in [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)] {
+        let text = filter.texts.get(which);
+        if !text.is_empty() {
+            contents.push((tag, Cow::Borrowed(text.as_bytes())));
+        }
+    }
+    contents.push((BITS, payload));
+
+    let mut end = (FIXED + ENTRY * contents.len()) as u64;
+    let sections: Vec<Section> = contents
+        .iter()
+        .map(|(tag, bytes)| {
+            let length = bytes.len() as u64;
+            let align = if *tag == BITS { alignment(length) } else { 8 };
+            let offset = end.next_multiple_of(align);
+            end = offset + length;
+            Section { tag: *tag, offset, length, checksum: xxh3_64(bytes) }
+        })
+        .collect();
+
+    let failed = |source| Error::Io { action: "writing the filter".to_owned(), source };
+    let header = encode_header(filter, &sections, end);
+    writer.write_all(&header).map_err(failed)?;
+    let mut written = header.len() as u64;
+    for (section, (_, bytes)) in sections.iter().zip(&contents) {
+        let padding = [0; 4096];
+        writer.write_all(&padding[..(section.offset - written) as usize]).map_err(failed)?;
+        writer.write_all(bytes).map_err(failed)?;
+        written = section.offset + section.length;
+    }
+    writer.flush().map_err(failed)
+}
+
+fn encode_header(filter: &Filter, sections: &[Section], file_length: u64) -> Vec<u8> {
+    let plan = filter.plan();
+    let (hash, seed) = match &filter.hasher.0 {
+        Scheme::Xxh3 { seed } => (HASH_XXH3, *seed),
+        Scheme::Sip13 { key } => (HASH_SIP13, key.check()),
+        Scheme::Integers => (HASH_INTEGERS, 0),
+    };
+    let layout = if plan.is_sparse() { LAYOUT_ROARING } else { LAYOUT_DENSE };
+    let mut header = Vec::with_capacity(FIXED + ENTRY * sections.len());
+    header.extend(MAGIC);
+    header.extend(VERSION.to_le_bytes());
+    header.extend((plan.kind() as u16).to_le_bytes());
+    header.extend((sections.len() as u32).to_le_bytes());
+    header.extend(file_length.to_le_bytes());
+    header.extend(plan.items().to_le_bytes());
+    header.extend(plan.rate().to_bits().to_le_bytes());
+    header.extend(plan.bits().to_le_bytes());
+    header.extend(plan.probes().to_le_bytes());
+    header.extend((plan.lines() as u16).to_le_bytes());
+    header.extend(layout.to_le_bytes());
+    header.extend(hash.to_le_bytes());
+    header.extend([0; 6]);
+    header.extend(seed.to_le_bytes());
+    header.extend(filter.inserted.to_le_bytes());
+    header.extend(filter.ones().to_le_bytes());
+    header.extend(filter.auto_clear.unwrap_or(0.0).to_bits().to_le_bytes());
+    header.resize(FIXED, 0);
+    for section in sections {
+        header.extend(section.tag);
+        header.extend([0; 4]);
+        header.extend(section.offset.to_le_bytes());
+        header.extend(section.length.to_le_bytes());
+        header.extend(section.checksum.to_le_bytes());
+    }
+    let checksum = xxh3_64(&header);
+    header[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    header
+}
+
+// ---------------------------------------------------------------------------------------- reading
+
+/// Takes little-endian fields off the front of a slice whose length was checked.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let (head, tail) = self.0.split_first_chunk().expect("the length was checked");
+        self.0 = tail;
+        *head
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.take())
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.take())
+    }
+
+    fn f64(&mut self) -> f64 {
+        f64::from_bits(self.u64())
+    }
+}
+
+/// The length of the whole header, from its first bytes: all that can be said before its checksum is.
+fn header_length(start: &[u8]) -> Result<usize> {
+    if start.len() < MAGIC.len() || start[..MAGIC.len()] != MAGIC {
+        let got = match start {
+            [] => "an empty file".to_owned(),
+            [0x1f, 0x8b, ..] => "a gzip file".to_owned(),
+            _ => format!("\"{}\"", start[..start.len().min(8)].escape_ascii()),
+        };
+        let expected = format!("\"{}\"", MAGIC.escape_ascii());
+        return Err(Error::Format { what: "start of the file", expected, got, remedy: FOREIGN });
+    }
+    if start.len() < FIXED {
+        return Err(mismatch("header", "128 bytes", format_args!("{} bytes", start.len())));
+    }
+    let mut fields = Fields(&start[8..FIXED]);
+    let version = fields.u16();
+    if version > VERSION {
+        return Err(Error::NewerVersion { got: version, supported: VERSION });
+    }
+    if version == 0 {
+        return Err(mismatch("version", "1", version));
+    }
+    let _kind = fields.u16();
+    let sections = fields.u32() as usize;
+    if !(1..=MAX_SECTIONS).contains(&sections) {
+        return Err(mismatch("number of sections", format_args!("1 to {MAX_SECTIONS}"), sections));
+    }
+    Ok(FIXED + ENTRY * sections)
+}
+
+/// Reads a whole header, of the length that [`header_length`] told.
+fn decode_header(header: &[u8]) -> Result<Header> {
+    let stored = u64::from_le_bytes(header[CHECKSUM].try_into().expect("eight bytes"));
+    let mut hash = Xxh3Default::new();
+    hash.update(&header[..CHECKSUM.start]);
+    hash.update(&[0; 8]);
+    hash.update(&header[CHECKSUM.end..]);
+    let computed = hash.digest();
+    if stored != computed {
+        let (expected, got) = (format_args!("{stored:016x}"), format_args!("{computed:016x}"));
+        return Err(mismatch("checksum of the header", expected, got));
+    }
+
+    let mut fields = Fields(&header[10..]);
+    let kind_id = fields.u16();
+    let kind = Kind::from_id(kind_id).ok_or_else(|| {
+        let expected = "1 (bitmap), 2 (classic) or 3 (blocked)";
+        mismatch("kind", expected, kind_id)
+    })?;
+    let _sections = fields.u32();
+    let file_length = fields.u64();
+    let (items, rate, bits) = (fields.u64(), fields.f64(), fields.u64());
+    let (probes, lines, layout) = (fields.u32(), fields.u16(), fields.u16());
+    let hash_id = fields.u16();
+    if fields.take::<6>() != [0; 6] {
+        return Err(mismatch("reserved bytes", "zero", "something else"));
+    }
+    let (seed, inserted, ones, auto_clear) =
+        (fields.u64(), fields.u64(), fields.u64(), fields.f64());
+    if fields.take::<24>() != [0; 24] {
+        return Err(mismatch("reserved bytes", "zero", "something else"));
+    }
+    let _checksum = fields.u64();
+
+    let sparse = match layout {
+        LAYOUT_DENSE => false,
+        LAYOUT_ROARING if kind == Kind::Bitmap => true,
+        _ => return Err(mismatch("layout", "0 (or 1 for a bitmap)", layout)),
+    };
+    let plan = Plan::from_parts(kind, items, rate, bits, probes, u32::from(lines), sparse)?;
+    if (kind == Kind::Bitmap) != (hash_id == HASH_INTEGERS)
+        || !(HASH_XXH3..=HASH_INTEGERS).contains(&hash_id)
+    {
+        let expected = "1 (xxh3) or 2 (siphash), or 3 (integers) for a bitmap";
+        return Err(mismatch("hash", expected, hash_id));
+    }
+    let auto_clear = if auto_clear == 0.0 { None } else { Some(auto_clear) };
+    if let Some(share) = auto_clear {
+        check_auto_clear(share)?;
+    }
+    if ones > plan.usable_bits() {
+        let expected = format!("at most {}", plan.usable_bits());
+        return Err(mismatch("number of set bits", expected, ones));
+    }
+
+    let sections: Vec<Section> = header[FIXED..]
+        .chunks_exact(ENTRY)
+        .map(|entry| {
+            let mut fields = Fields(entry);
+            let (tag, _reserved) = (fields.take(), fields.u32());
+            Section { tag, offset: fields.u64(), length: fields.u64(), checksum: fields.u64() }
+        })
+        .collect();
+    let hash = (hash_id, seed);
+    let header = Header { plan, hash, inserted, ones, auto_clear, sections, file_length };
+    header.check_sections()?;
+    Ok(header)
+}
+
+impl Header {
+    fn check_sections(&self) -> Result<()> {
+        let mut end = (FIXED + ENTRY * self.sections.len()) as u64;
+        for section in &self.sections {
+            let next = section.offset.checked_add(section.length);
+            if section.offset < end || section.offset - end >= 4096 || next.is_none() {
+                let expected = format!("an offset from {end} on, within a page");
+                return Err(mismatch("place of a section", expected, section.offset));
+            }
+            end = section.offset + section.length;
+            match section.tag {
+                NOTE | NORMALIZATION if section.length > MAX_TEXT as u64 => {
+                    let expected = format!("at most {MAX_TEXT} bytes");
+                    return Err(mismatch("length of a text", expected, section.length));
+                }
+                BITS if !self.plan.is_sparse() && section.length != self.plan.bytes() => {
+                    return Err(mismatch(
+                        "length of the payload",
+                        self.plan.bytes(),
+                        section.length,
+                    ));
+                }
+                BITS | NOTE | NORMALIZATION => {}
+                tag if tag[0].is_ascii_lowercase() => {}
+                _ => {
+                    return Err(Error::Format {
+                        what: "section",
+                        expected: "BITS, note or norm".to_owned(),
+                        got: section.name(),
+                        remedy: "the file needs a newer inbloom, or is damaged",
+                    });
+                }
+            }
+        }
+        if end != self.file_length {
+            return Err(mismatch("length of the file", end, self.file_length));
+        }
+        if self.sections.iter().filter(|section| section.tag == BITS).count() != 1 {
+            return Err(mismatch("payload", "one section BITS", "none, or several"));
+        }
+        Ok(())
+    }
+
+    fn payload(&self) -> &Section {
+        self.sections.iter().find(|section| section.tag == BITS).expect("checked when read")
+    }
+
+    fn hasher(&self, key: Option<&Key>) -> Result<Hasher> {
+        match (self.hash, key) {
+            ((HASH_XXH3, seed), _) => Ok(Hasher::xxh3(seed)),
+            ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
+            (_, None) => Err(Error::Key { problem: "no key was given" }),
+            ((_, check), Some(key)) if key.check() != check => {
+                Err(Error::Key { problem: "the key given is another one" })
+            }
+            (_, Some(key)) => Ok(Hasher::sip13(*key)),
+        }
+    }
+
+    /// The state of the filter, from a payload that is in these cells.
+    fn any(&self, cells: Cells) -> Result<Any> {
+        if !self.plan.is_sparse() {
+            return Ok(Any::with_bits(self.plan, Bits { cells, ones: self.ones }));
+        }
+        let payload = cells.bytes();
+        self.payload().check(payload)?;
+        let treemap = read_sparse(&self.plan, payload)
+            .map_err(|error| mismatch("payload", "a roaring bitmap", error))?;
+        self.check_ones(treemap.len())?;
+        Ok(Any::Bitmap(Bitmap::with_store(self.plan, Store::Sparse(treemap))))
+    }
+
+    fn check_ones(&self, counted: u64) -> Result<()> {
+        if counted == self.ones {
+            return Ok(());
+        }
+        Err(mismatch("number of set bits", self.ones, counted))
+    }
+}
+
+/// Reads and checks the texts, which are small.
+fn read_text(texts: &mut Texts, section: &Section, bytes: &[u8]) -> Result<()> {
+    let which = match section.tag {
+        NOTE => Texts::NOTE,
+        NORMALIZATION => Texts::NORMALIZATION,
+        _ => return Ok(()),
+    };
+    section.check(bytes)?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| mismatch("text", "UTF-8", format_args!("a bad byte ({error})")))?;
+    texts.set(which, text.to_owned());
+    Ok(())
+}
+
+/// What is found in the bytes of a whole file: everything but the payload, and where that is.
+pub(crate) struct Parsed {
+    header: Header,
+    texts: Texts,
+    /// The offset and length of the payload.
+    pub payload: (usize, usize),
+}
+
+/// Checks the header and the texts of a whole file.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed> {
+    let length = header_length(bytes)?;
+    if bytes.len() < length {
+        let got = format!("{} bytes", bytes.len());
+        return Err(mismatch("header", format_args!("{length} bytes"), got));
+    }
+    let header = decode_header(&bytes[..length])?;
+    if header.file_length != bytes.len() as u64 {
+        return Err(mismatch("length of the file", header.file_length, bytes.len()));
+    }
+    let mut texts = Texts::default();
+    for section in &header.sections {
+        read_text(&mut texts, section, in_section(bytes, section))?;
+    }
+    let Section { offset, length, .. } = *header.payload();
+    Ok(Parsed { header, texts, payload: (offset as usize, length as usize) })
+}
+
+fn in_section<'a>(bytes: &'a [u8], section: &Section) -> &'a [u8] {
+    &bytes[section.offset as usize..][..section.length as usize]
+}
+
+impl Parsed {
+    /// The filter over these cells, which hold the payload.
+    pub(crate) fn into_filter(self, cells: Cells, key: Option<&Key>) -> Result<Filter> {
+        Ok(Filter {
+            hasher: self.header.hasher(key)?,
+            any: self.header.any(cells)?,
+            inserted: self.header.inserted,
+            auto_clear: self.header.auto_clear,
+            texts: self.texts,
+        })
+    }
+}
+
+pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&Key>) -> Result<View<'a>> {
+    let parsed = parse(bytes)?;
+    let (offset, length) = parsed.payload;
+    // SAFETY: the cells go into a filter that the view ties to the lifetime of `bytes`.
+    let cells = unsafe { Cells::lent(&bytes[offset..][..length]) };
+    Ok(View::new(parsed.into_filter(cells, key)?, bytes))
+}
+
+/// Checks every byte of a file: header, texts, payload, padding, and the count of set bits. A filter
+/// with a secret key is checked without it.
+///
+/// [`Filter::view`] and [`file::open`](crate::file::open) check only what they must, so as not to
+/// read a large file through.
+pub fn verify(bytes: &[u8]) -> Result<()> {
+    let Parsed { header, payload: (offset, length), .. } = parse(bytes)?;
+    let mut end = header_length(bytes)?;
+    for section in &header.sections {
+        check_padding(&bytes[end..section.offset as usize])?;
+        section.check(in_section(bytes, section))?;
+        end = (section.offset + section.length) as usize;
+    }
+    // SAFETY: dropped before `bytes` can be.
+    let cells = unsafe { Cells::lent(&bytes[offset..][..length]) };
+    if header.plan.is_sparse() {
+        return header.any(cells).map(drop);
+    }
+    header.check_ones(cells.count_ones())
+}
+
+fn check_padding(bytes: &[u8]) -> Result<()> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    Err(mismatch("padding", "zeros", "something else"))
+}
+
+/// Reads a filter from a stream, up to its last byte and not further.
+pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
+    let mut header = Vec::new();
+    append(&mut reader, &mut header, FIXED as u64)?;
+    let length = header_length(&header)?;
+    append(&mut reader, &mut header, (length - FIXED) as u64)?;
+    if header.len() < length {
+        let got = format!("{} bytes", header.len());
+        return Err(mismatch("header", format_args!("{length} bytes"), got));
+    }
+    let header = decode_header(&header)?;
+    let hasher = header.hasher(key)?;
+
+    let mut texts = Texts::default();
+    let mut any = None;
+    let mut position = length as u64;
+    for section in &header.sections {
+        let mut padding = Vec::new();
+        append(&mut reader, &mut padding, section.offset - position)?;
+        check_padding(&padding)?;
+        match section.tag {
+            BITS => {
+                let cells = read_payload(&mut reader, section.length)?;
+                section.check(cells.bytes())?;
+                if !header.plan.is_sparse() {
+                    header.check_ones(cells.count_ones())?;
+                }
+                any = Some(header.any(cells)?);
+            }
+            NOTE | NORMALIZATION => {
+                let mut text = Vec::new();
+                append(&mut reader, &mut text, section.length)?;
+                read_text(&mut texts, section, &text)?;
+            }
+            _ => {
+                let copied = io::copy(&mut reader.by_ref().take(section.length), &mut io::sink());
+                check_complete(section.length, copied.map_err(read_failed)?)?;
+            }
+        }
+        position = section.offset + section.length;
+    }
+    let any = any.expect("a header has one payload");
+    let Header { inserted, auto_clear, .. } = header;
+    Ok(Filter { hasher, any, inserted, auto_clear, texts })
+}
+
+fn read_failed(source: io::Error) -> Error {
+    Error::Io { action: "reading the filter".to_owned(), source }
+}
+
+fn check_complete(expected: u64, got: u64) -> Result<()> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(mismatch("part of the file", format_args!("{expected} bytes"), format_args!("{got} bytes")))
+}
+
+/// Reads up to `length` bytes; fewer if the stream ends.
+fn append(reader: &mut impl Read, bytes: &mut Vec<u8>, length: u64) -> Result<()> {
+    reader.by_ref().take(length).read_to_end(bytes).map(drop).map_err(read_failed)
+}
+
+/// Reads the payload into memory of our own.
+///
+/// The length is a stranger's claim. So the first MiB must have arrived before memory is asked for,
+/// and that memory is only reserved then: pages become resident as bytes come in to fill them.
+fn read_payload(reader: &mut impl Read, length: u64) -> Result<Cells> {
+    if !length.is_multiple_of(8) {
+        return Err(mismatch("length of the payload", "a multiple of 8", length));
+    }
+    let mut first = Vec::new();
+    append(reader, &mut first, length.min(1 << 20))?;
+    check_complete(length.min(1 << 20), first.len() as u64)?;
+    let mut cells = Cells::zeroed(length)?;
+    let (head, tail) = cells.bytes_mut()?.split_at_mut(first.len());
+    head.copy_from_slice(&first);
+    let mut filled = 0;
+    while filled < tail.len() {
+        match reader.read(&mut tail[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_failed(error)),
+        }
+    }
+    check_complete(length, (first.len() + filled) as u64)?;
+    Ok(cells)
+}

@@ -1,0 +1,308 @@
+//! The exact set of integers: one bit per possible value.
+//!
+//! **Idea.** Value v is bit v % 64 of word v / 64. Nothing is hashed, nothing is wrong, and walking the
+//! words in order gives the values in order: setting the bits of {4, 7, 2, 5, 3} and reading them
+//! back is a sort. Ten million possible values take 1.25 MB, whatever the number of members.
+//!
+//! Where few of many values are present, one bit per possible value is waste: a set of a million
+//! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (about 2 bytes per
+//! scattered member; Lemire et al., "Roaring bitmaps", 2016), which does the same verbs. It cannot be
+//! queried in place in a file, nor shared without locks: it is rebuilt when read, and
+//! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
+
+use std::borrow::Cow;
+use std::io;
+
+use roaring::RoaringTreemap;
+
+use crate::cells::{Bits, words};
+use crate::digest::{Digest, NOT_AN_INTEGER};
+use crate::error::{Error, Result};
+use crate::membership::Membership;
+use crate::plan::{Kind, Plan};
+use crate::simd::{Towards, prefetch};
+use crate::sync::{AtomicU64, Ordering};
+
+/// An exact set of unsigned integers below a bound.
+///
+/// ```
+/// use inbloom::kinds::bitmap::Bitmap;
+/// use inbloom::{Kind, Plan};
+///
+/// let mut bitmap = Bitmap::new(Plan::new(Kind::Bitmap).universe(10).build()?)?;
+/// for value in [4, 7, 2, 5, 3, 7] {
+///     bitmap.insert(value)?;
+/// }
+/// assert_eq!(bitmap.iter().collect::<Vec<_>>(), [2, 3, 4, 5, 7]);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+pub struct Bitmap {
+    plan: Plan,
+    pub(crate) store: Store,
+}
+
+pub(crate) enum Store {
+    Dense(Bits),
+    Sparse(RoaringTreemap),
+}
+
+impl Bitmap {
+    /// An empty set. Panics if the plan is for another kind.
+    pub fn new(plan: Plan) -> Result<Bitmap> {
+        let store = match plan.is_sparse() {
+            true => Store::Sparse(RoaringTreemap::new()),
+            false => Store::Dense(Bits::zeroed(plan.bytes())?),
+        };
+        Ok(Bitmap::with_store(plan, store))
+    }
+
+    pub(crate) fn with_store(plan: Plan, store: Store) -> Bitmap {
+        assert_eq!(plan.kind(), Kind::Bitmap, "a plan for another kind");
+        Bitmap { plan, store }
+    }
+
+    /// The plan it was made from.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether the value is in the set.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, value: u64) -> bool {
+        if value >= self.plan.bits() {
+            return false;
+        }
+        match &self.store {
+            Store::Dense(bits) => {
+                let (words, _) = bits.cells.bytes().as_chunks::<8>();
+                u64::from_le_bytes(words[(value / 64) as usize]) >> (value % 64) & 1 == 1
+            }
+            Store::Sparse(treemap) => treemap.contains(value),
+        }
+    }
+
+    /// Adds a value and tells whether it is new. Refuses values that are not below the bound.
+    #[inline]
+    pub fn insert(&mut self, value: u64) -> Result<bool> {
+        let value = in_universe(value, self.plan.bits())?;
+        match &mut self.store {
+            Store::Dense(bits) => {
+                let (words, _) = bits.cells.bytes_mut()?.as_chunks_mut::<8>();
+                let word = &mut words[(value / 64) as usize];
+                let (old, mask) = (u64::from_le_bytes(*word), 1 << (value % 64));
+                *word = (old | mask).to_le_bytes();
+                bits.ones += u64::from(old & mask == 0);
+                Ok(old & mask == 0)
+            }
+            Store::Sparse(treemap) => Ok(treemap.insert(value)),
+        }
+    }
+
+    /// Takes a value out and tells whether it was in.
+    pub fn remove(&mut self, value: u64) -> Result<bool> {
+        if !self.contains(value) {
+            return Ok(false);
+        }
+        match &mut self.store {
+            Store::Dense(bits) => {
+                let (words, _) = bits.cells.bytes_mut()?.as_chunks_mut::<8>();
+                let word = &mut words[(value / 64) as usize];
+                *word = (u64::from_le_bytes(*word) & !(1 << (value % 64))).to_le_bytes();
+                bits.ones -= 1;
+                Ok(true)
+            }
+            Store::Sparse(treemap) => Ok(treemap.remove(value)),
+        }
+    }
+
+    /// The number of members.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.store {
+            Store::Dense(bits) => bits.ones,
+            Store::Sparse(treemap) => treemap.len(),
+        }
+    }
+
+    /// Whether there are no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let (dense, sparse) = match &self.store {
+            Store::Dense(bits) => (Some(bits), None),
+            Store::Sparse(treemap) => (None, Some(treemap)),
+        };
+        let dense = dense.into_iter().flat_map(|bits| {
+            (0..).step_by(64).zip(words(bits.cells.bytes())).flat_map(|(first, word)| {
+                std::iter::successors(Some(word), |word| Some(word & (word - 1)))
+                    .take_while(|word| *word != 0)
+                    .map(move |word| first + u64::from(word.trailing_zeros()))
+            })
+        });
+        dense.chain(sparse.into_iter().flatten())
+    }
+
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        match &mut self.store {
+            Store::Dense(bits) => bits.clear(),
+            Store::Sparse(treemap) => {
+                treemap.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps what either has. Both must be of one plan.
+    pub(crate) fn unite(&mut self, other: &Bitmap) -> Result<()> {
+        match (&mut self.store, &other.store) {
+            (Store::Dense(here), Store::Dense(there)) => here.unite(there)?,
+            (Store::Sparse(here), Store::Sparse(there)) => *here |= there,
+            _ => unreachable!("one plan, one layout"),
+        }
+        Ok(())
+    }
+
+    /// Keeps what both have. Both must be of one plan.
+    pub(crate) fn intersect(&mut self, other: &Bitmap) -> Result<()> {
+        match (&mut self.store, &other.store) {
+            (Store::Dense(here), Store::Dense(there)) => here.intersect(there)?,
+            (Store::Sparse(here), Store::Sparse(there)) => *here &= there,
+            _ => unreachable!("one plan, one layout"),
+        }
+        Ok(())
+    }
+
+    /// The bytes that a file keeps: the words, or the roaring bitmap in its portable format, padded
+    /// to whole words.
+    pub(crate) fn payload(&self) -> Cow<'_, [u8]> {
+        match &self.store {
+            Store::Dense(bits) => Cow::Borrowed(bits.cells.bytes()),
+            Store::Sparse(treemap) => {
+                let mut bytes = Vec::with_capacity(treemap.serialized_size().next_multiple_of(8));
+                treemap.serialize_into(&mut bytes).expect("a Vec takes every byte");
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (Plan, Store) {
+        (self.plan, self.store)
+    }
+
+    pub(crate) fn copy(&self) -> Result<Bitmap> {
+        let store = match &self.store {
+            Store::Dense(bits) => Store::Dense(bits.copy()?),
+            Store::Sparse(treemap) => Store::Sparse(treemap.clone()),
+        };
+        Ok(Bitmap { plan: self.plan, store })
+    }
+}
+
+fn in_universe(value: u64, universe: u64) -> Result<u64> {
+    if value < universe {
+        return Ok(value);
+    }
+    Err(Error::NotInUniverse { universe, got: value.to_string() })
+}
+
+/// The value that a digest stands for: the scheme of a bitmap does not hash.
+fn value(digest: Digest, universe: u64) -> Result<u64> {
+    if digest.print == NOT_AN_INTEGER {
+        let got = "a key of more than 8 bytes; give integers as little-endian bytes".to_owned();
+        return Err(Error::NotInUniverse { universe, got });
+    }
+    in_universe(digest.place, universe)
+}
+
+impl PartialEq for Bitmap {
+    fn eq(&self, other: &Bitmap) -> bool {
+        match (&self.store, &other.store) {
+            (Store::Dense(here), Store::Dense(there)) => here == there,
+            (Store::Sparse(here), Store::Sparse(there)) => here == there,
+            _ => false,
+        }
+    }
+}
+
+/// Reads a roaring treemap in its portable format, checks that it is within the universe, and that
+/// it was all.
+pub(crate) fn read_sparse(plan: &Plan, bytes: &[u8]) -> io::Result<RoaringTreemap> {
+    let mut rest = bytes;
+    let treemap = RoaringTreemap::deserialize_from(&mut rest)?;
+    let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    if !rest.iter().all(|byte| *byte == 0) || rest.len() >= 8 {
+        return invalid("bytes after the end of the roaring bitmap");
+    }
+    if treemap.max().is_some_and(|max| max >= plan.bits()) {
+        return invalid("a member outside the universe");
+    }
+    Ok(treemap)
+}
+
+impl Membership for Bitmap {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        digest.print != NOT_AN_INTEGER && self.contains(digest.place)
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        self.insert(value(digest, self.plan.bits())?)
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        if let Store::Dense(bits) = &self.store {
+            let base = bits.cells.bytes().as_ptr();
+            for digest in digests {
+                prefetch(base.wrapping_add((digest.place / 8) as usize), Towards::Far);
+            }
+        }
+    }
+
+    fn contains_run(&self, digests: &[Digest], found: &mut [bool]) {
+        for (digest, found) in digests.iter().zip(found) {
+            *found = self.contains_digest(*digest);
+        }
+    }
+
+    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        for digest in digests {
+            new.push(self.insert_digest(*digest)?);
+        }
+        Ok(())
+    }
+}
+
+/// A dense bitmap on words that many threads use at once.
+pub(crate) struct Racing {
+    universe: u64,
+}
+
+impl Racing {
+    pub(crate) fn new(plan: &Plan) -> Racing {
+        Racing { universe: plan.bits() }
+    }
+
+    pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
+        let value = digest.place;
+        digest.print != NOT_AN_INTEGER
+            && value < self.universe
+            && u64::from_le(words[(value / 64) as usize].load(Ordering::Relaxed)) >> (value % 64)
+                & 1
+                == 1
+    }
+
+    /// Sets the value's bit and returns how many bits this call has set.
+    pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> Result<u32> {
+        let value = value(digest, self.universe)?;
+        let mask = 1 << (value % 64);
+        let word = &words[(value / 64) as usize];
+        let old = u64::from_le(word.fetch_or(u64::to_le(mask), Ordering::Relaxed));
+        Ok(u32::from(old & mask == 0))
+    }
+}

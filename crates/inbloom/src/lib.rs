@@ -1,0 +1,70 @@
+//! Have I seen this key? For thousands to tens of billions of keys, in a fraction of the memory that
+//! storing them takes, with one kind of error only, and that one chosen in advance: "certainly not"
+//! is always true, "probably yes" is wrong at most at the rate you asked for.
+//!
+//! ```
+//! use inbloom::{Filter, Kind, Plan, file};
+//!
+//! // Plan first: how many keys, how often may it be wrong? The plan tells what that takes.
+//! let plan = Plan::new(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+//! assert!(plan.bytes() < 2_000_000);
+//!
+//! let mut seen = Filter::new(plan)?;
+//! assert!(seen.insert("https://example.org/a")?); // true: certainly new
+//! assert!(!seen.insert("https://example.org/a")?); // false: seen before
+//! assert!(!seen.contains("https://example.org/b")); // false is certain, true is probable
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("seen.ib");
+//! file::save(&seen, &path)?; // old or new, never half
+//! assert!(file::open(&path)?.contains("https://example.org/a")); // mapped, not read
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! # Which kind
+//!
+//! | kind | bits per key at 1%, 0.1%, 0.01% | a query waits for | use it |
+//! |---|---|---|---|
+//! | [`Blocked`](kinds::blocked::Blocked) | 10.1, 15.7, 22.1 | one cache line | unless you know better |
+//! | [`Classic`](kinds::classic::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
+//! | [`Bitmap`](kinds::bitmap::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
+//!
+//! # Three ideas
+//!
+//! A [`Digest`] stands for a key: it is hashed once, and shards, filters and files see only its 128
+//! bits. A [`Plan`] computes every size before a byte is allocated. And a filter's bits are a pure
+//! function of the two, so that memory, a file and a socket are only places to keep them.
+//!
+//! # Many keys at once
+//!
+//! [`Filter::insert_many`] and [`Filter::contains_many`] are the fast way in: on filters larger than
+//! the processor's cache they are several times as fast as single calls, because the memory that
+//! one key needs travels while others are worked on. [`Filter::into_shared`] gives a handle that any
+//! number of threads insert into and query at once.
+
+mod cells;
+mod digest;
+mod error;
+pub mod file;
+mod filter;
+pub mod format;
+pub mod kinds;
+mod measured;
+mod membership;
+mod plan;
+mod shared;
+mod simd;
+mod sync;
+
+pub use digest::{Digest, Hasher, Key};
+pub use error::{Error, Result};
+pub use filter::{Estimate, Filter, View};
+pub use measured::{Measurement, measure, measure_absent};
+pub use membership::Membership;
+pub use plan::{Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Tier};
+pub use shared::SharedFilter;
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

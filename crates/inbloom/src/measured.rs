@@ -1,0 +1,122 @@
+//! The promise put to the test: the false-positive rate as it is, with its confidence interval.
+
+use crate::digest::{Digest, Hasher};
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::plan::{Kind, Plan};
+
+/// A measured rate beside the promised one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// Keys that were inserted.
+    pub inserted: u64,
+    /// Foreign keys that were asked for.
+    pub probed: u64,
+    /// How many of them were claimed.
+    pub false_positives: u64,
+    /// The rate that the plan promises.
+    pub promised: f64,
+    /// The share of foreign keys that were claimed.
+    pub rate: f64,
+    /// The lower end of the 99% confidence interval of the rate.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Measurement {
+    fn new(inserted: u64, probed: u64, false_positives: u64, promised: f64) -> Measurement {
+        // Wilson's score interval: holds for few hits and for none.
+        const Z: f64 = 2.5758; // 99%
+        let n = probed.max(1) as f64;
+        let rate = false_positives as f64 / n;
+        let centre = rate + Z * Z / (2.0 * n);
+        let spread = Z * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt();
+        let scale = 1.0 + Z * Z / n;
+        let (low, high) = ((centre - spread) / scale, (centre + spread) / scale);
+        let low = if false_positives == 0 { 0.0 } else { low.max(0.0) };
+        Measurement { inserted, probed, false_positives, promised, rate, low, high: high.min(1.0) }
+    }
+
+    /// Whether the promise is within the interval or above it: the measurement does not speak
+    /// against it.
+    #[must_use]
+    pub fn keeps_promise(&self) -> bool {
+        self.low <= self.promised
+    }
+}
+
+/// Builds a filter from the plan, fills it with as many keys as it is for, asks for `probes` others,
+/// and reports how many of those it claims. `seed` varies the keys.
+///
+/// ```
+/// use inbloom::{Kind, Plan, measure};
+///
+/// let plan = Plan::new(Kind::Classic).items(10_000).rate(0.01).build()?;
+/// let measured = measure(&plan, 100_000, 1)?;
+/// assert!(measured.keeps_promise());
+/// assert!(measured.rate > 0.008);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
+    let mut filter = Filter::new(*plan)?;
+    let hasher = *filter.hasher();
+    let keys = |first: u64, count: u64| {
+        (first..first + count).map(move |number| digest(&hasher, plan, seed, number))
+    };
+    let (mut digests, mut answers) = (Vec::new(), Vec::new());
+    let items = if plan.kind() == Kind::Bitmap { plan.bits() / 2 } else { plan.items() };
+    let mut inserted = keys(0, items);
+    while fill_batch(&mut inserted, &mut digests) {
+        filter.insert_digests(&digests, &mut answers)?;
+        // A false negative is a bug in inbloom; nothing measured beside one would mean anything.
+        filter.contains_digests(&digests, &mut answers);
+        assert!(answers.iter().all(|found| *found), "a key just inserted is denied");
+    }
+    let probes = if plan.kind() == Kind::Bitmap { probes.min(plan.bits() / 2) } else { probes };
+    let mut foreign = keys(items, probes);
+    let mut claimed = 0;
+    while fill_batch(&mut foreign, &mut digests) {
+        filter.contains_digests(&digests, &mut answers);
+        claimed += count(&answers);
+    }
+    Ok(Measurement::new(items, probes, claimed, plan.rate()))
+}
+
+/// Asks a filter for keys that are known to be absent and reports how many it claims.
+pub fn measure_absent<K: AsRef<[u8]>>(
+    filter: &Filter,
+    absent: impl IntoIterator<Item = K>,
+) -> Measurement {
+    let mut keys = absent.into_iter().map(|key| filter.digest(key));
+    let (mut digests, mut answers) = (Vec::new(), Vec::new());
+    let (mut probed, mut claimed) = (0, 0);
+    while fill_batch(&mut keys, &mut digests) {
+        filter.contains_digests(&digests, &mut answers);
+        probed += digests.len() as u64;
+        claimed += count(&answers);
+    }
+    Measurement::new(filter.inserted(), probed, claimed, filter.plan().rate())
+}
+
+/// The digest of the key that a number stands for: the number and the seed, or, for a bitmap, which
+/// takes integers below a bound, the number itself.
+fn digest(hasher: &Hasher, plan: &Plan, seed: u64, number: u64) -> Digest {
+    if plan.kind() == Kind::Bitmap {
+        return hasher.digest(number.to_le_bytes());
+    }
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.to_le_bytes());
+    key[8..].copy_from_slice(&seed.to_le_bytes());
+    hasher.digest(key)
+}
+
+fn fill_batch(keys: &mut impl Iterator<Item = Digest>, digests: &mut Vec<Digest>) -> bool {
+    digests.clear();
+    digests.extend(keys.by_ref().take(1 << 16));
+    !digests.is_empty()
+}
+
+fn count(answers: &[bool]) -> u64 {
+    answers.iter().map(|found| u64::from(*found)).sum()
+}

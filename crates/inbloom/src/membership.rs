@@ -1,0 +1,132 @@
+//! What a kind must do, and the batch pipeline, which is written once over all of them.
+
+use crate::digest::{Digest, Hasher};
+use crate::error::Result;
+use crate::simd::{Towards, prefetch};
+
+/// A set of digests that never denies a member. Every kind is one.
+///
+/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. The last two do whole
+/// batches, and are by far the fastest way in: while one run of keys is being worked on, the memory
+/// of the next is already on its way.
+pub trait Membership {
+    /// Whether the digest may have been inserted: false is certain, true is probable.
+    fn contains_digest(&self, digest: Digest) -> bool;
+
+    /// Inserts, and tells whether the digest is certainly new.
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool>;
+
+    /// Asks for the memory that a run of digests will touch. A hint: it may do nothing.
+    fn prefetch(&self, digests: &[Digest]);
+
+    /// Answers [`contains_digest`](Membership::contains_digest) for a run; both slices are equally
+    /// long.
+    fn contains_run(&self, digests: &[Digest], found: &mut [bool]);
+
+    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, and appends the
+    /// answers. On an error, the answers say how many were inserted before.
+    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()>;
+
+    /// Answers [`contains_digest`](Membership::contains_digest) for every digest, in order.
+    fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        found.clear();
+        found.resize(digests.len(), false);
+        let mut answers = found.chunks_mut(RUN);
+        let mut runs = digests.chunks(RUN).peekable();
+        if let Some(first) = runs.peek() {
+            self.prefetch(first);
+        }
+        while let (Some(run), Some(answers)) = (runs.next(), answers.next()) {
+            if let Some(next) = runs.peek() {
+                self.prefetch(next);
+            }
+            self.contains_run(run, answers);
+        }
+    }
+
+    /// Does [`insert_digest`](Membership::insert_digest) for every digest, in order. On an error, the
+    /// answers say how many were inserted before.
+    fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        new.clear();
+        new.reserve(digests.len());
+        let mut runs = digests.chunks(RUN).peekable();
+        if let Some(first) = runs.peek() {
+            self.prefetch(first);
+        }
+        while let Some(run) = runs.next() {
+            if let Some(next) = runs.peek() {
+                self.prefetch(next);
+            }
+            self.insert_run(run, new)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keys that are in flight together. Enough to hide a DRAM miss, few enough that the lines of two
+/// runs (16 KiB) stay in L2.
+const RUN: usize = 128;
+
+/// The pipeline from keys on: each is hashed once, and its line asked for at once.
+pub(crate) fn contains_keys<K: AsRef<[u8]>>(
+    members: &dyn Membership,
+    hasher: &Hasher,
+    keys: &[K],
+    found: &mut Vec<bool>,
+) {
+    found.clear();
+    found.resize(keys.len(), false);
+    let mut answers = found.chunks_mut(RUN);
+    hash_ahead(hasher, keys, |next, run| {
+        members.prefetch(next);
+        if let Some(answers) = answers.next().filter(|_| !run.is_empty()) {
+            members.contains_run(run, answers);
+        }
+        Ok(())
+    })
+    .expect("a query is never refused");
+}
+
+/// As [`contains_keys`], for inserts.
+pub(crate) fn insert_keys<K: AsRef<[u8]>>(
+    members: &mut dyn Membership,
+    hasher: &Hasher,
+    keys: &[K],
+    new: &mut Vec<bool>,
+) -> Result<()> {
+    new.clear();
+    new.reserve(keys.len());
+    hash_ahead(hasher, keys, |next, run| {
+        members.prefetch(next);
+        members.insert_run(run, new)
+    })
+}
+
+/// Hashes keys run by run and calls `step` with the run just hashed and the one before it, so that
+/// the memory of the one can travel while the other is worked on. The first call has no run before,
+/// the last has none after.
+fn hash_ahead<K: AsRef<[u8]>>(
+    hasher: &Hasher,
+    keys: &[K],
+    mut step: impl FnMut(&[Digest], &[Digest]) -> Result<()>,
+) -> Result<()> {
+    let mut buffers = [[Digest::default(); RUN]; 2];
+    let [mut next, mut current] = buffers.each_mut();
+    let mut in_current = 0;
+    for (number, run) in keys.chunks(RUN).enumerate() {
+        for (at, key) in run.iter().enumerate() {
+            // The key itself may be far away too.
+            if let Some(later) = keys.get(number * RUN + at + KEYS_AHEAD) {
+                prefetch(later.as_ref().as_ptr(), Towards::Near);
+            }
+            next[at] = hasher.digest(key);
+        }
+        step(&next[..run.len()], &current[..in_current])?;
+        std::mem::swap(&mut next, &mut current);
+        in_current = run.len();
+    }
+    step(&[], &current[..in_current])
+}
+
+/// How many keys ahead a key's bytes are asked for.
+const KEYS_AHEAD: usize = 12;

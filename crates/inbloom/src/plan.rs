@@ -1,0 +1,922 @@
+//! Every size in inbloom is computed here, and nowhere else.
+//!
+//! A [`Plan`] fixes the shape of a filter before a byte is allocated: its kind, how many keys it is
+//! for, the rate promised at that number, how many bits it takes and how many of them a key sets.
+//! Give [`PlanBuilder`] any sufficient subset and it finds the rest:
+//!
+//! | given                         | found                                   |
+//! |-------------------------------|-----------------------------------------|
+//! | items, rate                   | the fewest bits, and their probes       |
+//! | items, bytes or bits per key  | the probes with the lowest rate         |
+//! | bytes, rate                   | how many items fit                      |
+//! | any of these, and probes      | the same with the probes fixed          |
+//!
+//! The formulas for a classic filter of m bits, n keys and k probes are m = -n ln p / (ln 2)^2,
+//! k = (m/n) ln 2 and p = (1 - e^(-kn/m))^k; they hold for large filters. [`model`] has the ones that
+//! hold for all. Whatever is rounded is rounded towards a lower rate.
+//!
+//! The plan is also the file header, what `inbloom info` prints, and what two filters must share to
+//! be merged.
+
+mod model;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use model::{Lines, MAX_ROUNDS, SECTORS, classic_fill, classic_items, classic_rate};
+
+/// The structure behind a filter. Numbers are on disk: they are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// One bit per possible integer: exact, ordered.
+    Bitmap = 1,
+    /// A Bloom filter: k probes anywhere in m bits. The fewest bits of the kinds that can grow full
+    /// one key at a time, and k cache misses per key.
+    Classic = 2,
+    /// A Bloom filter whose probes share one cache line (or two, below about 10^-5). The default.
+    Blocked = 3,
+}
+
+impl Kind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: &'static [Kind] = &[Kind::Bitmap, Kind::Classic, Kind::Blocked];
+
+    /// The kind's name on the command line and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bitmap => "bitmap",
+            Kind::Classic => "classic",
+            Kind::Blocked => "blocked",
+        }
+    }
+
+    pub(crate) fn from_id(id: u16) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| *kind as u16 == id)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| Error::Parameter {
+            name: "kind",
+            got: text.to_owned(),
+            expected: one_of(Kind::ALL.iter().map(|kind| kind.name())),
+        })
+    }
+}
+
+/// Accuracy by name, as bits per key.
+///
+/// The rates are those of the classic kind: about 15%, 2.2%, 0.05% and 2 in ten million.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// 4 bits per key.
+    VerySmall,
+    /// 8 bits per key.
+    Small,
+    /// 16 bits per key.
+    #[default]
+    Middle,
+    /// 32 bits per key.
+    High,
+}
+
+impl Tier {
+    /// Every tier, from the smallest.
+    pub const ALL: &'static [Tier] = &[Tier::VerySmall, Tier::Small, Tier::Middle, Tier::High];
+
+    /// The tier's bits per key.
+    #[must_use]
+    pub fn bits_per_key(self) -> f64 {
+        match self {
+            Tier::VerySmall => 4.0,
+            Tier::Small => 8.0,
+            Tier::Middle => 16.0,
+            Tier::High => 32.0,
+        }
+    }
+
+    /// The tier's name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::VerySmall => "very-small",
+            Tier::Small => "small",
+            Tier::Middle => "middle",
+            Tier::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Tier {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Tier> {
+        Tier::ALL.iter().copied().find(|tier| tier.name() == text).ok_or_else(|| Error::Parameter {
+            name: "tier",
+            got: text.to_owned(),
+            expected: one_of(Tier::ALL.iter().map(|tier| tier.name())),
+        })
+    }
+}
+
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    format!("one of {}", names.collect::<Vec<_>>().join(", "))
+}
+
+/// The lowest rate that is offered. Below it a filter's answers are less reliable than the memory
+/// that holds it, and no test here could tell.
+pub const MIN_RATE: f64 = 1e-12;
+/// The most items that a plan is made for.
+pub const MAX_ITEMS: u64 = 1_000_000_000_000_000;
+/// The most bits of a filter: 8 PiB.
+pub const MAX_BITS: u64 = 1 << 56;
+/// The most probes of a classic filter. 40 serve a rate of 10^-12.
+pub const MAX_CLASSIC_PROBES: u32 = 64;
+
+/// Bits of a block: one cache line.
+pub(crate) const BLOCK_BITS: u64 = 512;
+/// Blocks of a range at most. Both lines of a two-line key lie in one range, so that a range can be
+/// one value of a Redis string: just below 1 MiB, because 2^20 itself costs 25% more there.
+pub(crate) const RANGE_BLOCKS: u64 = 16_383;
+/// A second line costs a second cache miss, so it has to save this share of the bits.
+const SECOND_LINE_SAVES: f64 = 1.15;
+/// Up to this many possible values a bitmap of unknown content is kept dense: 1 GiB.
+const DENSE_UNIVERSE: u64 = 1 << 33;
+
+/// The shape of a filter, and what it promises.
+///
+/// ```
+/// use inbloom::{Kind, Plan};
+///
+/// // Ten billion keys at one error in ten thousand, in a Bloom filter: 19.17 bits per key.
+/// let plan = Plan::new(Kind::Classic).items(10_000_000_000).rate(1e-4).build()?;
+/// assert_eq!(format!("{:.2}", plan.bits_per_key()), "19.18");
+/// assert_eq!(plan.probes(), 13);
+/// assert!(plan.rate_at(10e9) <= 1e-4);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    kind: Kind,
+    items: u64,
+    rate: f64,
+    bits: u64,
+    probes: u32,
+    lines: u32,
+    sparse: bool,
+}
+
+impl Plan {
+    /// Starts a plan for a kind. The rate is 0.01 unless it is given or follows from the rest.
+    #[must_use]
+    #[expect(clippy::new_ret_no_self, reason = "Plan::new(kind).items(n).build() is the plan")]
+    pub fn new(kind: Kind) -> PlanBuilder {
+        PlanBuilder {
+            kind,
+            items: None,
+            rate: None,
+            size: None,
+            probes: None,
+            lines: None,
+            universe: None,
+        }
+    }
+
+    /// A plan from its bits and probes, as other programs state theirs (m and k).
+    ///
+    /// It is taken to be for the number of items at which half of the bits are set, and promises the
+    /// rate at that number.
+    ///
+    /// ```
+    /// use inbloom::{Kind, Plan};
+    /// let plan = Plan::exact(Kind::Classic, 1_000_000, 7)?;
+    /// assert_eq!((plan.bits(), plan.probes()), (1_000_000, 7));
+    /// assert_eq!(plan.items(), 99_021); // m/k ln 2
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn exact(kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
+        if kind == Kind::Bitmap {
+            return Plan::new(kind).universe(bits).build();
+        }
+        let lines = if kind == Kind::Blocked && probes > SECTORS * MAX_ROUNDS { 2 } else { 1 };
+        let mut plan = Plan { kind, items: 0, rate: 0.0, bits, probes, lines, sparse: false };
+        plan.check_shape()?;
+        plan.items = plan.items_at_fill(0.5).0 as u64;
+        plan.rate = plan.rate_at(plan.items as f64);
+        Ok(plan)
+    }
+
+    /// A plan from the fields of a file header, which may hold anything.
+    pub(crate) fn from_parts(
+        kind: Kind,
+        items: u64,
+        rate: f64,
+        bits: u64,
+        probes: u32,
+        lines: u32,
+        sparse: bool,
+    ) -> Result<Plan> {
+        let plan = Plan { kind, items, rate, bits, probes, lines, sparse };
+        plan.check_shape()?;
+        if kind == Kind::Bitmap {
+            if rate != 0.0 {
+                return Err(Error::Rate { got: rate, reason: "a bitmap is exact, its rate is 0" });
+            }
+        } else if !(0.0..=1.0).contains(&rate) {
+            return Err(Error::Rate { got: rate, reason: RATE_RANGE });
+        }
+        Ok(plan)
+    }
+
+    /// Refuses what no filter can be built from.
+    fn check_shape(&self) -> Result<()> {
+        let parameter = |name, got: u64, expected: &str| {
+            Err(Error::Parameter { name, got: got.to_string(), expected: expected.to_owned() })
+        };
+        let in_range = match self.kind {
+            Kind::Bitmap => self.bits >= 1 && (self.sparse || self.bits <= MAX_BITS),
+            Kind::Classic => (1..=MAX_BITS).contains(&self.bits),
+            Kind::Blocked => {
+                if !self.bits.is_multiple_of(BLOCK_BITS) {
+                    return parameter("bits", self.bits, "a multiple of 512 for kind blocked");
+                }
+                (BLOCK_BITS..=MAX_BITS).contains(&self.bits)
+            }
+        };
+        if !in_range {
+            return parameter("bits", self.bits, "at least 1 and at most 2^56");
+        }
+        match self.kind {
+            Kind::Bitmap => {
+                if self.probes != 1 || self.lines != 1 {
+                    return parameter("probes", u64::from(self.probes), "1 for kind bitmap");
+                }
+            }
+            Kind::Classic => {
+                if !(1..=MAX_CLASSIC_PROBES).contains(&self.probes) {
+                    return parameter("probes", u64::from(self.probes), "1 to 64 for kind classic");
+                }
+                if self.lines != 1 {
+                    return parameter("lines", u64::from(self.lines), "1 for kind classic");
+                }
+            }
+            Kind::Blocked => {
+                if !(1..=2).contains(&self.lines) {
+                    return parameter("lines", u64::from(self.lines), "1 or 2 for kind blocked");
+                }
+                let per_line = SECTORS * self.lines;
+                if !self.probes.is_multiple_of(per_line)
+                    || !(1..=MAX_ROUNDS).contains(&(self.probes / per_line))
+                {
+                    return parameter("probes", u64::from(self.probes), BLOCKED_PROBES);
+                }
+                let blocks = self.blocks();
+                if self.lines == 2 && (blocks < 2 || !blocks.is_multiple_of(ranges(blocks))) {
+                    return parameter("bits", self.bits, TWO_LINE_BITS);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The structure behind the filter.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The number of distinct keys that the filter is for. It takes more, at a higher rate.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// The rate promised at [`Plan::items`] keys; 0 for the exact kinds.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The bits of the filter. For a bitmap, the number of possible values.
+    #[must_use]
+    pub fn bits(&self) -> u64 {
+        self.bits
+    }
+
+    /// The bytes that hold the bits, in memory and in a file (which adds a header of 192 bytes and
+    /// up to a page of padding). For a sparse bitmap an upper estimate from the planned items.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        if self.sparse { sparse_bytes(self.items, self.bits) } else { self.bits.div_ceil(64) * 8 }
+    }
+
+    /// Bits per planned key.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.bytes() as f64 * 8.0 / self.items.max(1) as f64
+    }
+
+    /// The bits that a key sets and a query tests.
+    #[must_use]
+    pub fn probes(&self) -> u32 {
+        self.probes
+    }
+
+    /// For the blocked kind, the cache lines that a key touches: 1 or 2.
+    #[must_use]
+    pub fn lines(&self) -> u32 {
+        self.lines
+    }
+
+    /// Whether a bitmap is kept compressed.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
+    /// The number of 64-byte blocks of a blocked filter.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.bits / BLOCK_BITS
+    }
+
+    /// The number of contiguous ranges into which a blocked filter's blocks divide evenly.
+    pub(crate) fn ranges(&self) -> u64 {
+        if self.lines == 2 { ranges(self.blocks()) } else { 1 }
+    }
+
+    /// Rounds of four probes that a key of a blocked filter takes in each of its lines.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.probes / (SECTORS * self.lines)
+    }
+
+    /// Bits that keys can set: one bit of each block is reserved.
+    pub(crate) fn usable_bits(&self) -> u64 {
+        match self.kind {
+            Kind::Blocked => self.bits - self.blocks(),
+            Kind::Bitmap | Kind::Classic => self.bits,
+        }
+    }
+
+    fn as_lines(&self) -> Lines {
+        Lines { blocks: self.blocks() as f64, lines: self.lines, rounds: self.rounds() }
+    }
+
+    /// The rate when the filter holds `items` distinct keys.
+    ///
+    /// ```
+    /// # use inbloom::{Kind, Plan};
+    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).build()?;
+    /// assert_eq!(plan.rate_at(0.0), 0.0);
+    /// assert!(plan.rate_at(1000.0) <= 0.01);
+    /// assert!(plan.rate_at(2000.0) > 0.05);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn rate_at(&self, items: f64) -> f64 {
+        match self.kind {
+            Kind::Bitmap => 0.0,
+            Kind::Classic => classic_rate(items, self.bits as f64, self.probes),
+            Kind::Blocked => self.as_lines().rate(items),
+        }
+    }
+
+    /// The most items at which the rate is still at most `rate`.
+    #[must_use]
+    pub fn items_at(&self, rate: f64) -> u64 {
+        match self.kind {
+            Kind::Bitmap => self.bits,
+            _ => largest(MAX_ITEMS, |items| self.rate_at(items as f64) <= rate),
+        }
+    }
+
+    /// The share of bits expected to be set when the filter holds `items` distinct keys.
+    #[must_use]
+    pub fn fill_at(&self, items: f64) -> f64 {
+        match self.kind {
+            Kind::Bitmap => items / self.bits as f64,
+            Kind::Classic => classic_fill(items, self.bits as f64, self.probes),
+            Kind::Blocked => self.as_lines().fill(items),
+        }
+    }
+
+    /// The number of keys that a share of set bits speaks for, with one standard deviation.
+    ///
+    /// A filter whose bits are all set says only "many": the answer is then that for half a bit
+    /// short of full.
+    pub(crate) fn items_at_fill(&self, fill: f64) -> (f64, f64) {
+        let usable = self.usable_bits() as f64;
+        let fill = fill.min((usable - 0.5) / usable);
+        match self.kind {
+            Kind::Bitmap => (fill * usable, 0.0),
+            Kind::Classic => classic_items(fill, self.bits as f64, self.probes),
+            Kind::Blocked => self.as_lines().items(fill),
+        }
+    }
+
+    /// The first field in which two plans differ that must not differ between filters whose bits are
+    /// combined, with both values. Items and rate may differ: they say what was intended.
+    pub(crate) fn difference(&self, other: &Plan) -> Option<(&'static str, String, String)> {
+        let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
+        [
+            ("kind", self.kind.to_string(), other.kind.to_string()),
+            ("bits", self.bits.to_string(), other.bits.to_string()),
+            ("probes", self.probes.to_string(), other.probes.to_string()),
+            ("lines", self.lines.to_string(), other.lines.to_string()),
+            ("layout", layout(self), layout(other)),
+        ]
+        .into_iter()
+        .find(|(_, left, right)| left != right)
+    }
+}
+
+const RATE_RANGE: &str = "it must lie strictly between 0 and 1";
+const BLOCKED_PROBES: &str =
+    "4, 8, 12 or 16 for kind blocked, or 8, 16, 24 or 32 with two lines per key";
+const TWO_LINE_BITS: &str = "two blocks or more that divide evenly into ranges of at most 16383 \
+     blocks, for two lines per key";
+
+/// The fewest ranges of at most [`RANGE_BLOCKS`] blocks.
+fn ranges(blocks: u64) -> u64 {
+    blocks.div_ceil(RANGE_BLOCKS)
+}
+
+/// The fewest blocks, at least `blocks`, that divide evenly into their ranges.
+fn round_up_to_ranges(blocks: u64) -> u64 {
+    blocks.next_multiple_of(ranges(blocks))
+}
+
+/// The most blocks, at most `blocks`, that divide evenly into their ranges; at least 2.
+fn round_down_to_ranges(mut blocks: u64) -> u64 {
+    while !blocks.is_multiple_of(ranges(blocks)) {
+        blocks -= blocks % ranges(blocks); // which may make one range fewer do
+    }
+    blocks.max(2)
+}
+
+/// A roaring bitmap of `items` scattered integers: two bytes each, and 32 for every 65,536 values
+/// that are touched.
+fn sparse_bytes(items: u64, universe: u64) -> u64 {
+    items.saturating_mul(2).saturating_add(universe.div_ceil(65_536).min(items).saturating_mul(32))
+}
+
+/// The largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not after.
+fn largest(max: u64, fits: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, max + 1); // fits(low), and not fits(high)
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        *(if fits(middle) { &mut low } else { &mut high }) = middle;
+    }
+    low
+}
+
+/// The smallest n in low..=high for which `fits` holds; `fits` must not hold up to some n and hold
+/// after. None if it holds for none.
+fn smallest(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    // Sizes are usually near the lower end, and each trial costs: look there first.
+    let mut step = 1;
+    let (mut low, mut top) = (low, low);
+    while top < high && !fits(top) {
+        low = top + 1;
+        top = top.saturating_add(step).min(high);
+        step *= 2;
+    }
+    if !fits(top) {
+        return None;
+    }
+    let mut high = top;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(low)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Size {
+    Bytes(u64),
+    BitsPerKey(f64),
+}
+
+/// Collects what is known of a plan; [`PlanBuilder::build`] finds the rest.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PlanBuilder {
+    kind: Kind,
+    items: Option<u64>,
+    rate: Option<f64>,
+    size: Option<Size>,
+    probes: Option<u32>,
+    lines: Option<u32>,
+    universe: Option<u64>,
+}
+
+impl PlanBuilder {
+    /// The number of distinct keys that the filter is for.
+    pub fn items(mut self, items: u64) -> PlanBuilder {
+        self.items = Some(items);
+        self
+    }
+
+    /// The share of foreign keys that may be answered "yes" when the filter holds its items.
+    pub fn rate(mut self, rate: f64) -> PlanBuilder {
+        self.rate = Some(rate);
+        self
+    }
+
+    /// The memory that the filter may take.
+    pub fn bytes(mut self, bytes: u64) -> PlanBuilder {
+        self.size = Some(Size::Bytes(bytes));
+        self
+    }
+
+    /// The memory per key.
+    pub fn bits_per_key(mut self, bits: f64) -> PlanBuilder {
+        self.size = Some(Size::BitsPerKey(bits));
+        self
+    }
+
+    /// The memory per key, by name.
+    pub fn tier(self, tier: Tier) -> PlanBuilder {
+        self.bits_per_key(tier.bits_per_key())
+    }
+
+    /// The bits that a key sets. Found if not given, which is nearly always better.
+    pub fn probes(mut self, probes: u32) -> PlanBuilder {
+        self.probes = Some(probes);
+        self
+    }
+
+    /// For the blocked kind, the cache lines that a key touches: 1 is fastest, 2 is smaller at low
+    /// rates. Found if not given: 2 if that saves 15% of the bits, as it does below about 10^-5.
+    pub fn lines(mut self, lines: u32) -> PlanBuilder {
+        self.lines = Some(lines);
+        self
+    }
+
+    /// For a bitmap, the number of possible values: it holds integers below this.
+    pub fn universe(mut self, universe: u64) -> PlanBuilder {
+        self.universe = Some(universe);
+        self
+    }
+
+    /// Checks what was given and finds the rest.
+    ///
+    /// Refuses with a reason what is contradictory, insufficient, out of range, or no number.
+    pub fn build(self) -> Result<Plan> {
+        self.check_given()?;
+        if self.kind == Kind::Bitmap {
+            return self.bitmap();
+        }
+        let bits_per_key = match self.size {
+            Some(Size::BitsPerKey(bits)) => Some(bits),
+            _ => None,
+        };
+        let bytes = match self.size {
+            Some(Size::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        };
+        match (self.items, bytes, bits_per_key) {
+            (Some(items), None, None) => self.fewest_bits(items, self.rate.unwrap_or(0.01)),
+            (Some(items), Some(bytes), _) => self.lowest_rate(items, bytes.saturating_mul(8)),
+            (Some(items), None, Some(per_key)) => {
+                let bits = (items.max(1) as f64 * per_key).ceil();
+                if bits > MAX_BITS as f64 {
+                    return Err(Error::TooLarge { bits, max: MAX_BITS });
+                }
+                self.lowest_rate(items, self.whole_blocks(bits as u64))
+            }
+            (None, Some(bytes), None) => {
+                self.most_items(bytes.saturating_mul(8), self.rate.unwrap_or(0.01))
+            }
+            (None, _, _) => Err(Error::Underspecified {
+                kind: self.kind,
+                needs: "the number of items, or the bytes it may take",
+            }),
+        }
+    }
+
+    fn check_given(&self) -> Result<()> {
+        let parameter = |name, got: String, expected: &str| {
+            Err(Error::Parameter { name, got, expected: expected.to_owned() })
+        };
+        if let Some(rate) = self.rate {
+            if !(rate > 0.0 && rate < 1.0) {
+                return Err(Error::Rate { got: rate, reason: RATE_RANGE });
+            }
+            if rate < MIN_RATE {
+                return Err(Error::Rate {
+                    got: rate,
+                    reason: "rates below 1e-12 are not offered, because memory and disks err more \
+                             often than that; for no errors keep the keys themselves",
+                });
+            }
+        }
+        match self.items {
+            Some(items) if items > MAX_ITEMS => {
+                return parameter("items", items.to_string(), "at most 10^15");
+            }
+            _ => {}
+        }
+        match self.size {
+            Some(Size::BitsPerKey(bits)) if !(bits > 0.0 && bits <= 4096.0) => {
+                return parameter("bits per key", bits.to_string(), "above 0 and at most 4096");
+            }
+            Some(Size::Bytes(0)) => return parameter("bytes", "0".to_owned(), "at least 1"),
+            _ => {}
+        }
+        if self.kind == Kind::Bitmap {
+            if self.rate.is_some() || self.probes.is_some() || self.lines.is_some() {
+                return Err(Error::Unsupported {
+                    kind: self.kind,
+                    verb: "take a rate, probes or lines",
+                    remedy: "it is exact; give the universe, the number of possible integers",
+                });
+            }
+        } else if self.universe.is_some() {
+            return Err(Error::Unsupported {
+                kind: self.kind,
+                verb: "take a universe",
+                remedy: "only a bitmap has one; give items",
+            });
+        }
+        if self.kind != Kind::Blocked && self.lines.is_some_and(|lines| lines != 1) {
+            return Err(Error::Unsupported {
+                kind: self.kind,
+                verb: "choose its cache lines",
+                remedy: "only the blocked kind can",
+            });
+        }
+        if let Some(probes) = self.probes {
+            let shapes = self.shapes();
+            if !shapes.iter().any(|shape| shape.probes() == probes) {
+                let expected = match self.kind {
+                    Kind::Blocked => BLOCKED_PROBES,
+                    _ => "1 to 64",
+                };
+                return parameter("probes", probes.to_string(), expected);
+            }
+        }
+        Ok(())
+    }
+
+    fn bitmap(&self) -> Result<Plan> {
+        let universe = match (self.universe, self.size) {
+            (Some(universe), _) => universe,
+            (None, Some(Size::Bytes(bytes))) => bytes.saturating_mul(8),
+            _ => {
+                return Err(Error::Underspecified {
+                    kind: self.kind,
+                    needs: "the universe, which is the number of possible integers",
+                });
+            }
+        };
+        let dense = universe.div_ceil(64).saturating_mul(8);
+        let sparse = match self.items {
+            Some(items) => sparse_bytes(items, universe) < dense,
+            None => universe > DENSE_UNIVERSE,
+        };
+        let plan = Plan {
+            kind: Kind::Bitmap,
+            items: self.items.unwrap_or(universe),
+            rate: 0.0,
+            bits: universe,
+            probes: 1,
+            lines: 1,
+            sparse,
+        };
+        plan.check_shape()?;
+        match self.size {
+            Some(Size::Bytes(limit)) if plan.bytes() > limit => {
+                Err(Error::Limit { bytes: plan.bytes(), limit })
+            }
+            _ => Ok(plan),
+        }
+    }
+
+    /// The shapes that the kind and what was given allow.
+    fn shapes(&self) -> Vec<Shape> {
+        let all: Vec<Shape> = match self.kind {
+            Kind::Blocked => (1..=2)
+                .flat_map(|lines| {
+                    (1..=MAX_ROUNDS).map(move |rounds| Shape::Lines { lines, rounds })
+                })
+                .collect(),
+            _ => (1..=MAX_CLASSIC_PROBES).map(Shape::Anywhere).collect(),
+        };
+        all.into_iter()
+            .filter(|shape| self.lines.is_none_or(|lines| lines == shape.lines()))
+            .filter(|shape| self.probes.is_none_or(|probes| probes == shape.probes()))
+            .collect()
+    }
+
+    /// Items and rate to the fewest bits.
+    fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
+        let n = items.max(1) as f64;
+        let mut best: Option<(Shape, u64)> = None;
+        for shape in self.shapes() {
+            // What a filter without blocks and without variance would take: a lower bound, and near
+            // the truth. It also tells the shapes that are not worth the search.
+            let k = f64::from(shape.probes());
+            let bound = -k * n / (-rate.powf(1.0 / k)).ln_1p();
+            if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
+                continue;
+            }
+            if bound > MAX_BITS as f64 {
+                continue;
+            }
+            if let Some(bits) = shape.fewest_bits(n, rate, bound) {
+                let better = best.is_none_or(|(other, other_bits)| {
+                    let handicap = f64::from(shape.lines()) - f64::from(other.lines());
+                    let scaled = bits as f64 * SECOND_LINE_SAVES.powf(handicap);
+                    scaled < other_bits as f64
+                });
+                if better {
+                    best = Some((shape, bits));
+                }
+            }
+        }
+        match best {
+            Some((shape, bits)) => Ok(shape.plan(self.kind, items, rate, bits)),
+            None => {
+                let ideal = -n * rate.ln() / 2f64.ln().powi(2);
+                Err(Error::TooLarge { bits: ideal, max: MAX_BITS })
+            }
+        }
+    }
+
+    /// Items and bits to the lowest rate; if a rate was given too, it must be met.
+    fn lowest_rate(&self, items: u64, bits: u64) -> Result<Plan> {
+        let n = items.max(1) as f64;
+        let mut best: Option<(Shape, u64, f64)> = None;
+        for shape in self.shapes() {
+            let Some(bits) = shape.round_down(bits) else { continue };
+            let rate = shape.rate(n, bits);
+            let better = match best {
+                None => true,
+                // A second line must do what 15% more bits would have done.
+                Some((other, other_bits, _)) if shape.lines() > other.lines() => {
+                    let more = (other_bits as f64 * SECOND_LINE_SAVES) as u64;
+                    other.round_down(more).is_none_or(|more| rate < other.rate(n, more))
+                }
+                Some((_, _, other_rate)) => rate < other_rate,
+            };
+            if better {
+                best = Some((shape, bits, rate));
+            }
+        }
+        let Some((shape, bits, reached)) = best else { return Err(self.too_few_bytes(bits)) };
+        match self.rate {
+            Some(rate) if reached > rate => {
+                Err(Error::Unreachable { items, bytes: bits.div_ceil(8), rate, reachable: reached })
+            }
+            given => Ok(shape.plan(self.kind, items, given.unwrap_or(reached), bits)),
+        }
+    }
+
+    /// Bits and rate to the most items.
+    fn most_items(&self, bits: u64, rate: f64) -> Result<Plan> {
+        let mut best: Option<(Shape, u64, u64)> = None;
+        for shape in self.shapes() {
+            let Some(bits) = shape.round_down(bits) else { continue };
+            let items = largest(MAX_ITEMS, |n| shape.rate(n as f64, bits) <= rate);
+            let better = best.is_none_or(|(other, _, other_items)| {
+                let handicap = f64::from(shape.lines()) - f64::from(other.lines());
+                items as f64 > other_items as f64 * SECOND_LINE_SAVES.powf(handicap)
+            });
+            if better {
+                best = Some((shape, bits, items));
+            }
+        }
+        match best {
+            Some((shape, bits, items)) if items > 0 => Ok(shape.plan(self.kind, items, rate, bits)),
+            Some((shape, bits, _)) => Err(Error::Unreachable {
+                items: 1,
+                bytes: bits / 8,
+                rate,
+                reachable: shape.rate(1.0, bits),
+            }),
+            None => Err(self.too_few_bytes(bits)),
+        }
+    }
+
+    fn too_few_bytes(&self, bits: u64) -> Error {
+        let expected = match self.kind {
+            Kind::Blocked if bits < BLOCK_BITS => "at least 64, one block",
+            Kind::Blocked if self.lines == Some(2) && bits < 2 * BLOCK_BITS => {
+                "at least 128, two blocks"
+            }
+            _ => "at most 2^53 (8 PiB)",
+        };
+        Error::Parameter {
+            name: "bytes",
+            got: (bits / 8).to_string(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// Bits per key is a wish, not a limit: it is rounded up to blocks, so that the rate is lower.
+    fn whole_blocks(&self, bits: u64) -> u64 {
+        match self.kind {
+            Kind::Blocked => {
+                let blocks = bits.div_ceil(BLOCK_BITS);
+                let two = self.lines == Some(2);
+                (if two { round_up_to_ranges(blocks.max(2)) } else { blocks }) * BLOCK_BITS
+            }
+            _ => bits,
+        }
+    }
+}
+
+/// How a key's probes lie: what the search for a plan goes through.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// That many probes anywhere in the bits.
+    Anywhere(u32),
+    /// That many lines with that many rounds of four probes in each.
+    Lines { lines: u32, rounds: u32 },
+}
+
+impl Shape {
+    fn probes(self) -> u32 {
+        match self {
+            Shape::Anywhere(probes) => probes,
+            Shape::Lines { lines, rounds } => lines * rounds * SECTORS,
+        }
+    }
+
+    fn lines(self) -> u32 {
+        match self {
+            Shape::Anywhere(_) => 1,
+            Shape::Lines { lines, .. } => lines,
+        }
+    }
+
+    fn rate(self, items: f64, bits: u64) -> f64 {
+        match self {
+            Shape::Anywhere(probes) => classic_rate(items, bits as f64, probes),
+            Shape::Lines { lines, rounds } => {
+                Lines { blocks: (bits / BLOCK_BITS) as f64, lines, rounds }.rate(items)
+            }
+        }
+    }
+
+    /// The fewest bits at which `items` keys have at most `rate`; `bound` is known to be too few, or
+    /// just enough.
+    fn fewest_bits(self, items: f64, rate: f64, bound: f64) -> Option<u64> {
+        match self {
+            Shape::Anywhere(_) => {
+                let low = (bound * 0.999) as u64;
+                smallest(low.max(1), MAX_BITS, |bits| self.rate(items, bits) <= rate)
+            }
+            Shape::Lines { lines, .. } => {
+                let low = (bound / BLOCK_BITS as f64) as u64;
+                let high = MAX_BITS / BLOCK_BITS;
+                let fits = |blocks| self.rate(items, blocks * BLOCK_BITS) <= rate;
+                let blocks = smallest(low.max(u64::from(lines)), high, fits)?;
+                let blocks = if lines == 2 { round_up_to_ranges(blocks) } else { blocks };
+                Some(blocks * BLOCK_BITS)
+            }
+        }
+    }
+
+    /// The most bits of this shape in at most `bits`; None if there are too few, or too many for us.
+    fn round_down(self, bits: u64) -> Option<u64> {
+        if bits > MAX_BITS {
+            return None;
+        }
+        match self {
+            Shape::Anywhere(_) => (bits > 0).then_some(bits),
+            Shape::Lines { lines, .. } => {
+                let blocks = bits / BLOCK_BITS;
+                match lines {
+                    _ if blocks < u64::from(lines) => None,
+                    1 => Some(blocks * BLOCK_BITS),
+                    _ => Some(round_down_to_ranges(blocks) * BLOCK_BITS),
+                }
+            }
+        }
+    }
+
+    fn plan(self, kind: Kind, items: u64, rate: f64, bits: u64) -> Plan {
+        let (probes, lines) = (self.probes(), self.lines());
+        Plan { kind, items, rate, bits, probes, lines, sparse: false }
+    }
+}

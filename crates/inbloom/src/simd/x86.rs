@@ -1,0 +1,372 @@
+//! The blocked kernels for AVX2 and AVX-512. See `simd.rs` for the layout they implement.
+//!
+//! One source per instruction set, monomorphised over the rounds of a line, the lines of a key, and
+//! whether other threads may be writing. A vector load that races with an atomic store is undefined
+//! behaviour in Rust's memory model, so racing loads are written in assembly, where the processor's
+//! model holds: on x86 every aligned 64-bit part of a vector load is read as a whole, and a bit that
+//! was set before, in the sense of happens-before, is seen.
+
+use std::arch::asm;
+use std::arch::x86_64::*;
+
+use super::scalar::{near, word};
+use super::{Geometry, Kernel, Towards};
+use crate::digest::Digest;
+
+/// The kernels that this processor runs for this shape, fastest first.
+pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Kernel> {
+    let shape = (geometry.lines as usize - 1) * 4 + geometry.rounds as usize - 1;
+    let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
+    let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+    let wide = wide.then(|| &AVX512[shape]);
+    let narrow = narrow.then(|| &AVX2[shape]);
+    wide.into_iter().chain(narrow)
+}
+
+static AVX2: [Kernel; 8] = [
+    avx2::kernel::<1, 1>(),
+    avx2::kernel::<2, 1>(),
+    avx2::kernel::<3, 1>(),
+    avx2::kernel::<4, 1>(),
+    avx2::kernel::<1, 2>(),
+    avx2::kernel::<2, 2>(),
+    avx2::kernel::<3, 2>(),
+    avx2::kernel::<4, 2>(),
+];
+
+static AVX512: [Kernel; 8] = [
+    avx512::kernel::<1, 1>(),
+    avx512::kernel::<2, 1>(),
+    avx512::kernel::<3, 1>(),
+    avx512::kernel::<4, 1>(),
+    avx512::kernel::<1, 2>(),
+    avx512::kernel::<2, 2>(),
+    avx512::kernel::<3, 2>(),
+    avx512::kernel::<4, 2>(),
+];
+
+/// The line's block: the first one or the second one of the key.
+#[inline(always)]
+fn block<const LINE: u32>(geometry: &Geometry, digest: Digest) -> usize {
+    (if LINE == 0 { geometry.first_block(digest) } else { geometry.second_block(digest) }) as usize
+}
+
+mod avx2 {
+    use super::*;
+
+    pub(super) const fn kernel<const ROUNDS: u32, const LINES: u32>() -> Kernel {
+        Kernel {
+            name: "avx2",
+            contains_one: contains_one::<ROUNDS, LINES, false>,
+            contains_run: contains_run::<ROUNDS, LINES, false>,
+            insert_one: insert_one::<ROUNDS, LINES>,
+            insert_run: insert_run::<ROUNDS, LINES>,
+            racing_contains_one: contains_one::<ROUNDS, LINES, true>,
+            racing_contains_run: contains_run::<ROUNDS, LINES, true>,
+        }
+    }
+
+    /// The bits that a key sets in a line: words 0 to 3, and words 4 to 7.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn mask<const ROUNDS: u32, const LINE: u32>(print: u64) -> (__m256i, __m256i) {
+        let one = _mm256_set1_epi64x(1);
+        let (mut low, mut high) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for round in LINE * ROUNDS..(LINE + 1) * ROUNDS {
+            let bits = _mm256_set1_epi64x(word(print, round / 2) as i64);
+            let shifts = match round % 2 {
+                0 => _mm256_setr_epi64x(0, 7, 14, 21),
+                _ => _mm256_setr_epi64x(28, 35, 42, 49),
+            };
+            let position =
+                _mm256_and_si256(_mm256_srlv_epi64(bits, shifts), _mm256_set1_epi64x(127));
+            // A shift by 64 or more gives 0: the bit lands in one of the sector's two words.
+            let other = _mm256_xor_si256(position, _mm256_set1_epi64x(64));
+            low = _mm256_or_si256(low, _mm256_sllv_epi64(one, position));
+            high = _mm256_or_si256(high, _mm256_sllv_epi64(one, other));
+        }
+        (low, _mm256_and_si256(high, _mm256_setr_epi64x(-1, -1, -1, i64::MAX)))
+    }
+
+    /// SAFETY: `at` is the first of 32 readable bytes. If RACING is false, nobody writes them.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load<const RACING: bool>(at: *const u8) -> __m256i {
+        if RACING {
+            let vector;
+            // SAFETY: by the contract; a load has no other effect.
+            unsafe {
+                asm!("vmovdqu {}, [{}]", out(ymm_reg) vector, in(reg) at,
+                     options(nostack, readonly, preserves_flags));
+            }
+            vector
+        } else {
+            // SAFETY: by the contract.
+            unsafe { _mm256_loadu_si256(at.cast()) }
+        }
+    }
+
+    /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn line_contains<const ROUNDS: u32, const LINE: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        let (low, high) = mask::<ROUNDS, LINE>(digest.print);
+        // SAFETY: the block is below `geometry.blocks`.
+        let (here_low, here_high) = unsafe {
+            let at = base.add(block::<LINE>(geometry, digest) * 64);
+            (load::<RACING>(at), load::<RACING>(at.add(32)))
+        };
+        let missing = _mm256_or_si256(
+            _mm256_andnot_si256(here_low, low),
+            _mm256_andnot_si256(here_high, high),
+        );
+        _mm256_testz_si256(missing, missing) == 1
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn contains_one<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe {
+            line_contains::<ROUNDS, 0, RACING>(base, geometry, digest)
+                && (LINES == 1 || line_contains::<ROUNDS, 1, RACING>(base, geometry, digest))
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    unsafe fn contains_run<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digests: &[Digest],
+        found: &mut [bool],
+    ) {
+        for (at, found) in found.iter_mut().enumerate() {
+            near(base, geometry, digests, at, Towards::Near);
+            // SAFETY: the caller's contract.
+            *found = unsafe { contains_one::<ROUNDS, LINES, RACING>(base, geometry, digests[at]) };
+        }
+    }
+
+    /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    unsafe fn line_insert<const ROUNDS: u32, const LINE: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        let (low, high) = mask::<ROUNDS, LINE>(digest.print);
+        // SAFETY: the block is below `geometry.blocks`.
+        let (new_low, new_high) = unsafe {
+            let at = base.add(block::<LINE>(geometry, digest) * 64);
+            let (old_low, old_high) = (load::<false>(at), load::<false>(at.add(32)));
+            _mm256_storeu_si256(at.cast(), _mm256_or_si256(old_low, low));
+            _mm256_storeu_si256(at.add(32).cast(), _mm256_or_si256(old_high, high));
+            (_mm256_andnot_si256(old_low, low), _mm256_andnot_si256(old_high, high))
+        };
+        count_ones(new_low) + count_ones(new_high)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn count_ones(vector: __m256i) -> u32 {
+        // SAFETY: both are 32 bytes without padding.
+        let words: [u64; 4] = unsafe { std::mem::transmute(vector) };
+        words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    unsafe fn insert_one<const ROUNDS: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let mut changed = line_insert::<ROUNDS, 0>(base, geometry, digest);
+            if LINES == 2 {
+                changed += line_insert::<ROUNDS, 1>(base, geometry, digest);
+            }
+            changed
+        }
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    unsafe fn insert_run<const ROUNDS: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digests: &[Digest],
+        new: &mut [bool],
+    ) -> u64 {
+        let mut total = 0;
+        for (at, new) in new.iter_mut().enumerate() {
+            near(base, geometry, digests, at, Towards::NearToWrite);
+            // SAFETY: the caller's contract.
+            let changed = unsafe { insert_one::<ROUNDS, LINES>(base, geometry, digests[at]) };
+            *new = changed != 0;
+            total += u64::from(changed);
+        }
+        total
+    }
+}
+
+mod avx512 {
+    use super::*;
+
+    pub(super) const fn kernel<const ROUNDS: u32, const LINES: u32>() -> Kernel {
+        Kernel {
+            name: "avx512",
+            contains_one: contains_one::<ROUNDS, LINES, false>,
+            contains_run: contains_run::<ROUNDS, LINES, false>,
+            insert_one: insert_one::<ROUNDS, LINES>,
+            insert_run: insert_run::<ROUNDS, LINES>,
+            racing_contains_one: contains_one::<ROUNDS, LINES, true>,
+            racing_contains_run: contains_run::<ROUNDS, LINES, true>,
+        }
+    }
+
+    /// The bits that a key sets in a line: the eight words.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn mask<const ROUNDS: u32, const LINE: u32>(print: u64) -> __m512i {
+        let one = _mm512_set1_epi64(1);
+        let mut mask = _mm512_setzero_si512();
+        for round in LINE * ROUNDS..(LINE + 1) * ROUNDS {
+            let bits = _mm512_set1_epi64(word(print, round / 2) as i64);
+            let shifts = match round % 2 {
+                0 => _mm512_setr_epi64(0, 7, 14, 21, 0, 7, 14, 21),
+                _ => _mm512_setr_epi64(28, 35, 42, 49, 28, 35, 42, 49),
+            };
+            let position =
+                _mm512_and_si512(_mm512_srlv_epi64(bits, shifts), _mm512_set1_epi64(127));
+            // A shift by 64 or more gives 0: the bit lands in one of the sector's two words.
+            let halves = _mm512_setr_epi64(0, 0, 0, 0, 64, 64, 64, 64);
+            let here = _mm512_xor_si512(position, halves);
+            mask = _mm512_or_si512(mask, _mm512_sllv_epi64(one, here));
+        }
+        _mm512_and_si512(mask, _mm512_setr_epi64(-1, -1, -1, -1, -1, -1, -1, i64::MAX))
+    }
+
+    /// SAFETY: `at` is the first of 64 readable bytes. If RACING is false, nobody writes them.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn load<const RACING: bool>(at: *const u8) -> __m512i {
+        if RACING {
+            let vector;
+            // SAFETY: by the contract; a load has no other effect.
+            unsafe {
+                asm!("vmovdqu64 {}, [{}]", out(zmm_reg) vector, in(reg) at,
+                     options(nostack, readonly, preserves_flags));
+            }
+            vector
+        } else {
+            // SAFETY: by the contract.
+            unsafe { _mm512_loadu_si512(at.cast()) }
+        }
+    }
+
+    /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn line_contains<const ROUNDS: u32, const LINE: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        let mask = mask::<ROUNDS, LINE>(digest.print);
+        // SAFETY: the block is below `geometry.blocks`.
+        let here = unsafe { load::<RACING>(base.add(block::<LINE>(geometry, digest) * 64)) };
+        let missing = _mm512_andnot_si512(here, mask);
+        _mm512_test_epi64_mask(missing, missing) == 0
+    }
+
+    #[target_feature(enable = "avx512f")]
+    unsafe fn contains_one<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe {
+            line_contains::<ROUNDS, 0, RACING>(base, geometry, digest)
+                && (LINES == 1 || line_contains::<ROUNDS, 1, RACING>(base, geometry, digest))
+        }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    unsafe fn contains_run<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+        base: *const u8,
+        geometry: &Geometry,
+        digests: &[Digest],
+        found: &mut [bool],
+    ) {
+        for (at, found) in found.iter_mut().enumerate() {
+            near(base, geometry, digests, at, Towards::Near);
+            // SAFETY: the caller's contract.
+            *found = unsafe { contains_one::<ROUNDS, LINES, RACING>(base, geometry, digests[at]) };
+        }
+    }
+
+    /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    unsafe fn line_insert<const ROUNDS: u32, const LINE: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        let mask = mask::<ROUNDS, LINE>(digest.print);
+        // SAFETY: the block is below `geometry.blocks`.
+        let new = unsafe {
+            let at = base.add(block::<LINE>(geometry, digest) * 64);
+            let old = load::<false>(at);
+            _mm512_storeu_si512(at.cast(), _mm512_or_si512(old, mask));
+            _mm512_andnot_si512(old, mask)
+        };
+        // SAFETY: both are 64 bytes without padding. (The vector population count is an extension
+        // that not every processor with AVX-512 has.)
+        let words: [u64; 8] = unsafe { std::mem::transmute(new) };
+        words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    #[target_feature(enable = "avx512f,popcnt")]
+    unsafe fn insert_one<const ROUNDS: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let mut changed = line_insert::<ROUNDS, 0>(base, geometry, digest);
+            if LINES == 2 {
+                changed += line_insert::<ROUNDS, 1>(base, geometry, digest);
+            }
+            changed
+        }
+    }
+
+    #[target_feature(enable = "avx512f,popcnt")]
+    unsafe fn insert_run<const ROUNDS: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digests: &[Digest],
+        new: &mut [bool],
+    ) -> u64 {
+        let mut total = 0;
+        for (at, new) in new.iter_mut().enumerate() {
+            near(base, geometry, digests, at, Towards::NearToWrite);
+            // SAFETY: the caller's contract.
+            let changed = unsafe { insert_one::<ROUNDS, LINES>(base, geometry, digests[at]) };
+            *new = changed != 0;
+            total += u64::from(changed);
+        }
+        total
+    }
+}
