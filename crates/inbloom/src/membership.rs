@@ -19,13 +19,14 @@ pub trait Membership {
     /// Asks for the memory that a run of digests will touch. A hint: it may do nothing.
     fn prefetch(&self, digests: &[Digest]);
 
-    /// Answers [`contains_digest`](Membership::contains_digest) for a run; both slices are equally
-    /// long.
-    fn contains_run(&self, digests: &[Digest], found: &mut [bool]);
+    /// Answers [`contains_digest`](Membership::contains_digest) for a run, with as many answers as
+    /// digests, and asks meanwhile for the memory of the next run (which may be empty).
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]);
 
-    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, and appends the
-    /// answers. On an error, the answers say how many were inserted before.
-    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()>;
+    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, appends the answers,
+    /// and asks meanwhile for the memory of the next run (which may be empty). On an error, the
+    /// answers say how many were inserted before.
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()>;
 
     /// Answers [`contains_digest`](Membership::contains_digest) for every digest, in order.
     fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
@@ -37,10 +38,7 @@ pub trait Membership {
             self.prefetch(first);
         }
         while let (Some(run), Some(answers)) = (runs.next(), answers.next()) {
-            if let Some(next) = runs.peek() {
-                self.prefetch(next);
-            }
-            self.contains_run(run, answers);
+            self.contains_run(run, runs.peek().unwrap_or(&NONE), answers);
         }
     }
 
@@ -54,10 +52,7 @@ pub trait Membership {
             self.prefetch(first);
         }
         while let Some(run) = runs.next() {
-            if let Some(next) = runs.peek() {
-                self.prefetch(next);
-            }
-            self.insert_run(run, new)?;
+            self.insert_run(run, runs.peek().unwrap_or(&NONE), new)?;
         }
         Ok(())
     }
@@ -66,6 +61,8 @@ pub trait Membership {
 /// Keys that are in flight together. Enough to hide a DRAM miss, few enough that the lines of two
 /// runs (16 KiB) stay in L2.
 const RUN: usize = 128;
+/// No next run.
+const NONE: &[Digest] = &[];
 
 /// The pipeline from keys on: each is hashed once, and its line asked for at once.
 pub(crate) fn contains_keys<K: AsRef<[u8]>>(
@@ -76,15 +73,15 @@ pub(crate) fn contains_keys<K: AsRef<[u8]>>(
 ) {
     found.clear();
     found.resize(keys.len(), false);
-    let mut answers = found.chunks_mut(RUN);
-    hash_ahead(hasher, keys, |next, run| {
-        members.prefetch(next);
-        if let Some(answers) = answers.next().filter(|_| !run.is_empty()) {
-            members.contains_run(run, answers);
+    let mut answers = found.chunks_mut(RUN).peekable();
+    let all_answered = hash_ahead(hasher, keys, |run, next| {
+        match answers.next_if(|answers| answers.len() == run.len()) {
+            Some(answers) => members.contains_run(run, next, answers),
+            None => members.prefetch(next), // There is no run before the first.
         }
         Ok(())
-    })
-    .expect("a query is never refused");
+    });
+    all_answered.expect("a query is never refused");
 }
 
 /// As [`contains_keys`], for inserts.
@@ -96,15 +93,17 @@ pub(crate) fn insert_keys<K: AsRef<[u8]>>(
 ) -> Result<()> {
     new.clear();
     new.reserve(keys.len());
-    hash_ahead(hasher, keys, |next, run| {
-        members.prefetch(next);
-        members.insert_run(run, new)
+    hash_ahead(hasher, keys, |run, next| {
+        if run.is_empty() {
+            members.prefetch(next);
+        }
+        members.insert_run(run, next, new)
     })
 }
 
-/// Hashes keys run by run and calls `step` with the run just hashed and the one before it, so that
-/// the memory of the one can travel while the other is worked on. The first call has no run before,
-/// the last has none after.
+/// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the
+/// memory of the next can travel while the run is worked on. The first call has an empty run and
+/// the first one as its next; the last has no next.
 fn hash_ahead<K: AsRef<[u8]>>(
     hasher: &Hasher,
     keys: &[K],
@@ -121,11 +120,11 @@ fn hash_ahead<K: AsRef<[u8]>>(
             }
             next[at] = hasher.digest(key);
         }
-        step(&next[..run.len()], &current[..in_current])?;
+        step(&current[..in_current], &next[..run.len()])?;
         std::mem::swap(&mut next, &mut current);
         in_current = run.len();
     }
-    step(&[], &current[..in_current])
+    step(&current[..in_current], NONE)
 }
 
 /// How many keys ahead a key's bytes are asked for.

@@ -24,7 +24,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use model::{Lines, MAX_ROUNDS, SECTORS, classic_fill, classic_items, classic_rate};
+pub(crate) use model::Rounds;
+use model::{Lines, classic_fill, classic_items, classic_rate};
 
 /// The structure behind a filter. Numbers are on disk: they are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,7 +217,8 @@ impl Plan {
         if kind == Kind::Bitmap {
             return Plan::new(kind).universe(bits).build();
         }
-        let lines = if kind == Kind::Blocked && probes > SECTORS * MAX_ROUNDS { 2 } else { 1 };
+        let one_line = kind != Kind::Blocked || Rounds::PROBES.contains(&probes);
+        let lines = if one_line { 1 } else { 2 };
         let mut plan = Plan { kind, items: 0, rate: 0.0, bits, probes, lines, sparse: false };
         plan.check_shape()?;
         plan.items = plan.items_at_fill(0.5).0 as u64;
@@ -282,9 +284,8 @@ impl Plan {
                 if !(1..=2).contains(&self.lines) {
                     return parameter("lines", u64::from(self.lines), "1 or 2 for kind blocked");
                 }
-                let per_line = SECTORS * self.lines;
-                if !self.probes.is_multiple_of(per_line)
-                    || !(1..=MAX_ROUNDS).contains(&(self.probes / per_line))
+                if !self.probes.is_multiple_of(self.lines)
+                    || !Rounds::PROBES.contains(&(self.probes / self.lines))
                 {
                     return parameter("probes", u64::from(self.probes), BLOCKED_PROBES);
                 }
@@ -362,9 +363,9 @@ impl Plan {
         if self.lines == 2 { ranges(self.blocks()) } else { 1 }
     }
 
-    /// Rounds of four probes that a key of a blocked filter takes in each of its lines.
-    pub(crate) fn rounds(&self) -> u32 {
-        self.probes / (SECTORS * self.lines)
+    /// The rounds of probes that a key of a blocked filter takes in each of its lines.
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds::of(self.probes / self.lines)
     }
 
     /// Bits that keys can set: one bit of each block is reserved.
@@ -716,7 +717,7 @@ impl PlanBuilder {
         let all: Vec<Shape> = match self.kind {
             Kind::Blocked => (1..=2)
                 .flat_map(|lines| {
-                    (1..=MAX_ROUNDS).map(move |rounds| Shape::Lines { lines, rounds })
+                    Rounds::PROBES.map(move |per_line| Shape::Lines { lines, per_line })
                 })
                 .collect(),
             _ => (1..=MAX_CLASSIC_PROBES).map(Shape::Anywhere).collect(),
@@ -850,15 +851,15 @@ impl PlanBuilder {
 enum Shape {
     /// That many probes anywhere in the bits.
     Anywhere(u32),
-    /// That many lines with that many rounds of four probes in each.
-    Lines { lines: u32, rounds: u32 },
+    /// That many lines with that many probes in each.
+    Lines { lines: u32, per_line: u32 },
 }
 
 impl Shape {
     fn probes(self) -> u32 {
         match self {
             Shape::Anywhere(probes) => probes,
-            Shape::Lines { lines, rounds } => lines * rounds * SECTORS,
+            Shape::Lines { lines, per_line } => lines * per_line,
         }
     }
 
@@ -872,7 +873,8 @@ impl Shape {
     fn rate(self, items: f64, bits: u64) -> f64 {
         match self {
             Shape::Anywhere(probes) => classic_rate(items, bits as f64, probes),
-            Shape::Lines { lines, rounds } => {
+            Shape::Lines { lines, per_line } => {
+                let rounds = Rounds::of(per_line);
                 Lines { blocks: (bits / BLOCK_BITS) as f64, lines, rounds }.rate(items)
             }
         }

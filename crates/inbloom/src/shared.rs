@@ -18,6 +18,7 @@ use crate::filter::{Any, Estimate, Filter, Texts, estimate};
 use crate::kinds::{bitmap, blocked, classic};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
+use crate::simd::Run;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// A filter that many threads insert into and query at once.
@@ -244,32 +245,45 @@ impl Membership for &SharedFilter {
     }
 
     fn prefetch(&self, digests: &[Digest]) {
+        self.contains_run(&[], digests, &mut []);
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        let (words, keys) = (self.cells.words(), run);
         match &self.shape {
-            Shape::Bitmap(_) => {}
-            Shape::Classic(classic) => classic.prefetch(self.cells.words(), digests),
-            Shape::Blocked(blocked) => blocked.prefetch(self.cells.words(), digests),
+            Shape::Bitmap(bitmap) => {
+                for (digest, found) in run.iter().zip(found) {
+                    *found = bitmap.contains(words, *digest);
+                }
+            }
+            Shape::Classic(classic) => classic.contains_run(words, Run { keys, next }, found),
+            Shape::Blocked(blocked) => blocked.contains_run(words, Run { keys, next }, found),
         }
     }
 
-    fn contains_run(&self, digests: &[Digest], found: &mut [bool]) {
-        if let Shape::Blocked(blocked) = &self.shape {
-            return blocked.contains_run(self.cells.words(), digests, found);
-        }
-        for (digest, found) in digests.iter().zip(found) {
-            *found = SharedFilter::contains_digest(self, *digest);
-        }
-    }
-
-    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         // The counters are shared too: one addition for a run.
         let (mut ones, mut inserted) = (0, 0);
-        let result = digests.iter().try_for_each(|digest| {
-            let changed = self.set(*digest)?;
+        let mut done = |changed| {
             ones += u64::from(changed);
             inserted += u64::from(changed != 0);
             new.push(changed != 0);
-            Ok(())
-        });
+        };
+        let (words, keys) = (self.cells.words(), run);
+        let result = match &self.shape {
+            Shape::Bitmap(bitmap) => keys.iter().try_for_each(|digest| {
+                done(bitmap.insert(words, *digest)?);
+                Ok(())
+            }),
+            Shape::Classic(classic) => {
+                classic.insert_run(words, Run { keys, next }, done);
+                Ok(())
+            }
+            Shape::Blocked(blocked) => {
+                blocked.insert_run(words, Run { keys, next }, done);
+                Ok(())
+            }
+        };
         self.ones.add(ones);
         self.inserted.add(inserted);
         result

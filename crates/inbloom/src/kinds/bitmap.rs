@@ -264,14 +264,16 @@ impl Membership for Bitmap {
         }
     }
 
-    fn contains_run(&self, digests: &[Digest], found: &mut [bool]) {
-        for (digest, found) in digests.iter().zip(found) {
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.prefetch(next);
+        for (digest, found) in run.iter().zip(found) {
             *found = self.contains_digest(*digest);
         }
     }
 
-    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
-        for digest in digests {
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        self.prefetch(next);
+        for digest in run {
             new.push(self.insert_digest(*digest)?);
         }
         Ok(())

@@ -3,22 +3,22 @@
 //! **Idea.** A classic Bloom filter sets k bits anywhere, so a query on a large one waits for memory
 //! up to k times. Here a key first picks one block of 512 bits, a cache line, and then sets all its
 //! bits inside it: one wait. Blocks fill unevenly, so at equal rate it takes more bits than a classic
-//! filter: 2% more at 10%, 5% at 1%, 9% at 0.1%, 15% at 0.01%. Below about 10^-5 that grows past
+//! filter: 2% more at 10%, 6% at 1%, 10% at 0.1%, 16% at 0.01%. Below about 10^-5 that grows past
 //! what it is worth, and the plan lets a key use two lines instead of one.
 //!
 //! ```text
-//! block (64 bytes)      word 0   word 1   word 2   word 3 | word 4   word 5   word 6   word 7
-//!                          |        |        |        |       |        |        |        |
-//! sectors (128 bits)       0        1        2        3       0        1        2        3
+//! block (64 bytes)   word 0   word 1   word 2   word 3 | word 4   word 5   word 6   word 7
+//! a full round          x        x        x        x   |    x        x        x        x
+//! a half round          x or.....................................x      (so in each of the 4 pairs)
 //! ```
 //!
-//! The block is `digest.pick(blocks)`. A round takes 28 bits of `digest.print` and sets one bit in
-//! each of the four sectors; a key takes 1 to 4 rounds (so 4, 8, 12 or 16 probes) in each of its
-//! lines. Example: round 0 of a print whose low 28 bits are 5 | 70 << 7 | 0 << 14 | 127 << 21 sets
-//! bit 5 of word 0 (sector 0), bit 6 of word 5 (sector 1, position 70 = 64 + 6), bit 0 of word 2, and
-//! nothing in sector 3, since position 127 there is bit 511 of the block, which is reserved: in a
-//! Redis string it tells a block that is there from one that was wiped. [`simd::scalar`] is the
-//! specification to the bit.
+//! The block is `digest.pick(blocks)`. A full round takes 48 bits of the digest and sets one bit in
+//! each of the eight words; a half round takes 28 and sets one bit in each of the four pairs of words
+//! (i, i+4). A line gets 4 probes (a half round), 8 (a full round), 12 (both) or 16 (two full rounds).
+//! Positions count from the top of a word. Example: a full round whose lowest 12 bits are 5 | 63 << 6
+//! sets bit 58 of word 0 and bit 0 of word 1. In word 7 they count from bit 62, and 63 sets nothing:
+//! bit 511 of a block is reserved. In a Redis string it tells a block that is there from one that was
+//! wiped. `simd/scalar.rs` is the specification to the bit.
 //!
 //! A second line is another block of the same *range*: all blocks are divided evenly into ranges of
 //! at most 16,383, so that a range can be kept and sent as one piece and a key needs only one of them.
@@ -28,14 +28,14 @@
 //! beforehand. It cannot remove.
 //!
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
-//! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (sectors).
+//! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
 use crate::cells::Bits;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
-use crate::simd::{self, Geometry, Kernel};
+use crate::simd::{self, Geometry, Kernel, Run, Towards};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
@@ -45,9 +45,6 @@ pub struct Blocked {
     kernel: &'static Kernel,
     pub(crate) bits: Bits,
 }
-
-/// Below this size prefetching costs more than it saves: the filter stays in L2 by itself.
-const FITS_IN_L2: usize = 256 << 10;
 
 impl Blocked {
     /// An empty filter. Panics if the plan is for another kind.
@@ -81,8 +78,7 @@ impl Blocked {
         self.kernel.contains(self.bits.cells.bytes(), &self.geometry, digest)
     }
 
-    /// The positions of the digest's bits, in the order of its rounds; those on the reserved bit are
-    /// left out.
+    /// The positions of the digest's bits, in ascending order within a line.
     pub(crate) fn positions(&self, digest: Digest) -> Vec<u64> {
         let mut positions = Vec::new();
         for touch in simd::scalar::touches(&self.geometry, digest) {
@@ -113,22 +109,25 @@ impl Membership for Blocked {
     }
 
     fn prefetch(&self, digests: &[Digest]) {
-        let bytes = self.bits.cells.bytes();
-        if bytes.len() > FITS_IN_L2 {
-            simd::prefetch_run(bytes.as_ptr(), &self.geometry, digests);
-        }
+        self.kernel.contains_all(
+            self.bits.cells.bytes(),
+            &self.geometry,
+            Run { keys: &[], next: digests },
+            &mut [],
+        );
     }
 
-    fn contains_run(&self, digests: &[Digest], found: &mut [bool]) {
-        self.kernel.contains_all(self.bits.cells.bytes(), &self.geometry, digests, found);
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        let run = Run { keys: run, next };
+        self.kernel.contains_all(self.bits.cells.bytes(), &self.geometry, run, found);
     }
 
-    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         let bytes = self.bits.cells.bytes_mut()?;
         let before = new.len();
-        new.resize(before + digests.len(), false);
-        self.bits.ones +=
-            self.kernel.insert_all(bytes, &self.geometry, digests, &mut new[before..]);
+        new.resize(before + run.len(), false);
+        let run = Run { keys: run, next };
+        self.bits.ones += self.kernel.insert_all(bytes, &self.geometry, run, &mut new[before..]);
         Ok(())
     }
 }
@@ -168,13 +167,14 @@ impl Racing {
         changed
     }
 
-    pub(crate) fn prefetch(&self, words: &[AtomicU64], digests: &[Digest]) {
-        if self.geometry.bytes() > FITS_IN_L2 {
-            simd::prefetch_run(words.as_ptr().cast(), &self.geometry, digests);
-        }
+    /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with how many bits each set.
+    pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
+        run.for_each(words.as_ptr().cast(), &self.geometry, Towards::NearToWrite, |_, digest| {
+            done(self.insert(words, digest));
+        });
     }
 
-    pub(crate) fn contains_run(&self, words: &[AtomicU64], digests: &[Digest], found: &mut [bool]) {
-        self.kernel.racing_contains_all(words, &self.geometry, digests, found);
+    pub(crate) fn contains_run(&self, words: &[AtomicU64], run: Run<'_>, found: &mut [bool]) {
+        self.kernel.racing_contains_all(words, &self.geometry, run, found);
     }
 }

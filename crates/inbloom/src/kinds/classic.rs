@@ -25,7 +25,7 @@ use crate::digest::Digest;
 use crate::error::Result;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
-use crate::simd::{Towards, prefetch};
+use crate::simd::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with its probes anywhere in the bits.
@@ -55,14 +55,34 @@ fn word_and_mask(position: u64) -> (usize, u64) {
     ((position / 64) as usize, 1 << (position % 64))
 }
 
-/// Below this size prefetching costs more than it saves.
-const FITS_IN_L2: usize = 256 << 10;
+/// Asks for the lines of a key long before they are used.
+#[inline]
+fn prefetch_key(plan: &Plan, base: *const u8, digest: Digest) {
+    for position in positions(plan, digest) {
+        prefetch(base.wrapping_add((position / 8) as usize), Towards::Far);
+    }
+}
 
-fn prefetch_run(plan: &Plan, base: *const u8, digests: &[Digest]) {
-    for digest in digests {
-        for position in positions(plan, *digest) {
-            prefetch(base.wrapping_add((position / 8) as usize), Towards::Far);
+/// Works through a run while the lines of the next are on their way. One step suffices here: with k
+/// lines a key, a run's lines do not fit into L1 anyway.
+#[inline]
+fn for_each(
+    plan: &Plan,
+    base: *const u8,
+    run: &[Digest],
+    next: &[Digest],
+    mut work: impl FnMut(usize, Digest),
+) {
+    let next = if plan.bytes() as usize <= FITS_IN_L2 { &[] } else { next };
+    for (at, digest) in run.iter().enumerate() {
+        if let Some(far) = next.get(at) {
+            prefetch_key(plan, base, *far);
         }
+        work(at, *digest);
+    }
+    // A next run is longer than this one only if this one is empty.
+    for far in next.iter().skip(run.len()) {
+        prefetch_key(plan, base, *far);
     }
 }
 
@@ -109,36 +129,45 @@ impl Membership for Classic {
     #[inline]
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
         let (words, _) = self.bits.cells.bytes_mut()?.as_chunks_mut::<8>();
-        let mut changed = 0;
-        for position in positions(&self.plan, digest) {
-            let (word, mask) = word_and_mask(position);
-            let old = u64::from_le_bytes(words[word]);
-            words[word] = (old | mask).to_le_bytes();
-            changed += u64::from(old & mask == 0);
-        }
+        let changed = set(&self.plan, words, digest);
         self.bits.ones += changed;
         Ok(changed != 0)
     }
 
     fn prefetch(&self, digests: &[Digest]) {
-        let bytes = self.bits.cells.bytes();
-        if bytes.len() > FITS_IN_L2 {
-            prefetch_run(&self.plan, bytes.as_ptr(), digests);
-        }
+        self.contains_run(&[], digests, &mut []);
     }
 
-    fn contains_run(&self, digests: &[Digest], found: &mut [bool]) {
-        for (digest, found) in digests.iter().zip(found) {
-            *found = self.contains(*digest);
-        }
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        let base = self.bits.cells.bytes().as_ptr();
+        for_each(&self.plan, base, run, next, |at, digest| found[at] = self.contains(digest));
     }
 
-    fn insert_run(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
-        for digest in digests {
-            new.push(self.insert_digest(*digest)?);
-        }
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        let Classic { plan, bits } = self;
+        let bytes = bits.cells.bytes_mut()?;
+        let base = bytes.as_ptr();
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        for_each(plan, base, run, next, |_, digest| {
+            let changed = set(plan, words, digest);
+            bits.ones += changed;
+            new.push(changed != 0);
+        });
         Ok(())
     }
+}
+
+/// Sets the digest's bits and returns how many were not set before.
+#[inline]
+fn set(plan: &Plan, words: &mut [[u8; 8]], digest: Digest) -> u64 {
+    let mut changed = 0;
+    for position in positions(plan, digest) {
+        let (word, mask) = word_and_mask(position);
+        let old = u64::from_le_bytes(words[word]);
+        words[word] = (old | mask).to_le_bytes();
+        changed += u64::from(old & mask == 0);
+    }
+    changed
 }
 
 /// The classic kind on words that many threads use at once.
@@ -172,9 +201,26 @@ impl Racing {
         changed
     }
 
-    pub(crate) fn prefetch(&self, words: &[AtomicU64], digests: &[Digest]) {
-        if words.len() * 8 > FITS_IN_L2 {
-            prefetch_run(&self.plan, words.as_ptr().cast(), digests);
-        }
+    /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with how many bits each set.
+    pub(crate) fn insert_run(
+        &self,
+        words: &[AtomicU64],
+        Run { keys, next }: Run<'_>,
+        mut done: impl FnMut(u32),
+    ) {
+        let base = words.as_ptr().cast();
+        for_each(&self.plan, base, keys, next, |_, digest| done(self.insert(words, digest)));
+    }
+
+    pub(crate) fn contains_run(
+        &self,
+        words: &[AtomicU64],
+        Run { keys, next }: Run<'_>,
+        found: &mut [bool],
+    ) {
+        let base = words.as_ptr().cast();
+        for_each(&self.plan, base, keys, next, |at, digest| {
+            found[at] = self.contains(words, digest);
+        });
     }
 }

@@ -10,24 +10,23 @@
 //! (Bose et al., "On the false-positive rate of Bloom filters", 2008, discuss the bias; the variance
 //! of the number of empty cells is in every text on occupancy.)
 //!
-//! **Blocked**, one or two lines of 512 bits per key, each line four sectors of 128 bits, each sector
-//! getting r probes per key. The number of keys on a line is binomial; given L keys, sectors are
-//! independent, and a foreign key's r probes into a sector that has taken t = rL throws all hit with
-//! a probability that inclusion and exclusion give exactly:
+//! **Blocked**, one or two lines of 512 bits per key. A line is eight words of 64 bits in four pairs
+//! (i, i+4). A full round of probes puts one into every word, a half round one into every pair. The
+//! number of keys on a line is binomial; given L keys, pairs are independent. That given bits, i of
+//! one word and j of its partner, have been spared by all L keys, each with F full and H half rounds,
+//! has the probability b(i, j)^L with
 //!
-//!   hit(r, t) = sum over d of S(r, d) (128)_d / 128^r * sum over i of (-1)^i C(d, i) (1 - i/128)^t
+//!   b(i, j) = (1 - i/64)^F (1 - j/64)^F (1 - (i+j)/128)^H
 //!
-//! where S(r, d) counts the ways in which r probes fall on d distinct bits, and the inner sum is the
-//! probability that d given bits are all set. The last sector has one bit that is never set and never
-//! asked (bit 511, reserved): a probe that falls on it always passes.
+//! from which inclusion and exclusion give the probability that they are all set. A foreign key's
+//! probes into the pair fall on some number of distinct bits of each word, with probabilities that
+//! are counted probe by probe. One bit of the last pair is reserved (bit 511 of the block): it is
+//! never set and never asked, so that a probe which falls on it always passes.
 
-/// Bits of a sector. Four of them make a line.
-const SECTOR: f64 = 128.0;
-/// Sectors of a line; each gets the same number of probes.
-pub(crate) const SECTORS: u32 = 4;
-/// The most probes a key may have in one sector of a line: 28 bits of digest are used per round of
-/// four, and 16 probes per line serve rates down to 10^-6 (10^-12 with two lines).
-pub(crate) const MAX_ROUNDS: u32 = 4;
+/// Bits of a word, as probes see it.
+const WORD: f64 = 64.0;
+/// Bits of a line.
+const LINE: f64 = 512.0;
 
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
 pub(super) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
@@ -88,8 +87,90 @@ pub(super) struct Lines {
     pub blocks: f64,
     /// Lines that a key touches: 1 or 2.
     pub lines: u32,
-    /// Probes of a key in each sector of each line: 1 to [`MAX_ROUNDS`].
-    pub rounds: u32,
+    /// What a key does to each of its lines.
+    pub rounds: Rounds,
+}
+
+/// The rounds of probes that a key takes in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rounds {
+    /// Rounds with one probe into each of the eight words: 0 to 2.
+    pub full: u32,
+    /// Rounds with one probe into each of the four pairs of words: 0 or 1.
+    pub half: u32,
+}
+
+impl Rounds {
+    /// The probes that a line can have, in ascending order.
+    pub(crate) const PROBES: [u32; 4] = [4, 8, 12, 16];
+
+    /// The rounds that make up this many probes of a line.
+    pub(crate) fn of(probes: u32) -> Rounds {
+        Rounds { full: probes / 8, half: probes % 8 / 4 }
+    }
+
+    /// Probability that one key of the line spares `here` given bits of a word and `there` given bits
+    /// of its partner.
+    fn spared(self, here: u32, there: u32) -> f64 {
+        let (here, there) = (f64::from(here), f64::from(there));
+        ((1.0 - here / WORD) * (1.0 - there / WORD)).powi(self.full as i32)
+            * (1.0 - (here + there) / (2.0 * WORD)).powi(self.half as i32)
+    }
+}
+
+/// Distinct bits that the probes of a line fall on in one word: at most 2, and one more for sums.
+const DISTINCT: usize = 3;
+
+/// The probability that a foreign key's probes into a pair all hit, as a sum over i and j of
+/// `weight[i][j] * spared(i, j)^L`.
+fn pair_weights(rounds: Rounds, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT] {
+    // needed[i][j]: probability that the probes need i distinct bits of the one word and j of the
+    // other. A probe that falls on a bit that is needed already, or reserved, needs no other.
+    let mut needed = [[0.0; DISTINCT]; DISTINCT];
+    needed[0][0] = 1.0;
+    let probe = |needed: &mut [[f64; DISTINCT]; DISTINCT], chance: [f64; 2]| {
+        for i in (0..DISTINCT).rev() {
+            for j in (0..DISTINCT).rev() {
+                let here = needed[i][j];
+                let new = [
+                    chance[0] * (usable[0] - i as f64) / WORD,
+                    chance[1] * (usable[1] - j as f64) / WORD,
+                ];
+                if here > 0.0 {
+                    needed[i][j] = here * (1.0 - new[0] - new[1]);
+                    if new[0] > 0.0 {
+                        needed[i + 1][j] += here * new[0];
+                    }
+                    if new[1] > 0.0 {
+                        needed[i][j + 1] += here * new[1];
+                    }
+                }
+            }
+        }
+    };
+    for _ in 0..rounds.full {
+        probe(&mut needed, [1.0, 0.0]);
+        probe(&mut needed, [0.0, 1.0]);
+    }
+    for _ in 0..rounds.half {
+        probe(&mut needed, [0.5, 0.5]);
+    }
+    // Inclusion and exclusion: that the needed bits are all set is a signed sum over which of them
+    // are spared.
+    const CHOOSE: [[f64; DISTINCT]; DISTINCT] = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 2.0, 1.0]];
+    let mut weights = [[0.0; DISTINCT]; DISTINCT];
+    for (i, j) in pairs() {
+        for (spared_i, spared_j) in pairs().filter(|(a, b)| *a <= i && *b <= j) {
+            let sign = if (spared_i + spared_j) % 2 == 0 { 1.0 } else { -1.0 };
+            weights[spared_i][spared_j] +=
+                needed[i][j] * sign * CHOOSE[i][spared_i] * CHOOSE[j][spared_j];
+        }
+    }
+    weights
+}
+
+fn pairs() -> impl Iterator<Item = (usize, usize)> {
+    (0..DISTINCT).flat_map(|i| (0..DISTINCT).map(move |j| (i, j)))
 }
 
 impl Lines {
@@ -104,16 +185,23 @@ impl Lines {
         if load > 4096.0 {
             return 1.0; // Every bit is set, but for a share below 10^-13.
         }
-        let one_line = expectation_binomial(n, chance, |keys| self.hit(keys));
+        let plain = pair_weights(self.rounds, [WORD, WORD]);
+        let reserved = pair_weights(self.rounds, [WORD, WORD - 1.0]);
+        let logs: [[f64; DISTINCT]; DISTINCT] = std::array::from_fn(|i| {
+            std::array::from_fn(|j| self.rounds.spared(i as u32, j as u32).ln())
+        });
+        let one_line = expectation_binomial(n, chance, |keys| {
+            let (mut hit, mut last_hit) = (0.0, 0.0);
+            for (i, j) in pairs().filter(|(i, j)| plain[*i][*j] != 0.0 || reserved[*i][*j] != 0.0) {
+                let spared = (keys * logs[i][j]).exp();
+                hit += plain[i][j] * spared;
+                last_hit += reserved[i][j] * spared;
+            }
+            hit.max(0.0).powi(3) * last_hit.max(0.0)
+        });
         // Two keys on a line whose prints agree in all 64 bits cannot be told apart.
         let indistinct = load * 2f64.powi(-64);
         (one_line.powi(self.lines as i32) + indistinct).min(1.0)
-    }
-
-    /// Probability that a foreign key finds all its bits set in a line that holds `keys` keys.
-    fn hit(&self, keys: f64) -> f64 {
-        let empty = all_empty(keys * f64::from(self.rounds));
-        sector_hit(self.rounds, &empty, SECTOR).powi(3) * last_sector_hit(self.rounds, &empty)
     }
 
     /// Expected share of set bits.
@@ -123,8 +211,7 @@ impl Lines {
 
     /// Probability that one key sets one given bit.
     fn bit_chance(&self) -> f64 {
-        let on_line = (f64::from(self.lines) / self.blocks).min(1.0);
-        on_line * -(f64::from(self.rounds) * (-1.0 / SECTOR).ln_1p()).exp_m1()
+        (f64::from(self.lines) / self.blocks).min(1.0) * (1.0 - self.rounds.spared(1, 0))
     }
 
     /// The inverse of [`Lines::fill`], and one standard deviation of that estimate.
@@ -134,65 +221,18 @@ impl Lines {
     pub(super) fn items(&self, fill: f64) -> (f64, f64) {
         let items = (-fill).ln_1p() / (-self.bit_chance()).ln_1p();
         let load = items * f64::from(self.lines) / self.blocks;
-        let spared = |bits: f64| (f64::from(self.rounds) * (-bits / SECTOR).ln_1p()).exp();
-        let empty = (-load * (1.0 - spared(1.0))).exp();
-        let both_same = (-load * (1.0 - spared(2.0))).exp();
-        let both_other = (-load * (1.0 - spared(1.0).powi(2))).exp();
-        let bits = SECTOR * f64::from(SECTORS);
-        let variance =
-            bits * empty + bits * (SECTOR - 1.0) * both_same + bits * (bits - SECTOR) * both_other
-                - (bits * empty).powi(2);
-        let slope = bits * self.blocks * empty * self.bit_chance();
+        let empty = |spared: f64| (-load * (1.0 - spared)).exp();
+        let one = self.rounds.spared(1, 0);
+        // Ordered pairs of bits of a line: in one word, in partner words, and in others.
+        let variance = LINE * empty(one)
+            + LINE * (WORD - 1.0) * empty(self.rounds.spared(2, 0))
+            + LINE * WORD * empty(self.rounds.spared(1, 1))
+            + LINE * (LINE - 2.0 * WORD) * empty(one * one)
+            - (LINE * empty(one)).powi(2);
+        let slope = LINE * self.blocks * empty(one) * self.bit_chance();
         let fixed = (self.blocks * variance - items * slope * slope).max(0.0);
         (items, if slope > 0.0 { fixed.sqrt() / slope } else { f64::INFINITY })
     }
-}
-
-/// For i = 0 to 4: the probability that i given bits of a sector are all empty after `throws` throws.
-fn all_empty(throws: f64) -> [f64; 5] {
-    std::array::from_fn(|i| (throws * (-(i as f64) / SECTOR).ln_1p()).exp())
-}
-
-/// Probability that `probes` probes into a sector of `bits` usable bits (of 128) all hit a set one.
-/// A probe on an unusable bit counts as a miss here.
-fn sector_hit(probes: u32, empty: &[f64; 5], bits: f64) -> f64 {
-    // Stirling numbers of the second kind, S(probes, distinct).
-    const WAYS: [[f64; 5]; 5] = [
-        [1.0, 0.0, 0.0, 0.0, 0.0],
-        [0.0, 1.0, 0.0, 0.0, 0.0],
-        [0.0, 1.0, 1.0, 0.0, 0.0],
-        [0.0, 1.0, 3.0, 1.0, 0.0],
-        [0.0, 1.0, 7.0, 6.0, 1.0],
-    ];
-    const CHOOSE: [[f64; 5]; 5] = [
-        [1.0, 0.0, 0.0, 0.0, 0.0],
-        [1.0, 1.0, 0.0, 0.0, 0.0],
-        [1.0, 2.0, 1.0, 0.0, 0.0],
-        [1.0, 3.0, 3.0, 1.0, 0.0],
-        [1.0, 4.0, 6.0, 4.0, 1.0],
-    ];
-    let mut sum = 0.0;
-    let mut arrangements = 1.0; // bits * (bits - 1) * ... / 128^probes
-    for distinct in 0..=probes as usize {
-        let all_set: f64 = (0..=distinct)
-            .map(|i| if i % 2 == 0 { 1.0 } else { -1.0 } * CHOOSE[distinct][i] * empty[i])
-            .sum();
-        sum += WAYS[probes as usize][distinct] * arrangements * all_set.max(0.0);
-        arrangements *= bits - distinct as f64;
-    }
-    sum / SECTOR.powi(probes as i32)
-}
-
-/// As [`sector_hit`] for the sector with the reserved bit: probes that fall on it always pass.
-fn last_sector_hit(probes: u32, empty: &[f64; 5]) -> f64 {
-    let mut choose = 1.0;
-    (0..=probes)
-        .map(|passing| {
-            let term = choose * SECTOR.powi(-(passing as i32));
-            choose *= f64::from(probes - passing) / f64::from(passing + 1);
-            term * sector_hit(probes - passing, empty, SECTOR - 1.0)
-        })
-        .sum()
 }
 
 /// E[f(L)] for L binomial with `n` trials of probability `chance`, `n` up to 10^15 and its mean up to
@@ -241,45 +281,45 @@ mod tests {
         }
     }
 
-    /// The model against the simplest simulation: throw, then ask.
+    /// The model of one line against the simplest simulation: throw, then ask.
     #[test]
-    fn sectors_agree_with_a_simulation() {
+    fn a_line_agrees_with_a_simulation() {
         let mut state = 1_u64;
-        let mut draw = || {
+        let mut draw = |bound: u64| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 57) as u32
+            ((u128::from(state) * u128::from(bound)) >> 64) as usize
         };
-        for (probes, keys) in [(1, 40), (2, 30), (3, 20), (4, 25)] {
-            for reserved in [false, true] {
-                let usable = |bit: u32| !(reserved && bit == 127);
-                let (mut hits, trials) = (0_u32, 40_000);
-                for _ in 0..trials {
-                    let mut sector = 0_u128;
-                    for _ in 0..keys * probes {
-                        let bit = draw();
-                        sector |= u128::from(usable(bit)) << bit;
-                    }
-                    let pass = (0..probes).all(|_| {
-                        let bit = draw();
-                        !usable(bit) || sector >> bit & 1 == 1
-                    });
-                    hits += u32::from(pass);
+        for (probes, keys) in [(4, 60), (8, 45), (12, 30), (16, 25)] {
+            let rounds = Rounds::of(probes);
+            let mut probe_line = |mut visit: Box<dyn FnMut(usize) + '_>| {
+                for _ in 0..rounds.full {
+                    (0..8).for_each(|word| visit(word * 64 + draw(64)));
                 }
-                let empty = all_empty(f64::from(keys * probes));
-                let model = if reserved {
-                    last_sector_hit(probes, &empty)
-                } else {
-                    sector_hit(probes, &empty, SECTOR)
-                };
-                let measured = f64::from(hits) / f64::from(trials);
-                let deviation = (model * (1.0 - model) / f64::from(trials)).sqrt();
-                assert!(
-                    (measured - model).abs() < 4.0 * deviation,
-                    "{probes} probes, reserved {reserved}: model {model}, measured {measured}"
-                );
+                for _ in 0..rounds.half {
+                    (0..4).for_each(|word| visit((word + 4 * draw(2)) * 64 + draw(64)));
+                }
+            };
+            let (mut hits, trials) = (0_u32, 40_000);
+            for _ in 0..trials {
+                let mut line = [false; 512];
+                for _ in 0..keys {
+                    probe_line(Box::new(|bit| line[bit] = true));
+                }
+                line[511] = true; // Reserved: probes on it pass.
+                let mut pass = true;
+                probe_line(Box::new(|bit| pass &= line[bit]));
+                hits += u32::from(pass);
             }
+            // One block, so that the load is not random.
+            let model = Lines { blocks: 1.0, lines: 1, rounds }.rate(f64::from(keys));
+            let measured = f64::from(hits) / f64::from(trials);
+            let deviation = (model * (1.0 - model) / f64::from(trials)).sqrt();
+            assert!(
+                (measured - model).abs() < 4.0 * deviation,
+                "{probes} probes: model {model}, measured {measured} +- {deviation}"
+            );
         }
     }
 

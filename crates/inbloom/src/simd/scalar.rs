@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Geometry, Kernel, NEAR, Towards, WORDS, prefetch};
+use super::{Geometry, Kernel, Run, Towards, WORDS};
 use crate::digest::Digest;
+use crate::plan::Rounds;
 
-/// The bit that keys never set: bit 63 of word 7.
-const RESERVED: u64 = 1 << 63;
-/// Digest bits that a round takes, 7 for each of the four sectors.
-const ROUND_BITS: u32 = 28;
+/// What a probe shifts right by its position: the highest bit of the word. In word 7 that is
+/// reserved, and the one below it is taken.
+const TOP: [u64; 8] = [1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 62];
 
 /// What a key sets in one of its lines: the block, and the bits in each of its eight words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,35 +21,38 @@ pub(crate) struct Touch {
 #[inline]
 pub(crate) fn touches(geometry: &Geometry, digest: Digest) -> impl Iterator<Item = Touch> + use<> {
     let geometry = *geometry;
+    let Rounds { full, half } = geometry.rounds;
     (0..geometry.lines).map(move |line| {
         let block = match line {
             0 => geometry.first_block(digest),
             _ => geometry.second_block(digest),
         };
+        let first = line * (full + half);
         let mut mask = [0; 8];
-        for round in line * geometry.rounds..(line + 1) * geometry.rounds {
-            for (sector, position) in positions(digest.print, round).into_iter().enumerate() {
-                mask[sector + 4 * (position / 64)] |= 1 << (position % 64);
+        for round in first..first + full {
+            let bits = word(digest.print, round);
+            for (i, word) in mask.iter_mut().enumerate() {
+                *word |= TOP[i] >> (bits >> (6 * i) & 63);
             }
         }
-        mask[7] &= !RESERVED;
+        for round in first + full..first + full + half {
+            let bits = word(digest.print, round);
+            for pair in 0..4 {
+                let position = bits >> (7 * pair) & 127;
+                let i = pair + if position < 64 { 0 } else { 4 };
+                mask[i] |= TOP[i] >> (position % 64);
+            }
+        }
         Touch { block, mask }
     })
 }
 
-/// The positions of a round within each of the four sectors.
-#[inline]
-fn positions(print: u64, round: u32) -> [usize; 4] {
-    let bits = word(print, round / 2) >> (ROUND_BITS * (round % 2));
-    std::array::from_fn(|sector| (bits >> (7 * sector)) as usize % 128)
-}
-
-/// The words that rounds take their bits from, two rounds each. The first is `print`; the others are
-/// derived from it, which adds no entropy and need not: the 64 bits of `print` tell the few dozen
-/// keys of a line apart.
+/// The words of the digest that rounds take their bits from, each its own. The first is `print`; the
+/// others are derived from it, which adds no entropy and need not: the 64 bits of `print` tell the
+/// few dozen keys of a line apart.
 #[inline(always)]
-pub(crate) fn word(print: u64, index: u32) -> u64 {
-    if index == 0 { print } else { fold(print, WORDS[index as usize]) }
+pub(crate) fn word(print: u64, round: u32) -> u64 {
+    if round == 0 { print } else { fold(print, WORDS[round as usize]) }
 }
 
 /// The two halves of the 128-bit product, xored: every bit of it depends on every bit of `print`.
@@ -103,47 +106,23 @@ unsafe fn racing_contains_one(base: *const u8, geometry: &Geometry, digest: Dige
     contains(|at| unsafe { racing(base, at) }, geometry, digest)
 }
 
-unsafe fn contains_run(
-    base: *const u8,
-    geometry: &Geometry,
-    digests: &[Digest],
-    found: &mut [bool],
-) {
-    for (at, found) in found.iter_mut().enumerate() {
-        near(base, geometry, digests, at, Towards::Near);
+unsafe fn contains_run(base: *const u8, geometry: &Geometry, run: Run<'_>, found: &mut [bool]) {
+    run.for_each(base, geometry, Towards::Near, |at, digest| {
         // SAFETY: the caller's contract.
-        *found = unsafe { contains_one(base, geometry, digests[at]) };
-    }
+        found[at] = unsafe { contains_one(base, geometry, digest) };
+    });
 }
 
 unsafe fn racing_contains_run(
     base: *const u8,
     geometry: &Geometry,
-    digests: &[Digest],
+    run: Run<'_>,
     found: &mut [bool],
 ) {
-    for (at, found) in found.iter_mut().enumerate() {
-        near(base, geometry, digests, at, Towards::Near);
+    run.for_each(base, geometry, Towards::Near, |at, digest| {
         // SAFETY: the caller's contract.
-        *found = unsafe { racing_contains_one(base, geometry, digests[at]) };
-    }
-}
-
-/// Asks for the first line of the key that comes `NEAR` keys later.
-#[inline(always)]
-pub(super) fn near(
-    base: *const u8,
-    geometry: &Geometry,
-    digests: &[Digest],
-    at: usize,
-    towards: Towards,
-) {
-    if let Some(later) = digests.get(at + NEAR) {
-        prefetch(base.wrapping_add(geometry.first_block(*later) as usize * 64), towards);
-        if geometry.lines == 2 {
-            prefetch(base.wrapping_add(geometry.second_block(*later) as usize * 64), towards);
-        }
-    }
+        found[at] = unsafe { racing_contains_one(base, geometry, digest) };
+    });
 }
 
 unsafe fn insert_one(base: *mut u8, geometry: &Geometry, digest: Digest) -> u32 {
@@ -162,19 +141,13 @@ unsafe fn insert_one(base: *mut u8, geometry: &Geometry, digest: Digest) -> u32 
     changed
 }
 
-unsafe fn insert_run(
-    base: *mut u8,
-    geometry: &Geometry,
-    digests: &[Digest],
-    new: &mut [bool],
-) -> u64 {
+unsafe fn insert_run(base: *mut u8, geometry: &Geometry, run: Run<'_>, new: &mut [bool]) -> u64 {
     let mut total = 0;
-    for (at, new) in new.iter_mut().enumerate() {
-        near(base, geometry, digests, at, Towards::NearToWrite);
+    run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
         // SAFETY: the caller's contract.
-        let changed = unsafe { insert_one(base, geometry, digests[at]) };
-        *new = changed != 0;
+        let changed = unsafe { insert_one(base, geometry, digest) };
+        new[at] = changed != 0;
         total += u64::from(changed);
-    }
+    });
     total
 }

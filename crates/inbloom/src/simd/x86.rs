@@ -9,13 +9,15 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::scalar::{near, word};
-use super::{Geometry, Kernel, Towards};
+use super::scalar::word;
+use super::{Geometry, Kernel, Run, Towards};
 use crate::digest::Digest;
+use crate::plan::Rounds;
 
 /// The kernels that this processor runs for this shape, fastest first.
 pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Kernel> {
-    let shape = (geometry.lines as usize - 1) * 4 + geometry.rounds as usize - 1;
+    let Rounds { full, half } = geometry.rounds;
+    let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
     let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
     let wide = wide.then(|| &AVX512[shape]);
@@ -23,26 +25,27 @@ pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Ke
     wide.into_iter().chain(narrow)
 }
 
+/// By lines, then by probes of a line.
 static AVX2: [Kernel; 8] = [
-    avx2::kernel::<1, 1>(),
-    avx2::kernel::<2, 1>(),
-    avx2::kernel::<3, 1>(),
-    avx2::kernel::<4, 1>(),
-    avx2::kernel::<1, 2>(),
-    avx2::kernel::<2, 2>(),
-    avx2::kernel::<3, 2>(),
-    avx2::kernel::<4, 2>(),
+    avx2::kernel::<0, 1, 1>(),
+    avx2::kernel::<1, 0, 1>(),
+    avx2::kernel::<1, 1, 1>(),
+    avx2::kernel::<2, 0, 1>(),
+    avx2::kernel::<0, 1, 2>(),
+    avx2::kernel::<1, 0, 2>(),
+    avx2::kernel::<1, 1, 2>(),
+    avx2::kernel::<2, 0, 2>(),
 ];
 
 static AVX512: [Kernel; 8] = [
-    avx512::kernel::<1, 1>(),
-    avx512::kernel::<2, 1>(),
-    avx512::kernel::<3, 1>(),
-    avx512::kernel::<4, 1>(),
-    avx512::kernel::<1, 2>(),
-    avx512::kernel::<2, 2>(),
-    avx512::kernel::<3, 2>(),
-    avx512::kernel::<4, 2>(),
+    avx512::kernel::<0, 1, 1>(),
+    avx512::kernel::<1, 0, 1>(),
+    avx512::kernel::<1, 1, 1>(),
+    avx512::kernel::<2, 0, 1>(),
+    avx512::kernel::<0, 1, 2>(),
+    avx512::kernel::<1, 0, 2>(),
+    avx512::kernel::<1, 1, 2>(),
+    avx512::kernel::<2, 0, 2>(),
 ];
 
 /// The line's block: the first one or the second one of the key.
@@ -54,38 +57,45 @@ fn block<const LINE: u32>(geometry: &Geometry, digest: Digest) -> usize {
 mod avx2 {
     use super::*;
 
-    pub(super) const fn kernel<const ROUNDS: u32, const LINES: u32>() -> Kernel {
+    pub(super) const fn kernel<const FULL: u32, const HALF: u32, const LINES: u32>() -> Kernel {
         Kernel {
             name: "avx2",
-            contains_one: contains_one::<ROUNDS, LINES, false>,
-            contains_run: contains_run::<ROUNDS, LINES, false>,
-            insert_one: insert_one::<ROUNDS, LINES>,
-            insert_run: insert_run::<ROUNDS, LINES>,
-            racing_contains_one: contains_one::<ROUNDS, LINES, true>,
-            racing_contains_run: contains_run::<ROUNDS, LINES, true>,
+            contains_one: contains_one::<FULL, HALF, LINES, false>,
+            contains_run: contains_run::<FULL, HALF, LINES, false>,
+            insert_one: insert_one::<FULL, HALF, LINES>,
+            insert_run: insert_run::<FULL, HALF, LINES>,
+            racing_contains_one: contains_one::<FULL, HALF, LINES, true>,
+            racing_contains_run: contains_run::<FULL, HALF, LINES, true>,
         }
     }
 
     /// The bits that a key sets in a line: words 0 to 3, and words 4 to 7.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn mask<const ROUNDS: u32, const LINE: u32>(print: u64) -> (__m256i, __m256i) {
-        let one = _mm256_set1_epi64x(1);
+    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> (__m256i, __m256i) {
+        let top = _mm256_set1_epi64x(i64::MIN);
+        let top_high = _mm256_setr_epi64x(i64::MIN, i64::MIN, i64::MIN, 1 << 62);
+        let first = LINE * (FULL + HALF);
         let (mut low, mut high) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-        for round in LINE * ROUNDS..(LINE + 1) * ROUNDS {
-            let bits = _mm256_set1_epi64x(word(print, round / 2) as i64);
-            let shifts = match round % 2 {
-                0 => _mm256_setr_epi64x(0, 7, 14, 21),
-                _ => _mm256_setr_epi64x(28, 35, 42, 49),
-            };
-            let position =
-                _mm256_and_si256(_mm256_srlv_epi64(bits, shifts), _mm256_set1_epi64x(127));
-            // A shift by 64 or more gives 0: the bit lands in one of the sector's two words.
-            let other = _mm256_xor_si256(position, _mm256_set1_epi64x(64));
-            low = _mm256_or_si256(low, _mm256_sllv_epi64(one, position));
-            high = _mm256_or_si256(high, _mm256_sllv_epi64(one, other));
+        for round in first..first + FULL {
+            let bits = _mm256_set1_epi64x(word(print, round) as i64);
+            // Each field of 6 bits to the top of its lane, and down again.
+            let low_fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(58, 52, 46, 40));
+            let high_fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(34, 28, 22, 16));
+            let low_bits = _mm256_srlv_epi64(top, _mm256_srli_epi64::<58>(low_fields));
+            let high_bits = _mm256_srlv_epi64(top_high, _mm256_srli_epi64::<58>(high_fields));
+            (low, high) = (_mm256_or_si256(low, low_bits), _mm256_or_si256(high, high_bits));
         }
-        (low, _mm256_and_si256(high, _mm256_setr_epi64x(-1, -1, -1, i64::MAX)))
+        for round in first + FULL..first + FULL + HALF {
+            let bits = _mm256_set1_epi64x(word(print, round) as i64);
+            let fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(57, 50, 43, 36));
+            let position = _mm256_srli_epi64::<57>(fields);
+            // A shift by 64 or more gives 0: the bit lands in one of the pair's two words.
+            let other = _mm256_xor_si256(position, _mm256_set1_epi64x(64));
+            low = _mm256_or_si256(low, _mm256_srlv_epi64(top, position));
+            high = _mm256_or_si256(high, _mm256_srlv_epi64(top_high, other));
+        }
+        (low, high)
     }
 
     /// SAFETY: `at` is the first of 32 readable bytes. If RACING is false, nobody writes them.
@@ -109,12 +119,17 @@ mod avx2 {
     /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn line_contains<const ROUNDS: u32, const LINE: u32, const RACING: bool>(
+    unsafe fn line_contains<
+        const FULL: u32,
+        const HALF: u32,
+        const LINE: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
-        let (low, high) = mask::<ROUNDS, LINE>(digest.print);
+        let (low, high) = mask::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
         let (here_low, here_high) = unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
@@ -128,41 +143,52 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    unsafe fn contains_one<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+    unsafe fn contains_one<
+        const FULL: u32,
+        const HALF: u32,
+        const LINES: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
-            line_contains::<ROUNDS, 0, RACING>(base, geometry, digest)
-                && (LINES == 1 || line_contains::<ROUNDS, 1, RACING>(base, geometry, digest))
+            line_contains::<FULL, HALF, 0, RACING>(base, geometry, digest)
+                && (LINES == 1 || line_contains::<FULL, HALF, 1, RACING>(base, geometry, digest))
         }
     }
 
     #[target_feature(enable = "avx2")]
-    unsafe fn contains_run<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+    unsafe fn contains_run<
+        const FULL: u32,
+        const HALF: u32,
+        const LINES: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
-        digests: &[Digest],
+        run: Run<'_>,
         found: &mut [bool],
     ) {
-        for (at, found) in found.iter_mut().enumerate() {
-            near(base, geometry, digests, at, Towards::Near);
+        run.for_each(base, geometry, Towards::Near, |at, digest| {
             // SAFETY: the caller's contract.
-            *found = unsafe { contains_one::<ROUNDS, LINES, RACING>(base, geometry, digests[at]) };
-        }
+            let answer =
+                unsafe { contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest) };
+            found[at] = answer;
+        });
     }
 
     /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
-    unsafe fn line_insert<const ROUNDS: u32, const LINE: u32>(
+    unsafe fn line_insert<const FULL: u32, const HALF: u32, const LINE: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
-        let (low, high) = mask::<ROUNDS, LINE>(digest.print);
+        let (low, high) = mask::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
         let (new_low, new_high) = unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
@@ -183,36 +209,35 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,popcnt")]
-    unsafe fn insert_one<const ROUNDS: u32, const LINES: u32>(
+    unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
         // SAFETY: the caller's contract.
         unsafe {
-            let mut changed = line_insert::<ROUNDS, 0>(base, geometry, digest);
+            let mut changed = line_insert::<FULL, HALF, 0>(base, geometry, digest);
             if LINES == 2 {
-                changed += line_insert::<ROUNDS, 1>(base, geometry, digest);
+                changed += line_insert::<FULL, HALF, 1>(base, geometry, digest);
             }
             changed
         }
     }
 
     #[target_feature(enable = "avx2,popcnt")]
-    unsafe fn insert_run<const ROUNDS: u32, const LINES: u32>(
+    unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
-        digests: &[Digest],
+        run: Run<'_>,
         new: &mut [bool],
     ) -> u64 {
         let mut total = 0;
-        for (at, new) in new.iter_mut().enumerate() {
-            near(base, geometry, digests, at, Towards::NearToWrite);
+        run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract.
-            let changed = unsafe { insert_one::<ROUNDS, LINES>(base, geometry, digests[at]) };
-            *new = changed != 0;
+            let changed = unsafe { insert_one::<FULL, HALF, LINES>(base, geometry, digest) };
+            new[at] = changed != 0;
             total += u64::from(changed);
-        }
+        });
         total
     }
 }
@@ -220,38 +245,43 @@ mod avx2 {
 mod avx512 {
     use super::*;
 
-    pub(super) const fn kernel<const ROUNDS: u32, const LINES: u32>() -> Kernel {
+    pub(super) const fn kernel<const FULL: u32, const HALF: u32, const LINES: u32>() -> Kernel {
         Kernel {
             name: "avx512",
-            contains_one: contains_one::<ROUNDS, LINES, false>,
-            contains_run: contains_run::<ROUNDS, LINES, false>,
-            insert_one: insert_one::<ROUNDS, LINES>,
-            insert_run: insert_run::<ROUNDS, LINES>,
-            racing_contains_one: contains_one::<ROUNDS, LINES, true>,
-            racing_contains_run: contains_run::<ROUNDS, LINES, true>,
+            contains_one: contains_one::<FULL, HALF, LINES, false>,
+            contains_run: contains_run::<FULL, HALF, LINES, false>,
+            insert_one: insert_one::<FULL, HALF, LINES>,
+            insert_run: insert_run::<FULL, HALF, LINES>,
+            racing_contains_one: contains_one::<FULL, HALF, LINES, true>,
+            racing_contains_run: contains_run::<FULL, HALF, LINES, true>,
         }
     }
 
     /// The bits that a key sets in a line: the eight words.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn mask<const ROUNDS: u32, const LINE: u32>(print: u64) -> __m512i {
-        let one = _mm512_set1_epi64(1);
+    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> __m512i {
+        const TOP: i64 = i64::MIN;
+        let top = _mm512_setr_epi64(TOP, TOP, TOP, TOP, TOP, TOP, TOP, 1 << 62);
+        let first = LINE * (FULL + HALF);
         let mut mask = _mm512_setzero_si512();
-        for round in LINE * ROUNDS..(LINE + 1) * ROUNDS {
-            let bits = _mm512_set1_epi64(word(print, round / 2) as i64);
-            let shifts = match round % 2 {
-                0 => _mm512_setr_epi64(0, 7, 14, 21, 0, 7, 14, 21),
-                _ => _mm512_setr_epi64(28, 35, 42, 49, 28, 35, 42, 49),
-            };
-            let position =
-                _mm512_and_si512(_mm512_srlv_epi64(bits, shifts), _mm512_set1_epi64(127));
-            // A shift by 64 or more gives 0: the bit lands in one of the sector's two words.
+        for round in first..first + FULL {
+            let bits = _mm512_set1_epi64(word(print, round) as i64);
+            // Each field of 6 bits to the top of its lane, and down again.
+            let shifts = _mm512_setr_epi64(58, 52, 46, 40, 34, 28, 22, 16);
+            let position = _mm512_srli_epi64::<58>(_mm512_sllv_epi64(bits, shifts));
+            mask = _mm512_or_si512(mask, _mm512_srlv_epi64(top, position));
+        }
+        for round in first + FULL..first + FULL + HALF {
+            let bits = _mm512_set1_epi64(word(print, round) as i64);
+            let shifts = _mm512_setr_epi64(57, 50, 43, 36, 57, 50, 43, 36);
+            let position = _mm512_srli_epi64::<57>(_mm512_sllv_epi64(bits, shifts));
+            // A shift by 64 or more gives 0: the bit lands in one of the pair's two words.
             let halves = _mm512_setr_epi64(0, 0, 0, 0, 64, 64, 64, 64);
             let here = _mm512_xor_si512(position, halves);
-            mask = _mm512_or_si512(mask, _mm512_sllv_epi64(one, here));
+            mask = _mm512_or_si512(mask, _mm512_srlv_epi64(top, here));
         }
-        _mm512_and_si512(mask, _mm512_setr_epi64(-1, -1, -1, -1, -1, -1, -1, i64::MAX))
+        mask
     }
 
     /// SAFETY: `at` is the first of 64 readable bytes. If RACING is false, nobody writes them.
@@ -275,12 +305,17 @@ mod avx512 {
     /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn line_contains<const ROUNDS: u32, const LINE: u32, const RACING: bool>(
+    unsafe fn line_contains<
+        const FULL: u32,
+        const HALF: u32,
+        const LINE: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
-        let mask = mask::<ROUNDS, LINE>(digest.print);
+        let mask = mask::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
         let here = unsafe { load::<RACING>(base.add(block::<LINE>(geometry, digest) * 64)) };
         let missing = _mm512_andnot_si512(here, mask);
@@ -288,41 +323,52 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    unsafe fn contains_one<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+    unsafe fn contains_one<
+        const FULL: u32,
+        const HALF: u32,
+        const LINES: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
-            line_contains::<ROUNDS, 0, RACING>(base, geometry, digest)
-                && (LINES == 1 || line_contains::<ROUNDS, 1, RACING>(base, geometry, digest))
+            line_contains::<FULL, HALF, 0, RACING>(base, geometry, digest)
+                && (LINES == 1 || line_contains::<FULL, HALF, 1, RACING>(base, geometry, digest))
         }
     }
 
     #[target_feature(enable = "avx512f")]
-    unsafe fn contains_run<const ROUNDS: u32, const LINES: u32, const RACING: bool>(
+    unsafe fn contains_run<
+        const FULL: u32,
+        const HALF: u32,
+        const LINES: u32,
+        const RACING: bool,
+    >(
         base: *const u8,
         geometry: &Geometry,
-        digests: &[Digest],
+        run: Run<'_>,
         found: &mut [bool],
     ) {
-        for (at, found) in found.iter_mut().enumerate() {
-            near(base, geometry, digests, at, Towards::Near);
+        run.for_each(base, geometry, Towards::Near, |at, digest| {
             // SAFETY: the caller's contract.
-            *found = unsafe { contains_one::<ROUNDS, LINES, RACING>(base, geometry, digests[at]) };
-        }
+            let answer =
+                unsafe { contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest) };
+            found[at] = answer;
+        });
     }
 
     /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
     #[inline]
     #[target_feature(enable = "avx512f,popcnt")]
-    unsafe fn line_insert<const ROUNDS: u32, const LINE: u32>(
+    unsafe fn line_insert<const FULL: u32, const HALF: u32, const LINE: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
-        let mask = mask::<ROUNDS, LINE>(digest.print);
+        let mask = mask::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
         let new = unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
@@ -337,36 +383,35 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f,popcnt")]
-    unsafe fn insert_one<const ROUNDS: u32, const LINES: u32>(
+    unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
         // SAFETY: the caller's contract.
         unsafe {
-            let mut changed = line_insert::<ROUNDS, 0>(base, geometry, digest);
+            let mut changed = line_insert::<FULL, HALF, 0>(base, geometry, digest);
             if LINES == 2 {
-                changed += line_insert::<ROUNDS, 1>(base, geometry, digest);
+                changed += line_insert::<FULL, HALF, 1>(base, geometry, digest);
             }
             changed
         }
     }
 
     #[target_feature(enable = "avx512f,popcnt")]
-    unsafe fn insert_run<const ROUNDS: u32, const LINES: u32>(
+    unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
-        digests: &[Digest],
+        run: Run<'_>,
         new: &mut [bool],
     ) -> u64 {
         let mut total = 0;
-        for (at, new) in new.iter_mut().enumerate() {
-            near(base, geometry, digests, at, Towards::NearToWrite);
+        run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract.
-            let changed = unsafe { insert_one::<ROUNDS, LINES>(base, geometry, digests[at]) };
-            *new = changed != 0;
+            let changed = unsafe { insert_one::<FULL, HALF, LINES>(base, geometry, digest) };
+            new[at] = changed != 0;
             total += u64::from(changed);
-        }
+        });
         total
     }
 }
