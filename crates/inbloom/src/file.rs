@@ -1,7 +1,7 @@
 //! Filters in files: mapped to query, replaced as a whole to save.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::path::Path;
 
 use memmap2::{Mmap, MmapOptions};
@@ -55,7 +55,7 @@ pub fn open_mut_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
 /// Checks every byte of a file: see [`format::verify`].
 pub fn verify(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    match map(path)? {
+    match map(&open_file(path)?, path)? {
         Some(map) => format::verify(&map),
         None => format::verify(&[]),
     }
@@ -64,13 +64,11 @@ pub fn verify(path: impl AsRef<Path>) -> Result<()> {
 /// Saves a filter: writes a temporary file beside `path`, syncs it, and renames it over `path`.
 ///
 /// Whatever happens, `path` is the old file or the new one, never half of it. An existing file's
-/// permissions are kept.
+/// permissions are kept; a symbolic link is followed.
 pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
-    let path = path.as_ref();
-    let failed = |action: &str| {
-        let action = format!("{action} {}", path.display());
-        move |source| Error::Io { action, source }
-    };
+    // Where the path is a link, what it leads to is replaced, not the link.
+    let path = &fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned());
+    let failed = |action| failed(action, path);
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -106,32 +104,35 @@ enum Access {
     Change,
 }
 
-fn open_file(path: &Path) -> Result<(File, u64)> {
-    let failed = |source| Error::Io { action: format!("opening {}", path.display()), source };
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
-    }
-    Ok((file, metadata.len()))
+fn failed(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let action = format!("{action} {}", path.display());
+    move |source| Error::Io { action, source }
 }
 
-/// Maps a whole file to read; an empty one cannot be mapped.
-fn map(path: &Path) -> Result<Option<Mmap>> {
-    let (file, length) = open_file(path)?;
-    if length == 0 {
+fn open_file(path: &Path) -> Result<File> {
+    let file = File::open(path).map_err(failed("opening", path))?;
+    if file.metadata().map_err(failed("opening", path))?.is_dir() {
+        return Err(failed("opening", path)(io::ErrorKind::IsADirectory.into()));
+    }
+    Ok(file)
+}
+
+/// Maps a whole file to read, unless it has no length: an empty file, or a pipe.
+fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
+    if file.metadata().map_err(failed("opening", path))?.len() == 0 {
         return Ok(None);
     }
     // SAFETY: the bytes must not change under the map. Nobody can make sure of that for a file; the
     // documentation asks for it, and our own `save` never writes into an existing file. All that
     // reads the bytes checks them as a stranger's and indexes within bounds fixed at opening.
-    let map = unsafe { Mmap::map(&file) };
-    map.map(Some)
-        .map_err(|source| Error::Io { action: format!("mapping {}", path.display()), source })
+    let map = unsafe { Mmap::map(file) };
+    map.map(Some).map_err(failed("mapping", path))
 }
 
 fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
-    let Some(map) = map(path)? else { return format::read(&[][..], key) };
+    let file = open_file(path)?;
+    // A pipe or an empty file cannot be mapped, but can be read.
+    let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };
     let parsed = format::parse(&map)?;
     let (offset, length) = parsed.payload;
     let cells = match access {
@@ -144,14 +145,11 @@ fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
             Cells::mapped(map, offset, length)
         }
         Access::Change => {
-            let (file, _) = open_file(path)?;
-            let failed =
-                |source| Error::Io { action: format!("mapping {}", path.display()), source };
             // No swap space is set aside for pages that may never be changed.
-            // SAFETY: as in `map`.
+            // SAFETY: as in `map`. It is the same file even if the path names another one by now.
             let private =
                 unsafe { MmapOptions::new().len(map.len()).no_reserve_swap().map_copy(&file) };
-            Cells::private(private.map_err(failed)?, offset, length)
+            Cells::private(private.map_err(failed("mapping", path))?, offset, length)
         }
     };
     parsed.into_filter(cells, key)
