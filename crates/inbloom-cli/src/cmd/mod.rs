@@ -1,0 +1,30 @@
+//! The subcommands, one file each: its options as `Args`, its work as `run`.
+
+mod build;
+mod check;
+mod info;
+mod plan;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum Command {
+    Plan(plan::Args),
+    Build(build::Args),
+    Check(check::Args),
+    Info(info::Args),
+}
+
+impl Command {
+    pub fn run(self) -> Result<ExitCode> {
+        match self {
+            Command::Plan(args) => plan::run(&args),
+            Command::Build(args) => build::run(&args),
+            Command::Check(args) => check::run(&args),
+            Command::Info(args) => info::run(&args),
+        }
+    }
+}
