@@ -34,42 +34,13 @@ pub fn exit_code(result: Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_stdout(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(describe(&error));
+            say(format_args!("{error:#}"));
             ExitCode::from(2)
         }
     }
 }
 
-/// An error and its causes in one line. A cause is left out where the text before already has it,
-/// as with library errors, which are whole sentences.
-pub fn describe(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
 fn is_closed_stdout(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     error.is::<StdoutFailed>() && kind == Some(io::ErrorKind::BrokenPipe)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let error = anyhow::Error::new(io::Error::other("disk on fire"));
-        assert_eq!(describe(&error), "disk on fire");
-        let error = error.context("cannot save");
-        assert_eq!(describe(&error), "cannot save: disk on fire");
-        let error = error.context("cannot save: disk on fire; put it out");
-        assert_eq!(describe(&error), "cannot save: disk on fire; put it out");
-    }
 }

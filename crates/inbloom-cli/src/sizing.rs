@@ -69,11 +69,6 @@ impl Sizing {
     }
 }
 
-/// Cache lines that a query touches at most. The probes of a classic filter lie anywhere.
-pub fn cache_lines(plan: &Plan) -> u32 {
-    if plan.kind() == Kind::Classic { plan.probes() } else { plan.lines() }
-}
-
 /// Takes the names of the library's kinds, and lists them in help and errors.
 pub fn kind_parser() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.name()))

@@ -63,13 +63,13 @@ pub enum Error {
     },
     /// The system did not give the memory.
     #[error(
-        "could not get {bytes} bytes of memory for the filter ({source}): plan a smaller filter or free memory"
+        "could not get {bytes} bytes of memory for the filter ({cause}): plan a smaller filter or free memory"
     )]
     Memory {
         /// Bytes asked for.
         bytes: u64,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The plan is larger than the caller's own limit.
     #[error(
@@ -147,11 +147,11 @@ pub enum Error {
         problem: &'static str,
     },
     /// Reading or writing failed.
-    #[error("{action}: {source}")]
+    #[error("{action}: {cause}")]
     Io {
         /// What was being done, with the path where there is one.
         action: String,
         /// The system's reason.
-        source: io::Error,
+        cause: io::Error,
     },
 }

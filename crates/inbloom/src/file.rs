@@ -85,7 +85,7 @@ pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
     }
     let writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
     filter.write_to(writer).map_err(|error| match error {
-        Error::Io { source, .. } => failed("writing")(source),
+        Error::Io { cause, .. } => failed("writing")(cause),
         other => other,
     })?;
     temporary.as_file().sync_all().map_err(failed("syncing"))?;
@@ -106,7 +106,7 @@ enum Access {
 
 fn failed(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let action = format!("{action} {}", path.display());
-    move |source| Error::Io { action, source }
+    move |cause| Error::Io { action, cause }
 }
 
 fn open_file(path: &Path) -> Result<File> {
@@ -136,14 +136,7 @@ fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
     let parsed = format::parse(&map)?;
     let (offset, length) = parsed.payload;
     let cells = match access {
-        Access::Query => {
-            // Queries jump about: reading ahead would fetch pages that nobody asks for.
-            #[cfg(unix)]
-            if length >= LARGE {
-                let _ = map.advise(memmap2::Advice::Random);
-            }
-            Cells::mapped(map, offset, length)
-        }
+        Access::Query => Cells::mapped(map, offset, length),
         Access::Change => {
             // No swap space is set aside for pages that may never be changed.
             // SAFETY: as in `map`. It is the same file even if the path names another one by now.
@@ -154,8 +147,3 @@ fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
     };
     parsed.into_filter(cells, key)
 }
-
-/// From this size on a mapping is advised of random access; below, reading ahead brings in the whole
-/// filter at once, which is better.
-#[cfg(unix)]
-const LARGE: usize = 16 << 20;

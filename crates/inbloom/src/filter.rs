@@ -98,15 +98,15 @@ impl Any {
         }
     }
 
-    /// As [`Any::bits`], taken out; gives the kind back if it is something else.
-    pub(crate) fn into_bits(self) -> std::result::Result<(Plan, Bits), Any> {
+    /// As [`Any::bits`], taken out.
+    pub(crate) fn into_bits(self) -> Option<(Plan, Bits)> {
         match self {
             Any::Bitmap(bitmap) => match bitmap.into_parts() {
-                (plan, Store::Dense(bits)) => Ok((plan, bits)),
-                (plan, sparse) => Err(Any::Bitmap(Bitmap::with_store(plan, sparse))),
+                (plan, Store::Dense(bits)) => Some((plan, bits)),
+                (_, Store::Sparse(_)) => None,
             },
-            Any::Classic(classic) => Ok(classic.into_parts()),
-            Any::Blocked(blocked) => Ok(blocked.into_parts()),
+            Any::Classic(classic) => Some(classic.into_parts()),
+            Any::Blocked(blocked) => Some(blocked.into_parts()),
         }
     }
 

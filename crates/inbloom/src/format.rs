@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use crate::cells::{Bits, Cells};
+use crate::cells::{Bits, Cells, Order, words};
 use crate::digest::{Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
@@ -49,9 +49,27 @@ const NORMALIZATION: [u8; 4] = *b"norm";
 
 const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
 const FOREIGN: &str = "this is not an inbloom filter: check the path";
+/// The header's checksum is right, so that what is not known is no damage.
+const NEWER: &str = "the file needs a newer inbloom: upgrade it";
+
+/// The most inserts that a header may claim: leaves room to count on.
+const MAX_INSERTED: u64 = 1 << 63;
 
 fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
+}
+
+fn unknown(what: &'static str, expected: impl Display, got: impl Display) -> Error {
+    Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: NEWER }
+}
+
+/// What a plan refuses is a mistake of its caller, unless it came from a file.
+fn in_file(error: Error) -> Error {
+    match error {
+        Error::Parameter { name, got, expected } => mismatch(name, expected, got),
+        Error::Rate { got, .. } => mismatch("rate", "0 to 1, and 0 for a bitmap", got),
+        other => other,
+    }
 }
 
 /// One entry of the section table.
@@ -77,7 +95,11 @@ impl Section {
         if sum == self.checksum {
             return Ok(());
         }
-        let what = if self.tag == BITS { "checksum of the payload" } else { "checksum of a text" };
+        let what = match self.tag {
+            BITS => "checksum of the payload",
+            NOTE | NORMALIZATION => "checksum of a text",
+            _ => "checksum of a section",
+        };
         Err(mismatch(what, format_args!("{:016x}", self.checksum), format_args!("{sum:016x}")))
     }
 }
@@ -103,7 +125,15 @@ fn alignment(length: u64) -> u64 {
     if length >= 1 << 20 { 4096 } else { 64 }
 }
 
-pub(crate) fn write(filter: &Filter, mut writer: impl Write) -> Result<()> {
+pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
+    let expect = |order| filter.any.bits().map_or((), |bits| bits.cells.expect(order));
+    expect(Order::Ascending);
+    let result = write_all(filter, writer);
+    expect(Order::Random);
+    result
+}
+
+fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     let payload = filter.any.payload();
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = Vec::new();
     for (tag, which) in [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)] {
@@ -126,7 +156,7 @@ pub(crate) fn write(filter: &Filter, mut writer: impl Write) -> Result<()> {
         })
         .collect();
 
-    let failed = |source| Error::Io { action: "writing the filter".to_owned(), source };
+    let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
     let header = encode_header(filter, &sections, end);
     writer.write_all(&header).map_err(failed)?;
     let mut written = header.len() as u64;
@@ -254,62 +284,71 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let kind_id = fields.u16();
     let kind = Kind::from_id(kind_id).ok_or_else(|| {
         let expected = "1 (bitmap), 2 (classic) or 3 (blocked)";
-        mismatch("kind", expected, kind_id)
+        unknown("kind", expected, kind_id)
     })?;
     let _sections = fields.u32();
     let file_length = fields.u64();
     let (items, rate, bits) = (fields.u64(), fields.f64(), fields.u64());
     let (probes, lines, layout) = (fields.u32(), fields.u16(), fields.u16());
     let hash_id = fields.u16();
-    if fields.take::<6>() != [0; 6] {
-        return Err(mismatch("reserved bytes", "zero", "something else"));
-    }
+    check_reserved(fields.take::<6>())?;
     let (seed, inserted, ones, auto_clear) =
         (fields.u64(), fields.u64(), fields.u64(), fields.f64());
-    if fields.take::<24>() != [0; 24] {
-        return Err(mismatch("reserved bytes", "zero", "something else"));
-    }
+    check_reserved(fields.take::<24>())?;
     let _checksum = fields.u64();
 
     let sparse = match layout {
         LAYOUT_DENSE => false,
         LAYOUT_ROARING if kind == Kind::Bitmap => true,
-        _ => return Err(mismatch("layout", "0 (or 1 for a bitmap)", layout)),
+        _ => return Err(unknown("layout", "0 (or 1 for a bitmap)", layout)),
     };
-    let plan = Plan::from_parts(kind, items, rate, bits, probes, u32::from(lines), sparse)?;
+    let plan = Plan::from_parts(kind, items, rate, bits, probes, u32::from(lines), sparse)
+        .map_err(in_file)?;
     if (kind == Kind::Bitmap) != (hash_id == HASH_INTEGERS)
         || !(HASH_XXH3..=HASH_INTEGERS).contains(&hash_id)
     {
         let expected = "1 (xxh3) or 2 (siphash), or 3 (integers) for a bitmap";
-        return Err(mismatch("hash", expected, hash_id));
+        return Err(unknown("hash", expected, hash_id));
+    }
+    if hash_id == HASH_INTEGERS && seed != 0 {
+        return Err(mismatch("hash seed", "0 for a bitmap", seed));
+    }
+    if inserted > MAX_INSERTED {
+        return Err(mismatch("number of inserted keys", "at most 2^63", inserted));
     }
     let auto_clear = if auto_clear == 0.0 { None } else { Some(auto_clear) };
     if let Some(share) = auto_clear {
-        check_auto_clear(share)?;
+        check_auto_clear(share).map_err(in_file)?;
     }
     if ones > plan.usable_bits() {
         let expected = format!("at most {}", plan.usable_bits());
         return Err(mismatch("number of set bits", expected, ones));
     }
 
-    let sections: Vec<Section> = header[FIXED..]
+    let sections = header[FIXED..]
         .chunks_exact(ENTRY)
         .map(|entry| {
             let mut fields = Fields(entry);
-            let (tag, _reserved) = (fields.take(), fields.u32());
-            Section { tag, offset: fields.u64(), length: fields.u64(), checksum: fields.u64() }
+            let tag = fields.take();
+            check_reserved(fields.take::<4>())?;
+            let (offset, length, checksum) = (fields.u64(), fields.u64(), fields.u64());
+            Ok(Section { tag, offset, length, checksum })
         })
-        .collect();
+        .collect::<Result<Vec<Section>>>()?;
     let hash = (hash_id, seed);
     let header = Header { plan, hash, inserted, ones, auto_clear, sections, file_length };
     header.check_sections()?;
     Ok(header)
 }
 
+fn check_reserved<const N: usize>(bytes: [u8; N]) -> Result<()> {
+    if bytes == [0; N] { Ok(()) } else { Err(unknown("reserved bytes", "zeros", "something else")) }
+}
+
 impl Header {
     fn check_sections(&self) -> Result<()> {
         let mut end = (FIXED + ENTRY * self.sections.len()) as u64;
-        for section in &self.sections {
+        for (index, section) in self.sections.iter().enumerate() {
             let next = section.offset.checked_add(section.length);
             if section.offset < end || section.offset - end >= 4096 || next.is_none() {
                 let expected = format!("an offset from {end} on, within a page");
@@ -328,23 +367,28 @@ impl Header {
                         section.length,
                     ));
                 }
-                BITS | NOTE | NORMALIZATION => {}
-                tag if tag[0].is_ascii_lowercase() => {}
-                _ => {
-                    return Err(Error::Format {
-                        what: "section",
-                        expected: "BITS, note or norm".to_owned(),
-                        got: section.name(),
-                        remedy: "the file needs a newer inbloom, or is damaged",
-                    });
+                BITS if !section.length.is_multiple_of(8) => {
+                    return Err(mismatch(
+                        "length of the payload",
+                        "a multiple of 8",
+                        section.length,
+                    ));
                 }
+                tag @ (BITS | NOTE | NORMALIZATION) => {
+                    if self.sections[..index].iter().any(|earlier| earlier.tag == tag) {
+                        let expected = format!("one section {}", section.name());
+                        return Err(mismatch("section", expected, "several"));
+                    }
+                }
+                tag if tag[0].is_ascii_lowercase() => {}
+                _ => return Err(unknown("section", "BITS, note or norm", section.name())),
             }
         }
         if end != self.file_length {
             return Err(mismatch("length of the file", end, self.file_length));
         }
-        if self.sections.iter().filter(|section| section.tag == BITS).count() != 1 {
-            return Err(mismatch("payload", "one section BITS", "none, or several"));
+        if !self.sections.iter().any(|section| section.tag == BITS) {
+            return Err(mismatch("section", "one section BITS", "none"));
         }
         Ok(())
     }
@@ -376,6 +420,23 @@ impl Header {
             .map_err(|error| mismatch("payload", "a roaring bitmap", error))?;
         self.check_ones(treemap.len())?;
         Ok(Any::Bitmap(Bitmap::with_store(self.plan, Store::Sparse(treemap))))
+    }
+
+    /// Checks the bits of a payload that is not sparse: that those which no key sets are not set, and
+    /// how many others are.
+    fn check_bits(&self, cells: &Cells) -> Result<()> {
+        let mut words = words(cells.bytes());
+        let stray = match self.plan.kind() {
+            Kind::Blocked => words.skip(7).step_by(8).any(|last| last >> 63 == 1),
+            Kind::Bitmap | Kind::Classic => {
+                let used = self.plan.bits() % 64;
+                used != 0 && words.next_back().is_some_and(|last| last >> used != 0)
+            }
+        };
+        if stray {
+            return Err(mismatch("unused bits", "zeros", "some that are set"));
+        }
+        self.check_ones(cells.count_ones())
     }
 
     fn check_ones(&self, counted: u64) -> Result<()> {
@@ -470,7 +531,7 @@ pub fn verify(bytes: &[u8]) -> Result<()> {
     if header.plan.is_sparse() {
         return header.any(cells).map(drop);
     }
-    header.check_ones(cells.count_ones())
+    header.check_bits(&cells)
 }
 
 fn check_padding(bytes: &[u8]) -> Result<()> {
@@ -505,7 +566,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
                 let cells = read_payload(&mut reader, section.length)?;
                 section.check(cells.bytes())?;
                 if !header.plan.is_sparse() {
-                    header.check_ones(cells.count_ones())?;
+                    header.check_bits(&cells)?;
                 }
                 any = Some(header.any(cells)?);
             }
@@ -515,8 +576,10 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
                 read_text(&mut texts, section, &text)?;
             }
             _ => {
-                let copied = io::copy(&mut reader.by_ref().take(section.length), &mut io::sink());
+                let mut sum = Sum(Xxh3Default::new());
+                let copied = io::copy(&mut reader.by_ref().take(section.length), &mut sum);
                 check_complete(section.length, copied.map_err(read_failed)?)?;
+                section.check_sum(sum.0.digest())?;
             }
         }
         position = section.offset + section.length;
@@ -526,8 +589,22 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
     Ok(Filter { hasher, any, inserted, auto_clear, texts })
 }
 
-fn read_failed(source: io::Error) -> Error {
-    Error::Io { action: "reading the filter".to_owned(), source }
+/// Takes bytes for their checksum only.
+struct Sum(Xxh3Default);
+
+impl Write for Sum {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_failed(cause: io::Error) -> Error {
+    Error::Io { action: "reading the filter".to_owned(), cause }
 }
 
 fn check_complete(expected: u64, got: u64) -> Result<()> {
@@ -547,12 +624,11 @@ fn append(reader: &mut impl Read, bytes: &mut Vec<u8>, length: u64) -> Result<()
 /// The length is a stranger's claim. So the first MiB must have arrived before memory is asked for,
 /// and that memory is only reserved then: pages become resident as bytes come in to fill them.
 fn read_payload(reader: &mut impl Read, length: u64) -> Result<Cells> {
-    if !length.is_multiple_of(8) {
-        return Err(mismatch("length of the payload", "a multiple of 8", length));
-    }
     let mut first = Vec::new();
     append(reader, &mut first, length.min(1 << 20))?;
-    check_complete(length.min(1 << 20), first.len() as u64)?;
+    if (first.len() as u64) < length.min(1 << 20) {
+        check_complete(length, first.len() as u64)?;
+    }
     let mut cells = Cells::zeroed(length)?;
     let (head, tail) = cells.bytes_mut()?.split_at_mut(first.len());
     head.copy_from_slice(&first);

@@ -77,7 +77,7 @@ impl SharedFilter {
             return refused("be shared while it is sparse", remedy);
         }
         let Filter { hasher, any, inserted, auto_clear: _, texts } = filter;
-        let Ok((plan, bits)) = any.into_bits() else { unreachable!("just checked") };
+        let (plan, bits) = any.into_bits().expect("just checked");
         let shape = match plan.kind() {
             Kind::Bitmap => Shape::Bitmap(bitmap::Racing::new(&plan)),
             Kind::Classic => Shape::Classic(classic::Racing::new(&plan)),

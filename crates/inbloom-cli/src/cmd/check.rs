@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Err(error) if error.is::<StdoutFailed>() => return Err(error),
             // As grep does: a bad input is reported, and the others are still read.
             Err(error) => {
-                output::say(output::describe(&error));
+                output::say(format_args!("{error:#}"));
                 failed = true;
             }
         }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use inbloom::Filter;
 use serde_json::json;
 
-use crate::{filter_file, numbers, output, sizing};
+use crate::{filter_file, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
 #[derive(clap::Args)]
@@ -67,7 +67,7 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
         &format!("{} bytes, {:.2} bits per planned key", exact(plan.bytes()), plan.bits_per_key()),
     );
     row("probes", &format!("{} per key", plan.probes()));
-    row("cache lines", &format!("{} per query", sizing::cache_lines(plan)));
+    row("cache lines", &format!("{} per query", plan.cache_lines()));
     row("hash", filter.hasher().name());
 
     row("keys told new", &exact(filter.inserted()));
@@ -110,7 +110,7 @@ fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> serde_json::Valu
         "bits_per_key": plan.bits_per_key(),
         "bytes": plan.bytes(),
         "probes": plan.probes(),
-        "cache_lines": sizing::cache_lines(plan),
+        "cache_lines": plan.cache_lines(),
         "hash": filter.hasher().name(),
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,

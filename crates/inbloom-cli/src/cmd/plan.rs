@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use inbloom::{Kind, Plan};
 use serde_json::{Value, json};
 
-use crate::sizing::{Sizing, cache_lines, kind_parser};
+use crate::sizing::{Sizing, kind_parser};
 use crate::{numbers, output};
 
 /// Compute size, probes and rate of every kind from what is given
@@ -83,22 +83,6 @@ fn compared(args: &Args, kind: Kind) -> inbloom::Result<Plan> {
     sizing.plan(kind)
 }
 
-/// What can be done with a filter of this kind once it exists.
-struct Abilities {
-    merge: bool,
-    remove: bool,
-    grow: bool,
-}
-
-fn abilities(kind: Kind) -> Abilities {
-    match kind {
-        Kind::Bitmap => Abilities { merge: true, remove: true, grow: false },
-        Kind::Classic | Kind::Blocked => Abilities { merge: true, remove: false, grow: false },
-        // A kind this file has not heard of: promise nothing.
-        _ => Abilities { merge: false, remove: false, grow: false },
-    }
-}
-
 fn refusals(rows: &[Row]) -> String {
     let refusal = |row: &Row| match &row.plan {
         Err(reason) => format!("\n  {}: {reason}", row.kind),
@@ -138,19 +122,19 @@ fn table(plans: &[&Plan]) -> Vec<Vec<String>> {
     let yes_or_no = |can: bool| if can { "yes" } else { "no" }.to_string();
     let mut lines = vec![head.map(str::to_string).to_vec()];
     for plan in plans {
-        let can = abilities(plan.kind());
+        let kind = plan.kind();
         lines.push(vec![
-            format!("{:<KIND_WIDTH$}", plan.kind()),
+            format!("{kind:<KIND_WIDTH$}"),
             numbers::count(plan.items()),
             format!("{:.2}", plan.bits_per_key()),
             numbers::bytes(plan.bytes()),
             numbers::exact(plan.bytes()),
             plan.probes().to_string(),
-            cache_lines(plan).to_string(),
+            plan.cache_lines().to_string(),
             numbers::rate(plan.rate()),
-            yes_or_no(can.merge),
-            yes_or_no(can.remove),
-            yes_or_no(can.grow),
+            yes_or_no(kind.can_merge()),
+            yes_or_no(kind.can_remove()),
+            yes_or_no(kind.can_grow()),
         ]);
     }
     lines
@@ -219,7 +203,6 @@ fn as_json(rows: &[Row]) -> Value {
 }
 
 fn plan_as_json(plan: &Plan) -> Value {
-    let can = abilities(plan.kind());
     let point = |share: f64| {
         let items = plan.items() as f64 * share;
         json!({ "items": items, "rate": plan.rate_at(items) })
@@ -232,10 +215,10 @@ fn plan_as_json(plan: &Plan) -> Value {
         "bits_per_key": plan.bits_per_key(),
         "bytes": plan.bytes(),
         "probes": plan.probes(),
-        "cache_lines": cache_lines(plan),
-        "merge": can.merge,
-        "remove": can.remove,
-        "grow": can.grow,
+        "cache_lines": plan.cache_lines(),
+        "merge": plan.kind().can_merge(),
+        "remove": plan.kind().can_remove(),
+        "grow": plan.kind().can_grow(),
         "curve": CURVE.map(point),
     })
 }

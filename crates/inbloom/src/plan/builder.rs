@@ -1,0 +1,472 @@
+//! From what is known of a plan to the rest of it.
+
+use super::{
+    BLOCK_BITS, BLOCKED_PROBES, DENSE_UNIVERSE, Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS,
+    MIN_RATE, Plan, RATE_RANGE, Rounds, SECOND_LINE_SAVES, Tier, largest, ranges, sparse_bytes,
+};
+use crate::error::{Error, Result};
+use crate::plan::model::{Lines, classic_rate};
+
+/// Collects what is known of a plan; [`PlanBuilder::build`] finds the rest.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PlanBuilder {
+    kind: Kind,
+    items: Option<u64>,
+    rate: Option<f64>,
+    bytes: Option<u64>,
+    bits_per_key: Option<f64>,
+    probes: Option<u32>,
+    lines: Option<u32>,
+    universe: Option<u64>,
+}
+
+impl PlanBuilder {
+    pub(super) fn new(kind: Kind) -> PlanBuilder {
+        PlanBuilder {
+            kind,
+            items: None,
+            rate: None,
+            bytes: None,
+            bits_per_key: None,
+            probes: None,
+            lines: None,
+            universe: None,
+        }
+    }
+
+    /// The number of distinct keys that the filter is for.
+    pub fn items(mut self, items: u64) -> PlanBuilder {
+        self.items = Some(items);
+        self
+    }
+
+    /// The share of foreign keys that may be answered "yes" when the filter holds its items.
+    pub fn rate(mut self, rate: f64) -> PlanBuilder {
+        self.rate = Some(rate);
+        self
+    }
+
+    /// The memory that the filter may take.
+    pub fn bytes(mut self, bytes: u64) -> PlanBuilder {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// The memory per key.
+    pub fn bits_per_key(mut self, bits: f64) -> PlanBuilder {
+        self.bits_per_key = Some(bits);
+        self
+    }
+
+    /// The memory per key, by name.
+    pub fn tier(self, tier: Tier) -> PlanBuilder {
+        self.bits_per_key(tier.bits_per_key())
+    }
+
+    /// The bits that a key sets. Found if not given, which is nearly always better.
+    pub fn probes(mut self, probes: u32) -> PlanBuilder {
+        self.probes = Some(probes);
+        self
+    }
+
+    /// For the blocked kind, the cache lines that a key touches: 1 is fastest, 2 is smaller at low
+    /// rates. Found if not given: 2 if that saves 15% of the bits, as it does below about 10^-5.
+    pub fn lines(mut self, lines: u32) -> PlanBuilder {
+        self.lines = Some(lines);
+        self
+    }
+
+    /// For a bitmap, the number of possible values: it holds integers below this.
+    pub fn universe(mut self, universe: u64) -> PlanBuilder {
+        self.universe = Some(universe);
+        self
+    }
+
+    /// Checks what was given and finds the rest.
+    ///
+    /// Refuses with a reason what is contradictory, insufficient, out of range, or no number.
+    pub fn build(self) -> Result<Plan> {
+        self.check_given()?;
+        if self.kind == Kind::Bitmap {
+            return self.bitmap();
+        }
+        let asked = self.rate.unwrap_or(0.01);
+        match (self.items, self.bytes, self.bits_per_key) {
+            (Some(items), None, None) => self.fewest_bits(items, asked),
+            (Some(items), Some(bytes), None) => self.lowest_rate(items, bytes.saturating_mul(8)),
+            (Some(items), None, Some(per_key)) => {
+                let bits = (items.max(1) as f64 * per_key).ceil();
+                if bits > MAX_BITS as f64 {
+                    return Err(Error::TooLarge { bits, max: MAX_BITS });
+                }
+                self.lowest_rate(items, self.whole_blocks(bits as u64))
+            }
+            (None, Some(bytes), None) => self.most_items(bytes.saturating_mul(8), asked),
+            (None, Some(bytes), Some(per_key)) => {
+                let bits = bytes.saturating_mul(8);
+                self.lowest_rate((bits as f64 / per_key) as u64, bits)
+            }
+            (Some(_), Some(_), Some(_)) => Err(Error::Parameter {
+                name: "bits per key",
+                got: "given beside items and bytes".to_owned(),
+                expected: "left out, since it follows from them".to_owned(),
+            }),
+            (None, None, _) => Err(Error::Underspecified {
+                kind: self.kind,
+                needs: "the number of items, or the bytes it may take",
+            }),
+        }
+    }
+
+    fn check_given(&self) -> Result<()> {
+        let parameter = |name, got: String, expected: &str| {
+            Err(Error::Parameter { name, got, expected: expected.to_owned() })
+        };
+        if let Some(rate) = self.rate {
+            if !(rate > 0.0 && rate < 1.0) {
+                return Err(Error::Rate { got: rate, reason: RATE_RANGE });
+            }
+            if rate < MIN_RATE {
+                return Err(Error::Rate {
+                    got: rate,
+                    reason: "rates below 1e-12 are not offered, because memory and disks err more \
+                             often than that; for no errors keep the keys themselves",
+                });
+            }
+        }
+        match self.items {
+            Some(items) if items > MAX_ITEMS => {
+                return parameter("items", items.to_string(), "at most 10^15");
+            }
+            _ => {}
+        }
+        match self.bits_per_key {
+            Some(bits) if !(bits > 0.0 && bits <= 4096.0) => {
+                return parameter("bits per key", bits.to_string(), "above 0 and at most 4096");
+            }
+            _ => {}
+        }
+        if self.bytes == Some(0) {
+            return parameter("bytes", "0".to_owned(), "at least 1");
+        }
+        if self.kind == Kind::Bitmap {
+            let foreign = self.rate.is_some() || self.bits_per_key.is_some();
+            if foreign || self.probes.is_some() || self.lines.is_some() {
+                return Err(Error::Unsupported {
+                    kind: self.kind,
+                    verb: "take a rate, bits per key, probes or lines",
+                    remedy: "it is exact; give the universe, the number of possible integers",
+                });
+            }
+        } else if self.universe.is_some() {
+            return Err(Error::Unsupported {
+                kind: self.kind,
+                verb: "take a universe",
+                remedy: "only a bitmap has one; give items",
+            });
+        }
+        if self.kind != Kind::Blocked && self.lines.is_some_and(|lines| lines != 1) {
+            return Err(Error::Unsupported {
+                kind: self.kind,
+                verb: "choose its cache lines",
+                remedy: "only the blocked kind can",
+            });
+        }
+        if let Some(probes) = self.probes {
+            let shapes = self.shapes();
+            if !shapes.iter().any(|shape| shape.probes() == probes) {
+                let expected = match self.kind {
+                    Kind::Blocked => BLOCKED_PROBES,
+                    _ => "1 to 64",
+                };
+                return parameter("probes", probes.to_string(), expected);
+            }
+        }
+        Ok(())
+    }
+
+    fn bitmap(&self) -> Result<Plan> {
+        let universe = match (self.universe, self.bytes) {
+            (Some(universe), _) => universe,
+            (None, Some(bytes)) => bytes.saturating_mul(8),
+            (None, None) => {
+                return Err(Error::Underspecified {
+                    kind: self.kind,
+                    needs: "the universe, which is the number of possible integers",
+                });
+            }
+        };
+        if let Some(items) = self.items.filter(|items| *items > universe) {
+            return Err(Error::Parameter {
+                name: "items",
+                got: items.to_string(),
+                expected: format!("at most the universe, {universe}"),
+            });
+        }
+        let dense = universe.div_ceil(64).saturating_mul(8);
+        let sparse = match self.items {
+            Some(items) => sparse_bytes(items, universe) < dense,
+            None => universe > DENSE_UNIVERSE,
+        };
+        let plan = Plan {
+            kind: Kind::Bitmap,
+            items: self.items.unwrap_or(universe),
+            rate: 0.0,
+            bits: universe,
+            probes: 1,
+            lines: 1,
+            sparse,
+        };
+        plan.check_shape()?;
+        match self.bytes {
+            Some(limit) if plan.bytes() > limit => Err(Error::Limit { bytes: plan.bytes(), limit }),
+            _ => Ok(plan),
+        }
+    }
+
+    /// The shapes that the kind and what was given allow.
+    fn shapes(&self) -> Vec<Shape> {
+        let all: Vec<Shape> = match self.kind {
+            Kind::Blocked => (1..=2)
+                .flat_map(|lines| {
+                    Rounds::PROBES.map(move |per_line| Shape::Lines { lines, per_line })
+                })
+                .collect(),
+            _ => (1..=MAX_CLASSIC_PROBES).map(Shape::Anywhere).collect(),
+        };
+        all.into_iter()
+            .filter(|shape| self.lines.is_none_or(|lines| lines == shape.lines()))
+            .filter(|shape| self.probes.is_none_or(|probes| probes == shape.probes()))
+            .collect()
+    }
+
+    /// Items and rate to the fewest bits.
+    fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
+        let n = items.max(1) as f64;
+        let mut best: Option<(Shape, u64)> = None;
+        for shape in self.shapes() {
+            // What a filter without blocks and without variance would take: a lower bound, and near
+            // the truth. It also tells the shapes that are not worth the search.
+            let k = f64::from(shape.probes());
+            let bound = -k * n / (-rate.powf(1.0 / k)).ln_1p();
+            if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
+                continue;
+            }
+            if bound > MAX_BITS as f64 {
+                continue;
+            }
+            if let Some(bits) = shape.fewest_bits(n, rate, bound) {
+                let better = best.is_none_or(|(other, other_bits)| {
+                    let handicap = f64::from(shape.lines()) - f64::from(other.lines());
+                    let scaled = bits as f64 * SECOND_LINE_SAVES.powf(handicap);
+                    scaled < other_bits as f64
+                });
+                if better {
+                    best = Some((shape, bits));
+                }
+            }
+        }
+        match best {
+            Some((shape, bits)) => Ok(shape.plan(self.kind, items, rate, bits)),
+            None => {
+                let ideal = -n * rate.ln() / 2f64.ln().powi(2);
+                Err(Error::TooLarge { bits: ideal, max: MAX_BITS })
+            }
+        }
+    }
+
+    /// Items and bits to the lowest rate; if a rate was given too, it must be met.
+    fn lowest_rate(&self, items: u64, bits: u64) -> Result<Plan> {
+        let n = items.max(1) as f64;
+        let mut best: Option<(Shape, u64, f64)> = None;
+        for shape in self.shapes() {
+            let Some(bits) = shape.round_down(bits) else { continue };
+            let rate = shape.rate(n, bits);
+            let better = match best {
+                None => true,
+                // A second line must do what 15% more bits would have done.
+                Some((other, other_bits, _)) if shape.lines() > other.lines() => {
+                    let more = (other_bits as f64 * SECOND_LINE_SAVES) as u64;
+                    other.round_down(more).is_none_or(|more| rate < other.rate(n, more))
+                }
+                Some((_, _, other_rate)) => rate < other_rate,
+            };
+            if better {
+                best = Some((shape, bits, rate));
+            }
+        }
+        let Some((shape, bits, reached)) = best else { return Err(self.too_few_bytes(bits)) };
+        match self.rate {
+            Some(rate) if reached > rate => {
+                Err(Error::Unreachable { items, bytes: bits.div_ceil(8), rate, reachable: reached })
+            }
+            given => Ok(shape.plan(self.kind, items, given.unwrap_or(reached), bits)),
+        }
+    }
+
+    /// Bits and rate to the most items.
+    fn most_items(&self, bits: u64, rate: f64) -> Result<Plan> {
+        let mut best: Option<(Shape, u64, u64)> = None;
+        for shape in self.shapes() {
+            let Some(bits) = shape.round_down(bits) else { continue };
+            let items = largest(MAX_ITEMS, |n| shape.rate(n as f64, bits) <= rate);
+            let better = best.is_none_or(|(other, _, other_items)| {
+                let handicap = f64::from(shape.lines()) - f64::from(other.lines());
+                items as f64 > other_items as f64 * SECOND_LINE_SAVES.powf(handicap)
+            });
+            if better {
+                best = Some((shape, bits, items));
+            }
+        }
+        match best {
+            Some((shape, bits, items)) if items > 0 => Ok(shape.plan(self.kind, items, rate, bits)),
+            Some((shape, bits, _)) => Err(Error::Unreachable {
+                items: 1,
+                bytes: bits / 8,
+                rate,
+                reachable: shape.rate(1.0, bits),
+            }),
+            None => Err(self.too_few_bytes(bits)),
+        }
+    }
+
+    fn too_few_bytes(&self, bits: u64) -> Error {
+        let expected = match self.kind {
+            Kind::Blocked if bits < BLOCK_BITS => "at least 64, one block",
+            Kind::Blocked if self.lines == Some(2) && bits < 2 * BLOCK_BITS => {
+                "at least 128, two blocks"
+            }
+            _ => "at most 2^53 (8 PiB)",
+        };
+        Error::Parameter {
+            name: "bytes",
+            got: (bits / 8).to_string(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    /// Bits per key is a wish, not a limit: it is rounded up to blocks, so that the rate is lower.
+    fn whole_blocks(&self, bits: u64) -> u64 {
+        match self.kind {
+            Kind::Blocked => {
+                let blocks = bits.div_ceil(BLOCK_BITS);
+                let two = self.lines == Some(2);
+                (if two { round_up_to_ranges(blocks.max(2)) } else { blocks }) * BLOCK_BITS
+            }
+            _ => bits,
+        }
+    }
+}
+
+/// How a key's probes lie: what the search for a plan goes through.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// That many probes anywhere in the bits.
+    Anywhere(u32),
+    /// That many lines with that many probes in each.
+    Lines { lines: u32, per_line: u32 },
+}
+
+impl Shape {
+    fn probes(self) -> u32 {
+        match self {
+            Shape::Anywhere(probes) => probes,
+            Shape::Lines { lines, per_line } => lines * per_line,
+        }
+    }
+
+    fn lines(self) -> u32 {
+        match self {
+            Shape::Anywhere(_) => 1,
+            Shape::Lines { lines, .. } => lines,
+        }
+    }
+
+    fn rate(self, items: f64, bits: u64) -> f64 {
+        match self {
+            Shape::Anywhere(probes) => classic_rate(items, bits as f64, probes),
+            Shape::Lines { lines, per_line } => {
+                let rounds = Rounds::of(per_line);
+                Lines { blocks: (bits / BLOCK_BITS) as f64, lines, rounds }.rate(items)
+            }
+        }
+    }
+
+    /// The fewest bits at which `items` keys have at most `rate`; `bound` is known to be too few, or
+    /// just enough.
+    fn fewest_bits(self, items: f64, rate: f64, bound: f64) -> Option<u64> {
+        match self {
+            Shape::Anywhere(_) => {
+                let low = (bound * 0.999) as u64;
+                smallest(low.max(1), MAX_BITS, |bits| self.rate(items, bits) <= rate)
+            }
+            Shape::Lines { lines, .. } => {
+                let low = (bound / BLOCK_BITS as f64) as u64;
+                let high = MAX_BITS / BLOCK_BITS;
+                let fits = |blocks| self.rate(items, blocks * BLOCK_BITS) <= rate;
+                let blocks = smallest(low.max(u64::from(lines)), high, fits)?;
+                let blocks = if lines == 2 { round_up_to_ranges(blocks) } else { blocks };
+                Some(blocks * BLOCK_BITS)
+            }
+        }
+    }
+
+    /// The most bits of this shape in at most `bits`; None if there are too few, or too many for us.
+    fn round_down(self, bits: u64) -> Option<u64> {
+        if bits > MAX_BITS {
+            return None;
+        }
+        match self {
+            Shape::Anywhere(_) => (bits > 0).then_some(bits),
+            Shape::Lines { lines, .. } => {
+                let blocks = bits / BLOCK_BITS;
+                match lines {
+                    _ if blocks < u64::from(lines) => None,
+                    1 => Some(blocks * BLOCK_BITS),
+                    _ => Some(round_down_to_ranges(blocks) * BLOCK_BITS),
+                }
+            }
+        }
+    }
+
+    fn plan(self, kind: Kind, items: u64, rate: f64, bits: u64) -> Plan {
+        let (probes, lines) = (self.probes(), self.lines());
+        Plan { kind, items, rate, bits, probes, lines, sparse: false }
+    }
+}
+
+/// The fewest blocks, at least `blocks`, that divide evenly into their ranges.
+fn round_up_to_ranges(blocks: u64) -> u64 {
+    blocks.next_multiple_of(ranges(blocks))
+}
+
+/// The most blocks, at most `blocks`, that divide evenly into their ranges; at least 2.
+fn round_down_to_ranges(mut blocks: u64) -> u64 {
+    while !blocks.is_multiple_of(ranges(blocks)) {
+        blocks -= blocks % ranges(blocks); // which may make one range fewer do
+    }
+    blocks.max(2)
+}
+
+/// The smallest n in low..=high for which `fits` holds; `fits` must not hold up to some n and hold
+/// after. None if it holds for none.
+fn smallest(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    // Sizes are usually near the lower end, and each trial costs: look there first.
+    let mut step = 1;
+    let (mut low, mut top) = (low, low);
+    while top < high && !fits(top) {
+        low = top + 1;
+        top = top.saturating_add(step).min(high);
+        step *= 2;
+    }
+    if !fits(top) {
+        return None;
+    }
+    let mut high = top;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(low)
+}
