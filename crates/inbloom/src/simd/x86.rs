@@ -19,7 +19,7 @@ pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Ke
     let Rounds { full, half } = geometry.rounds;
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
-    let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+    let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
     let wide = wide.then(|| &AVX512[shape]);
     let narrow = narrow.then(|| &AVX2[shape]);
     wide.into_iter().chain(narrow)
@@ -69,33 +69,59 @@ mod avx2 {
         }
     }
 
-    /// The bits that a key sets in a line: words 0 to 3, and words 4 to 7.
+    /// Words 0 to 3 of a line, and words 4 to 7.
+    type Line = (__m256i, __m256i);
+
+    /// The bits that a full or half round sets.
     #[inline]
-    #[target_feature(enable = "avx2")]
-    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> (__m256i, __m256i) {
+    #[target_feature(enable = "avx2,bmi2")]
+    fn round_mask<const FULL: bool>(print: u64, round: u32) -> Line {
         let top = _mm256_set1_epi64x(i64::MIN);
         let top_high = _mm256_setr_epi64x(i64::MIN, i64::MIN, i64::MIN, 1 << 62);
-        let first = LINE * (FULL + HALF);
-        let (mut low, mut high) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-        for round in first..first + FULL {
-            let bits = _mm256_set1_epi64x(word(print, round) as i64);
+        let bits = _mm256_set1_epi64x(word(print, round) as i64);
+        if FULL {
             // Each field of 6 bits to the top of its lane, and down again.
-            let low_fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(58, 52, 46, 40));
-            let high_fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(34, 28, 22, 16));
-            let low_bits = _mm256_srlv_epi64(top, _mm256_srli_epi64::<58>(low_fields));
-            let high_bits = _mm256_srlv_epi64(top_high, _mm256_srli_epi64::<58>(high_fields));
-            (low, high) = (_mm256_or_si256(low, low_bits), _mm256_or_si256(high, high_bits));
-        }
-        for round in first + FULL..first + FULL + HALF {
-            let bits = _mm256_set1_epi64x(word(print, round) as i64);
+            let low = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(58, 52, 46, 40));
+            let high = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(34, 28, 22, 16));
+            (
+                _mm256_srlv_epi64(top, _mm256_srli_epi64::<58>(low)),
+                _mm256_srlv_epi64(top_high, _mm256_srli_epi64::<58>(high)),
+            )
+        } else {
             let fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(57, 50, 43, 36));
             let position = _mm256_srli_epi64::<57>(fields);
             // A shift by 64 or more gives 0: the bit lands in one of the pair's two words.
             let other = _mm256_xor_si256(position, _mm256_set1_epi64x(64));
-            low = _mm256_or_si256(low, _mm256_srlv_epi64(top, position));
-            high = _mm256_or_si256(high, _mm256_srlv_epi64(top_high, other));
+            (_mm256_srlv_epi64(top, position), _mm256_srlv_epi64(top_high, other))
         }
-        (low, high)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn or(one: Line, other: Line) -> Line {
+        (_mm256_or_si256(one.0, other.0), _mm256_or_si256(one.1, other.1))
+    }
+
+    /// What `wanted` has and `here` has not.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn missing(here: Line, wanted: Line) -> Line {
+        (_mm256_andnot_si256(here.0, wanted.0), _mm256_andnot_si256(here.1, wanted.1))
+    }
+
+    /// The bits that a key sets in a line.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2")]
+    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> Line {
+        let first = LINE * (FULL + HALF);
+        let mut mask = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for round in first..first + FULL {
+            mask = or(mask, round_mask::<true>(print, round));
+        }
+        for round in first + FULL..first + FULL + HALF {
+            mask = or(mask, round_mask::<false>(print, round));
+        }
+        mask
     }
 
     /// SAFETY: `at` is the first of 32 readable bytes. If RACING is false, nobody writes them.
@@ -118,7 +144,7 @@ mod avx2 {
 
     /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
     #[inline]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn line_contains<
         const FULL: u32,
         const HALF: u32,
@@ -129,20 +155,18 @@ mod avx2 {
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
-        let (low, high) = mask::<FULL, HALF, LINE>(digest.print);
+        let wanted = mask::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
-        let (here_low, here_high) = unsafe {
+        let here = unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
             (load::<RACING>(at), load::<RACING>(at.add(32)))
         };
-        let missing = _mm256_or_si256(
-            _mm256_andnot_si256(here_low, low),
-            _mm256_andnot_si256(here_high, high),
-        );
-        _mm256_testz_si256(missing, missing) == 1
+        let (low, high) = missing(here, wanted);
+        let any = _mm256_or_si256(low, high);
+        _mm256_testz_si256(any, any) == 1
     }
 
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn contains_one<
         const FULL: u32,
         const HALF: u32,
@@ -160,7 +184,7 @@ mod avx2 {
         }
     }
 
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn contains_run<
         const FULL: u32,
         const HALF: u32,
@@ -180,65 +204,107 @@ mod avx2 {
         });
     }
 
+    /// Sets a key's bits in a line, and returns two counts in parts: the sum of the lanes of the first
+    /// is minus the number of probes that found their bit set; the second is zero if all did.
+    ///
+    /// Probes of one round fall into different lanes, so that a comparison counts them. Counting the
+    /// bits themselves takes three times the instructions.
+    ///
     /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn line_insert<const FULL: u32, const HALF: u32, const LINE: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
-    ) -> u32 {
-        let (low, high) = mask::<FULL, HALF, LINE>(digest.print);
+    ) -> (__m256i, __m256i) {
+        let zero = _mm256_setzero_si256();
+        let (mut found, mut changed) = (zero, zero);
+        let first = LINE * (FULL + HALF);
         // SAFETY: the block is below `geometry.blocks`.
-        let (new_low, new_high) = unsafe {
+        unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
-            let (old_low, old_high) = (load::<false>(at), load::<false>(at.add(32)));
-            _mm256_storeu_si256(at.cast(), _mm256_or_si256(old_low, low));
-            _mm256_storeu_si256(at.add(32).cast(), _mm256_or_si256(old_high, high));
-            (_mm256_andnot_si256(old_low, low), _mm256_andnot_si256(old_high, high))
-        };
-        count_ones(new_low) + count_ones(new_high)
+            let mut line = (load::<false>(at), load::<false>(at.add(32)));
+            for round in first..first + FULL {
+                let mask = round_mask::<true>(digest.print, round);
+                let (low, high) = missing(line, mask);
+                found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(low, zero));
+                found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(high, zero));
+                changed = _mm256_or_si256(changed, _mm256_or_si256(low, high));
+                line = or(line, mask);
+            }
+            for round in first + FULL..first + FULL + HALF {
+                let mask = round_mask::<false>(digest.print, round);
+                let (low, high) = missing(line, mask);
+                let either = _mm256_or_si256(low, high);
+                found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(either, zero));
+                changed = _mm256_or_si256(changed, either);
+                line = or(line, mask);
+            }
+            _mm256_storeu_si256(at.cast(), line.0);
+            _mm256_storeu_si256(at.add(32).cast(), line.1);
+        }
+        (found, changed)
     }
 
+    /// As [`line_insert`], over all lines of a key.
     #[inline]
-    #[target_feature(enable = "avx2,popcnt")]
-    fn count_ones(vector: __m256i) -> u32 {
-        // SAFETY: both are 32 bytes without padding.
-        let words: [u64; 4] = unsafe { std::mem::transmute(vector) };
-        words.iter().map(|word| word.count_ones()).sum()
+    #[target_feature(enable = "avx2,bmi2")]
+    unsafe fn key_insert<const FULL: u32, const HALF: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> (__m256i, __m256i) {
+        // SAFETY: the caller's contract.
+        let (found, changed) = unsafe { line_insert::<FULL, HALF, 0>(base, geometry, digest) };
+        if LINES == 1 {
+            return (found, changed);
+        }
+        // SAFETY: the caller's contract.
+        let second = unsafe { line_insert::<FULL, HALF, 1>(base, geometry, digest) };
+        (_mm256_add_epi64(found, second.0), _mm256_or_si256(changed, second.1))
     }
 
-    #[target_feature(enable = "avx2,popcnt")]
+    /// The probes of a number of keys, less those that found their bit set.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn changes<const FULL: u32, const HALF: u32, const LINES: u32>(
+        keys: usize,
+        found: __m256i,
+    ) -> u64 {
+        // SAFETY: both are 32 bytes without padding.
+        let lanes: [i64; 4] = unsafe { std::mem::transmute(found) };
+        let probes = u64::from((8 * FULL + 4 * HALF) * LINES) * keys as u64;
+        probes.wrapping_add_signed(lanes.iter().sum())
+    }
+
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
         // SAFETY: the caller's contract.
-        unsafe {
-            let mut changed = line_insert::<FULL, HALF, 0>(base, geometry, digest);
-            if LINES == 2 {
-                changed += line_insert::<FULL, HALF, 1>(base, geometry, digest);
-            }
-            changed
-        }
+        let (found, _) = unsafe { key_insert::<FULL, HALF, LINES>(base, geometry, digest) };
+        changes::<FULL, HALF, LINES>(1, found) as u32
     }
 
-    #[target_feature(enable = "avx2,popcnt")]
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
         base: *mut u8,
         geometry: &Geometry,
         run: Run<'_>,
         new: &mut [bool],
     ) -> u64 {
-        let mut total = 0;
+        let mut total = _mm256_setzero_si256();
         run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract.
-            let changed = unsafe { insert_one::<FULL, HALF, LINES>(base, geometry, digest) };
-            new[at] = changed != 0;
-            total += u64::from(changed);
+            let (found, changed) =
+                unsafe { key_insert::<FULL, HALF, LINES>(base, geometry, digest) };
+            new[at] = _mm256_testz_si256(changed, changed) == 0;
+            total = _mm256_add_epi64(total, found);
         });
-        total
+        changes::<FULL, HALF, LINES>(run.keys.len(), total)
     }
 }
 
