@@ -251,6 +251,9 @@ impl Bits {
     }
 
     fn combine(&mut self, other: &Bits, operation: impl Fn(u64, u64) -> u64) -> Result<()> {
+        if !self.cells.is_writable() {
+            return Err(Error::ReadOnly);
+        }
         self.cells.expect(Order::Ascending);
         other.cells.expect(Order::Ascending);
         let (here, there) = (self.cells.bytes_mut()?, other.cells.bytes());

@@ -289,7 +289,7 @@ impl Filter {
     /// [`Filter::insert`] for a key that is hashed already.
     #[inline]
     pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
-        self.clear_if_over()?;
+        self.clear_if_over(digest)?;
         let new = match &mut self.any {
             Any::Bitmap(bitmap) => bitmap.insert_digest(digest)?,
             Any::Classic(classic) => classic.insert_digest(digest)?,
@@ -320,8 +320,8 @@ impl Filter {
         new.clear();
         let mut rest = digests;
         let mut answers = Vec::new();
-        while !rest.is_empty() {
-            self.clear_if_over()?;
+        while let Some(first) = rest.first() {
+            self.clear_if_over(*first)?;
             // As many keys as cannot, whatever they set, take the fill above the share before the
             // last of them: so the answers are those of single inserts.
             let room = self.auto_clear_ones().saturating_sub(self.ones());
@@ -387,7 +387,7 @@ impl Filter {
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.plan().rate_at(self.estimated_items().items)
+        self.plan().rate_at_fill(self.fill())
     }
 
     /// Keeps in this filter what either filter has.
@@ -456,9 +456,13 @@ impl Filter {
         Ok(())
     }
 
+    /// Makes room for a digest, unless it is going to be refused.
     #[inline]
-    fn clear_if_over(&mut self) -> Result<()> {
+    fn clear_if_over(&mut self, digest: Digest) -> Result<()> {
         if self.auto_clear.is_some() && self.ones() > self.auto_clear_ones() {
+            if let Any::Bitmap(bitmap) = &self.any {
+                bitmap.value(digest)?;
+            }
             self.clear()?;
         }
         Ok(())

@@ -52,7 +52,7 @@ const FOREIGN: &str = "this is not an inbloom filter: check the path";
 /// The header's checksum is right, so that what is not known is no damage.
 const NEWER: &str = "the file needs a newer inbloom: upgrade it";
 
-/// The most inserts that a header may claim: leaves room to count on.
+/// Where a header stops counting inserts, so that whoever reads it can go on.
 const MAX_INSERTED: u64 = 1 << 63;
 
 fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
@@ -192,7 +192,7 @@ fn encode_header(filter: &Filter, sections: &[Section], file_length: u64) -> Vec
     header.extend(hash.to_le_bytes());
     header.extend([0; 6]);
     header.extend(seed.to_le_bytes());
-    header.extend(filter.inserted.to_le_bytes());
+    header.extend(filter.inserted.min(MAX_INSERTED).to_le_bytes());
     header.extend(filter.ones().to_le_bytes());
     header.extend(filter.auto_clear.unwrap_or(0.0).to_bits().to_le_bytes());
     header.resize(FIXED, 0);

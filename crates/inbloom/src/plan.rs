@@ -193,7 +193,7 @@ const DENSE_UNIVERSE: u64 = 1 << 33;
 ///
 /// // Ten billion keys at one error in ten thousand, in a Bloom filter: 19.17 bits per key.
 /// let plan = Plan::new(Kind::Classic).items(10_000_000_000).rate(1e-4).build()?;
-/// assert_eq!(format!("{:.2}", plan.bits_per_key()), "19.18");
+/// assert_eq!(format!("{:.2}", plan.bits_per_key()), "19.17");
 /// assert_eq!(plan.probes(), 13);
 /// assert!(plan.rate_at(10e9) <= 1e-4);
 /// # Ok::<(), inbloom::Error>(())
@@ -454,6 +454,15 @@ impl Plan {
             Kind::Bitmap => (fill * usable, 0.0),
             Kind::Classic => classic_items(fill, self.bits as f64, self.probes),
             Kind::Blocked => self.as_lines().items(fill),
+        }
+    }
+
+    /// The rate when this share of bits is set.
+    pub(crate) fn rate_at_fill(&self, fill: f64) -> f64 {
+        match self.kind {
+            // Every probe falls on a set bit with this probability, and independently.
+            Kind::Classic => fill.powi(self.probes as i32),
+            Kind::Bitmap | Kind::Blocked => self.rate_at(self.items_at_fill(fill).0),
         }
     }
 

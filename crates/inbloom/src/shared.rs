@@ -230,7 +230,7 @@ impl SharedFilter {
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.plan.rate_at(self.estimated_items().items)
+        self.plan.rate_at_fill(self.fill())
     }
 }
 

@@ -113,7 +113,9 @@ pub(crate) struct Kernel {
     contains_run: ContainsRun,
     insert_one: InsertOne,
     insert_run: InsertRun,
+    #[cfg_attr(loom, expect(dead_code, reason = "loom's atomics are read one by one, below"))]
     racing_contains_one: ContainsOne,
+    #[cfg_attr(loom, expect(dead_code, reason = "loom's atomics are read one by one, below"))]
     racing_contains_run: ContainsRun,
 }
 
@@ -129,6 +131,8 @@ impl Kernel {
         let mut kernels = Vec::new();
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         kernels.extend(x86::available(geometry));
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+        let _ = geometry;
         kernels.push(&scalar::KERNEL);
         kernels
     }

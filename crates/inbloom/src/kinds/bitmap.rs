@@ -140,12 +140,18 @@ impl Bitmap {
         };
         let dense = dense.into_iter().flat_map(|bits| {
             (0..).step_by(64).zip(words(bits.cells.bytes())).flat_map(|(first, word)| {
-                std::iter::successors(Some(word), |word| Some(word & (word - 1)))
+                let lowest_unset = |word: &u64| word & word.wrapping_sub(1);
+                std::iter::successors(Some(word), move |word| Some(lowest_unset(word)))
                     .take_while(|word| *word != 0)
                     .map(move |word| first + u64::from(word.trailing_zeros()))
             })
         });
         dense.chain(sparse.into_iter().flatten())
+    }
+
+    /// The value that a digest stands for, unless it is none of the universe.
+    pub(crate) fn value(&self, digest: Digest) -> Result<u64> {
+        value(digest, self.plan.bits())
     }
 
     pub(crate) fn clear(&mut self) -> Result<()> {
@@ -252,7 +258,7 @@ impl Membership for Bitmap {
     }
 
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
-        self.insert(value(digest, self.plan.bits())?)
+        self.insert(self.value(digest)?)
     }
 
     fn prefetch(&self, digests: &[Digest]) {

@@ -105,7 +105,9 @@ impl PlanBuilder {
             (None, Some(bytes), None) => self.most_items(bytes.saturating_mul(8), asked),
             (None, Some(bytes), Some(per_key)) => {
                 let bits = bytes.saturating_mul(8);
-                self.lowest_rate((bits as f64 / per_key) as u64, bits)
+                let items = (bits as f64 / per_key) as u64;
+                check_items(items)?;
+                self.lowest_rate(items, bits)
             }
             (Some(_), Some(_), Some(_)) => Err(Error::Parameter {
                 name: "bits per key",
@@ -135,12 +137,7 @@ impl PlanBuilder {
                 });
             }
         }
-        match self.items {
-            Some(items) if items > MAX_ITEMS => {
-                return parameter("items", items.to_string(), "at most 10^15");
-            }
-            _ => {}
-        }
+        self.items.map_or(Ok(()), check_items)?;
         match self.bits_per_key {
             Some(bits) if !(bits > 0.0 && bits <= 4096.0) => {
                 return parameter("bits per key", bits.to_string(), "above 0 and at most 4096");
@@ -172,6 +169,9 @@ impl PlanBuilder {
                 verb: "choose its cache lines",
                 remedy: "only the blocked kind can",
             });
+        }
+        if let Some(lines) = self.lines.filter(|lines| !(1..=2).contains(lines)) {
+            return parameter("lines", lines.to_string(), "1 or 2 for kind blocked");
         }
         if let Some(probes) = self.probes {
             let shapes = self.shapes();
@@ -245,11 +245,13 @@ impl PlanBuilder {
     fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64)> = None;
+        let mut needed = f64::INFINITY;
         for shape in self.shapes() {
             // What a filter without blocks and without variance would take: a lower bound, and near
             // the truth. It also tells the shapes that are not worth the search.
             let k = f64::from(shape.probes());
             let bound = -k * n / (-rate.powf(1.0 / k)).ln_1p();
+            needed = needed.min(bound);
             if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
                 continue;
             }
@@ -269,10 +271,7 @@ impl PlanBuilder {
         }
         match best {
             Some((shape, bits)) => Ok(shape.plan(self.kind, items, rate, bits)),
-            None => {
-                let ideal = -n * rate.ln() / 2f64.ln().powi(2);
-                Err(Error::TooLarge { bits: ideal, max: MAX_BITS })
-            }
+            None => Err(Error::TooLarge { bits: needed, max: MAX_BITS }),
         }
     }
 
@@ -280,9 +279,13 @@ impl PlanBuilder {
     fn lowest_rate(&self, items: u64, bits: u64) -> Result<Plan> {
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64, f64)> = None;
+        let mut lowest = best;
         for shape in self.shapes() {
             let Some(bits) = shape.round_down(bits) else { continue };
             let rate = shape.rate(n, bits);
+            if lowest.is_none_or(|(_, _, other)| rate < other) {
+                lowest = Some((shape, bits, rate));
+            }
             let better = match best {
                 None => true,
                 // A second line must do what 15% more bits would have done.
@@ -296,10 +299,16 @@ impl PlanBuilder {
                 best = Some((shape, bits, rate));
             }
         }
-        let Some((shape, bits, reached)) = best else { return Err(self.too_few_bytes(bits)) };
+        // Where only a second line reaches the rate, it need not save anything.
+        let missed = |(_, _, reached): &(Shape, u64, f64)| self.rate.is_some_and(|r| *reached > r);
+        if best.as_ref().is_some_and(missed) {
+            best = lowest;
+        }
+        let Some((shape, bits, reached)) = best else { return Err(self.wrong_bytes(bits)) };
         match self.rate {
             Some(rate) if reached > rate => {
-                Err(Error::Unreachable { items, bytes: bits.div_ceil(8), rate, reachable: reached })
+                let bytes = self.bytes.unwrap_or(bits.div_ceil(8));
+                Err(Error::Unreachable { items, bytes, rate, reachable: reached })
             }
             given => Ok(shape.plan(self.kind, items, given.unwrap_or(reached), bits)),
         }
@@ -323,27 +332,31 @@ impl PlanBuilder {
             Some((shape, bits, items)) if items > 0 => Ok(shape.plan(self.kind, items, rate, bits)),
             Some((shape, bits, _)) => Err(Error::Unreachable {
                 items: 1,
-                bytes: bits / 8,
+                bytes: self.bytes.unwrap_or(bits / 8),
                 rate,
                 reachable: shape.rate(1.0, bits),
             }),
-            None => Err(self.too_few_bytes(bits)),
+            None => Err(self.wrong_bytes(bits)),
         }
     }
 
-    fn too_few_bytes(&self, bits: u64) -> Error {
-        let expected = match self.kind {
-            Kind::Blocked if bits < BLOCK_BITS => "at least 64, one block",
-            Kind::Blocked if self.lines == Some(2) && bits < 2 * BLOCK_BITS => {
-                "at least 128, two blocks"
-            }
-            _ => "at most 2^53 (8 PiB)",
+    /// Why no shape fits into so many bits.
+    fn wrong_bytes(&self, bits: u64) -> Error {
+        let expected = match self.two_lines_only() {
+            _ if bits > MAX_BITS => "at most 2^53 (8 PiB)",
+            true => "at least 128, two blocks",
+            false => "at least 64, one block",
         };
         Error::Parameter {
             name: "bytes",
-            got: (bits / 8).to_string(),
+            got: self.bytes.unwrap_or(bits / 8).to_string(),
             expected: expected.to_owned(),
         }
+    }
+
+    /// Whether what was given leaves only shapes of two lines.
+    fn two_lines_only(&self) -> bool {
+        self.shapes().iter().all(|shape| shape.lines() == 2)
     }
 
     /// Bits per key is a wish, not a limit: it is rounded up to blocks, so that the rate is lower.
@@ -351,12 +364,20 @@ impl PlanBuilder {
         match self.kind {
             Kind::Blocked => {
                 let blocks = bits.div_ceil(BLOCK_BITS);
-                let two = self.lines == Some(2);
+                let two = self.two_lines_only();
                 (if two { round_up_to_ranges(blocks.max(2)) } else { blocks }) * BLOCK_BITS
             }
             _ => bits,
         }
     }
+}
+
+fn check_items(items: u64) -> Result<()> {
+    if items <= MAX_ITEMS {
+        return Ok(());
+    }
+    let expected = "at most 10^15".to_owned();
+    Err(Error::Parameter { name: "items", got: items.to_string(), expected })
 }
 
 /// How a key's probes lie: what the search for a plan goes through.

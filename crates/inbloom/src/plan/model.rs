@@ -30,13 +30,24 @@ const LINE: f64 = 512.0;
 
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
 pub(super) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
-    let throws = n * f64::from(k);
     if n <= 0.0 {
         return 0.0;
     }
-    if throws <= EXACT_THROWS && n.fract() == 0.0 {
+    let throws = n * f64::from(k);
+    if n.fract() == 0.0 && throws <= EXACT_THROWS {
         return exact_classic_rate(throws as usize, m, k);
     }
+    if n.floor() * f64::from(k) <= EXACT_THROWS {
+        // An estimate of n is no whole number: between two of those the rate is on a straight line.
+        let (below, above) = (classic_rate(n.floor(), m, k), classic_rate(n.ceil(), m, k));
+        return below + n.fract() * (above - below);
+    }
+    second_order_classic_rate(n, m, k)
+}
+
+/// E[X]^k with the correction for the variance of X.
+fn second_order_classic_rate(n: f64, m: f64, k: u32) -> f64 {
+    let throws = n * f64::from(k);
     let k = f64::from(k);
     // Shares of cells that are empty, and of pairs of cells that are both empty.
     let empty = (throws * (-1.0 / m).ln_1p()).exp();
@@ -229,8 +240,13 @@ impl Lines {
             + LINE * WORD * empty(self.rounds.spared(1, 1))
             + LINE * (LINE - 2.0 * WORD) * empty(one * one)
             - (LINE * empty(one)).powi(2);
-        let slope = LINE * self.blocks * empty(one) * self.bit_chance();
-        let fixed = (self.blocks * variance - items * slope * slope).max(0.0);
+        // What one more key would set in one of its lines, and in all of them.
+        let share = LINE * empty(one) * (1.0 - one);
+        let slope = f64::from(self.lines) * share;
+        // Of the variance that the number of keys brings, items * slope^2, the part between the
+        // lines of one key is not in `variance` to begin with.
+        let counted = items * f64::from(self.lines) * share * share;
+        let fixed = (self.blocks * variance - counted).max(0.0);
         (items, if slope > 0.0 { fixed.sqrt() / slope } else { f64::INFINITY })
     }
 }
@@ -273,8 +289,7 @@ mod tests {
             for bits_per_key in [0.7, 1.0, 1.5] {
                 let m = (n * f64::from(k) / 2f64.ln() * bits_per_key).floor();
                 let exact = exact_classic_rate((n * f64::from(k)) as usize, m, k);
-                // A hair off a whole number takes the other branch.
-                let approximate = classic_rate(n + 1e-9, m, k);
+                let approximate = second_order_classic_rate(n, m, k);
                 let off = approximate / exact - 1.0;
                 assert!(off.abs() < 0.02, "n {n}, k {k}, m {m}: {off:+.4}");
             }
