@@ -164,11 +164,17 @@ impl Cells {
     /// The bytes to change, or the error that says they are not ours to change.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.writable().ok_or(Error::ReadOnly)
+    }
+
+    /// The bytes to change, if they are ours to change.
+    #[inline]
+    pub(crate) fn writable(&mut self) -> Option<&mut [u8]> {
         if !self.is_writable() {
-            return Err(Error::ReadOnly);
+            return None;
         }
         // SAFETY: as in `bytes`; the owner lets us write, and `&mut self` excludes other users.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 
     #[inline]

@@ -289,12 +289,21 @@ impl Filter {
     /// [`Filter::insert`] for a key that is hashed already.
     #[inline]
     pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        // The default kind in line, the others by a call, here and in `contains_digest`.
+        if let Any::Blocked(blocked) = &mut self.any
+            && self.auto_clear.is_none()
+            && let Some(new) = blocked.try_insert(digest)
+        {
+            self.inserted += u64::from(new);
+            return Ok(new);
+        }
+        self.insert_digest_otherwise(digest)
+    }
+
+    #[inline(never)]
+    fn insert_digest_otherwise(&mut self, digest: Digest) -> Result<bool> {
         self.clear_if_over(digest)?;
-        let new = match &mut self.any {
-            Any::Bitmap(bitmap) => bitmap.insert_digest(digest)?,
-            Any::Classic(classic) => classic.insert_digest(digest)?,
-            Any::Blocked(blocked) => blocked.insert_digest(digest)?,
-        };
+        let new = self.any.members_mut().insert_digest(digest)?;
         self.inserted += u64::from(new);
         Ok(new)
     }
@@ -304,10 +313,14 @@ impl Filter {
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
         match &self.any {
-            Any::Bitmap(bitmap) => bitmap.contains_digest(digest),
-            Any::Classic(classic) => classic.contains(digest),
             Any::Blocked(blocked) => blocked.contains(digest),
+            _ => self.contains_digest_otherwise(digest),
         }
+    }
+
+    #[inline(never)]
+    fn contains_digest_otherwise(&self, digest: Digest) -> bool {
+        self.any.members().contains_digest(digest)
     }
 
     /// [`Filter::insert_many`] for keys that are hashed already.
@@ -457,7 +470,6 @@ impl Filter {
     }
 
     /// Makes room for a digest, unless it is going to be refused.
-    #[inline]
     fn clear_if_over(&mut self, digest: Digest) -> Result<()> {
         if self.auto_clear.is_some() && self.ones() > self.auto_clear_ones() {
             if let Any::Bitmap(bitmap) = &self.any {

@@ -6,10 +6,6 @@ use super::{Geometry, Kernel, Run, Towards, WORDS};
 use crate::digest::Digest;
 use crate::plan::Rounds;
 
-/// What a probe shifts right by its position: the highest bit of the word. In word 7 that is
-/// reserved, and the one below it is taken.
-const TOP: [u64; 8] = [1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 63, 1 << 62];
-
 /// What a key sets in one of its lines: the block, and the bits in each of its eight words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
@@ -21,30 +17,50 @@ pub(crate) struct Touch {
 #[inline]
 pub(crate) fn touches(geometry: &Geometry, digest: Digest) -> impl Iterator<Item = Touch> + use<> {
     let geometry = *geometry;
-    let Rounds { full, half } = geometry.rounds;
     (0..geometry.lines).map(move |line| {
-        let block = match line {
-            0 => geometry.first_block(digest),
-            _ => geometry.second_block(digest),
-        };
-        let first = line * (full + half);
         let mut mask = [0; 8];
-        for round in first..first + full {
-            let bits = word(digest.print, round);
-            for (i, word) in mask.iter_mut().enumerate() {
-                *word |= TOP[i] >> (bits >> (6 * i) & 63);
-            }
-        }
-        for round in first + full..first + full + half {
-            let bits = word(digest.print, round);
-            for pair in 0..4 {
-                let position = bits >> (7 * pair) & 127;
-                let i = pair + if position < 64 { 0 } else { 4 };
-                mask[i] |= TOP[i] >> (position % 64);
-            }
-        }
-        Touch { block, mask }
+        for_each_bit(&geometry, digest, line, |word, bit| mask[word] |= 1 << bit);
+        Touch { block: block(&geometry, digest, line), mask }
     })
+}
+
+/// The block that holds a key's line.
+#[inline]
+pub(crate) fn block(geometry: &Geometry, digest: Digest, line: u32) -> u64 {
+    if line == 0 { geometry.first_block(digest) } else { geometry.second_block(digest) }
+}
+
+/// Visits the bits that a key sets in a line, as the word and the bit in it. A bit may come twice.
+#[inline]
+pub(crate) fn for_each_bit(
+    geometry: &Geometry,
+    digest: Digest,
+    line: u32,
+    mut visit: impl FnMut(usize, u64),
+) {
+    let mut probe = |word: usize, position: u64| {
+        // Positions count from the top. The highest bit of word 7 is reserved, so that they start one
+        // lower there, and the last of them has no room.
+        let top = if word == 7 { 62 } else { 63 };
+        if position <= top {
+            visit(word, top - position);
+        }
+    };
+    let Rounds { full, half } = geometry.rounds;
+    let first = line * (full + half);
+    for round in first..first + full {
+        let bits = word(digest.print, round);
+        for i in 0..8 {
+            probe(i, bits >> (6 * i) & 63);
+        }
+    }
+    for round in first + full..first + full + half {
+        let bits = word(digest.print, round);
+        for pair in 0..4 {
+            let position = bits >> (7 * pair) & 127;
+            probe(if position < 64 { pair } else { pair + 4 }, position % 64);
+        }
+    }
 }
 
 /// The words of the digest that rounds take their bits from, each its own. The first is `print`; the

@@ -90,8 +90,9 @@ mod avx2 {
         } else {
             let fields = _mm256_sllv_epi64(bits, _mm256_setr_epi64x(57, 50, 43, 36));
             let position = _mm256_srli_epi64::<57>(fields);
-            // A shift by 64 or more gives 0: the bit lands in one of the pair's two words.
-            let other = _mm256_xor_si256(position, _mm256_set1_epi64x(64));
+            // A shift by 64 or more (or, unsigned, by less than 0) gives 0: the bit lands in one of
+            // the pair's two words.
+            let other = _mm256_sub_epi64(position, _mm256_set1_epi64x(64));
             (_mm256_srlv_epi64(top, position), _mm256_srlv_epi64(top_high, other))
         }
     }
