@@ -1,0 +1,393 @@
+//! Version 1 of the file format, pinned. The files in `golden/` were written once and stay as they are;
+//! today's library must read them, answer from them as it did then, and write the same bytes for the
+//! same inserts. What is pinned is the format, the hashes and the places of bits, not the planner: the
+//! plan is taken from the file.
+//!
+//! A test here that fails says that files out there would be misread. Do not change the file, nor what
+//! is pinned: give the new meaning a new number (docs/format.md, "What may change"). To add a file, add
+//! it to [`GOLDEN`] and run
+//!
+//! ```text
+//! cargo test -p inbloom --test golden -- --ignored --nocapture
+//! ```
+//!
+//! which writes those that are missing, never those that are there, and prints what to pin.
+
+use std::fs;
+use std::path::PathBuf;
+
+use inbloom::{Filter, Hasher, Key, Kind, Plan, PlanBuilder, file, format};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A file, how it was made, and what was seen when it was.
+struct Golden {
+    name: &'static str,
+    make: fn() -> Filter,
+    members: Members,
+    /// XXH3-64 of the payload.
+    payload: u64,
+    /// The first ten i for which "absent i" is claimed. An exact kind claims none.
+    false_positives: &'static [u64],
+}
+
+/// What is inserted, in this order.
+#[derive(Clone, Copy)]
+enum Members {
+    /// "member 0", "member 1" and so on.
+    Words(u64),
+    /// These integers, as 8 little-endian bytes.
+    Integers(fn() -> Vec<u64>),
+}
+
+impl Members {
+    fn keys(self) -> Vec<Vec<u8>> {
+        match self {
+            Members::Words(count) => {
+                (0..count).map(|i| format!("member {i}").into_bytes()).collect()
+            }
+            Members::Integers(values) => {
+                values().iter().map(|value| value.to_le_bytes().to_vec()).collect()
+            }
+        }
+    }
+}
+
+const KEY: Key = Key::new(*b"0123456789abcdef");
+
+fn blocked(bits: u64, lines: u32, probes: u32) -> PlanBuilder {
+    Plan::new(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
+}
+
+fn filter(plan: PlanBuilder) -> Filter {
+    Filter::new(plan.build().unwrap()).unwrap()
+}
+
+const GOLDEN: &[Golden] = &[
+    // Every shape of the blocked kind: the probes of a line are rounds in four combinations.
+    Golden {
+        name: "blocked-4",
+        make: || filter(blocked(4096, 1, 4)),
+        members: Members::Words(600),
+        payload: 0x564a_e620_a8e8_f8f0,
+        false_positives: &[42, 44, 76, 120, 123, 132, 199, 262, 281, 284],
+    },
+    Golden {
+        name: "blocked-8",
+        make: || filter(blocked(4096, 1, 8)),
+        members: Members::Words(400),
+        payload: 0x03c9_3842_267d_b5c7,
+        false_positives: &[199, 210, 382, 437, 439, 609, 637, 777, 1040, 1217],
+    },
+    Golden {
+        name: "blocked-12",
+        make: || filter(blocked(4096, 1, 12)),
+        members: Members::Words(300),
+        payload: 0x9ffb_c937_f924_456e,
+        false_positives: &[199, 207, 790, 918, 1143, 1240, 1427, 1698, 1821, 2463],
+    },
+    Golden {
+        name: "blocked-16",
+        make: || filter(blocked(4096, 1, 16)),
+        members: Members::Words(250),
+        payload: 0xb8a5_c472_29ae_6f4e,
+        false_positives: &[839, 2458, 3433, 5838, 7054, 7509, 8675, 9040, 9742, 10525],
+    },
+    Golden {
+        name: "blocked-two-lines-8",
+        make: || filter(blocked(4096, 2, 8)),
+        members: Members::Words(400),
+        payload: 0x5693_30f5_1a7e_3010,
+        false_positives: &[123, 125, 200, 1285, 1298, 1317, 1684, 1721, 1832, 1852],
+    },
+    Golden {
+        name: "blocked-two-lines-16",
+        make: || filter(blocked(4096, 2, 16)),
+        members: Members::Words(260),
+        payload: 0x9010_82cd_e4e4_48b9,
+        false_positives: &[200, 202, 1235, 1356, 1834, 2580, 2847, 3131, 5300, 8066],
+    },
+    Golden {
+        name: "blocked-two-lines-24",
+        make: || filter(blocked(4096, 2, 24)),
+        members: Members::Words(220),
+        payload: 0xe6c7_a3a7_d8bb_30c0,
+        false_positives: &[5851, 6998, 8361, 10404, 12247, 14760, 17368, 17841, 17870, 18013],
+    },
+    Golden {
+        name: "blocked-two-lines-32",
+        make: || filter(blocked(4096, 2, 32)),
+        members: Members::Words(200),
+        payload: 0xd061_07b5_0fba_6500,
+        false_positives: &[402, 6725, 8075, 9623, 11031, 12400, 13992, 14760, 15630, 16311],
+    },
+    // The smallest there is, and one whose number of blocks is no power of two.
+    Golden {
+        name: "blocked-one-block",
+        make: || filter(blocked(512, 1, 8)),
+        members: Members::Words(50),
+        payload: 0x3ba0_0999_343a_6b9d,
+        false_positives: &[34, 59, 138, 316, 325, 506, 639, 775, 786, 1071],
+    },
+    Golden {
+        name: "blocked-seven-blocks",
+        make: || filter(blocked(7 * 512, 1, 8)),
+        members: Members::Words(300),
+        payload: 0xdc2a_0dba_3c68_76f2,
+        false_positives: &[18, 199, 584, 1055, 1415, 1564, 1695, 1962, 2213, 2251],
+    },
+    Golden {
+        name: "blocked-empty",
+        make: || filter(blocked(512, 1, 8)),
+        members: Members::Words(0),
+        payload: 0x2ffb_6918_c12c_256e,
+        false_positives: &[],
+    },
+    Golden {
+        name: "classic-7",
+        make: || Filter::new(Plan::exact(Kind::Classic, 4096, 7).unwrap()).unwrap(),
+        members: Members::Words(500),
+        payload: 0x418f_2f09_7d26_ca63,
+        false_positives: &[25, 41, 87, 88, 109, 136, 277, 283, 304, 346],
+    },
+    // Bits that are no multiple of a word, nor of a byte.
+    Golden {
+        name: "classic-odd",
+        make: || Filter::new(Plan::exact(Kind::Classic, 1003, 3).unwrap()).unwrap(),
+        members: Members::Words(300),
+        payload: 0x94f6_3a09_daee_eb9d,
+        false_positives: &[5, 11, 15, 16, 25, 27, 30, 33, 34, 43],
+    },
+    Golden {
+        name: "classic-64-probes",
+        make: || Filter::new(Plan::exact(Kind::Classic, 8192, 64).unwrap()).unwrap(),
+        members: Members::Words(420),
+        payload: 0xd955_f4f4_3aeb_cd1a,
+        false_positives: &[2, 15, 21, 29, 41, 73, 77, 103, 110, 118],
+    },
+    Golden {
+        name: "bitmap-dense",
+        make: || filter(Plan::new(Kind::Bitmap).universe(1003)),
+        members: Members::Integers(|| vec![0, 1, 63, 64, 65, 500, 999, 1002]),
+        payload: 0xc649_9a43_96d9_b207,
+        false_positives: &[],
+    },
+    // Scattered members and a run of 5000: containers of both sorts, under two high halves.
+    Golden {
+        name: "bitmap-sparse",
+        make: || filter(Plan::new(Kind::Bitmap).universe(1 << 40).items(5100)),
+        members: Members::Integers(|| {
+            let scattered = (0..100).map(|i| i * 10_000_000_019);
+            let run = (1 << 33) + 70_000..(1 << 33) + 75_000;
+            [0, (1 << 40) - 1].into_iter().chain(scattered).chain(run).collect()
+        }),
+        payload: 0x6931_1d12_6210_85e1,
+        false_positives: &[],
+    },
+    Golden {
+        name: "hash-siphash",
+        make: || {
+            let plan = blocked(2048, 1, 8).build().unwrap();
+            Filter::with_hasher(plan, Hasher::sip13(KEY)).unwrap()
+        },
+        members: Members::Words(200),
+        payload: 0xf20c_7e2f_b44e_cd7a,
+        false_positives: &[245, 268, 295, 419, 592, 606, 777, 974, 1432, 1537],
+    },
+    Golden {
+        name: "hash-xxh3-seeded",
+        make: || {
+            let plan = blocked(2048, 1, 8).build().unwrap();
+            Filter::with_hasher(plan, Hasher::xxh3(0x0123_4567_89ab_cdef)).unwrap()
+        },
+        members: Members::Words(200),
+        payload: 0xb000_8aaf_fc6a_c218,
+        false_positives: &[146, 188, 430, 533, 654, 699, 967, 1149, 1303, 2121],
+    },
+    Golden {
+        name: "texts-and-auto-clear",
+        make: || {
+            let mut filter = filter(blocked(1024, 1, 8));
+            filter.set_note("pages of May\nfound on 3 machines \u{2713}").unwrap();
+            filter.set_normalization("lower case, no query").unwrap();
+            filter.set_auto_clear(Some(0.75)).unwrap();
+            filter
+        },
+        members: Members::Words(100),
+        payload: 0x66e0_f74b_2bc6_d01d,
+        false_positives: &[47, 106, 157, 208, 217, 294, 383, 402, 437, 491],
+    },
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+impl Golden {
+    fn path(&self) -> PathBuf {
+        folder().join(self.name).with_extension("ib")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.path()).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+}
+
+fn write(filter: &Filter) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    filter.write_to(&mut bytes).expect("a Vec takes every byte");
+    bytes
+}
+
+/// The first ten i for which "absent i" is claimed.
+fn false_positives(filter: &Filter) -> Vec<u64> {
+    (0..1_000_000).filter(|i| filter.contains(format!("absent {i}"))).take(10).collect()
+}
+
+/// The payload: the last section, which ends the file.
+fn payload(bytes: &[u8]) -> &[u8] {
+    let sections = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let entry = &bytes[128 + 32 * (sections - 1)..][..32];
+    assert_eq!(&entry[..4], b"BITS");
+    &bytes[u64::from_le_bytes(entry[8..16].try_into().unwrap()) as usize..]
+}
+
+#[test]
+fn the_folder_holds_these_files_and_no_others() {
+    let mut expected: Vec<_> = GOLDEN.iter().map(Golden::path).collect();
+    let mut found: Vec<_> =
+        fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    let total: usize = GOLDEN.iter().map(|golden| golden.bytes().len()).sum();
+    assert!(total < 200_000, "{total} bytes");
+}
+
+#[test]
+fn the_same_inserts_write_the_same_bytes() {
+    for golden in GOLDEN {
+        let bytes = golden.bytes();
+        let old = Filter::view_keyed(&bytes, &KEY).unwrap();
+        let mut new = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
+        new.set_note(old.note()).unwrap();
+        new.set_normalization(old.normalization()).unwrap();
+        new.set_auto_clear(old.auto_clear()).unwrap();
+        for key in golden.members.keys() {
+            new.insert(key).unwrap();
+        }
+        assert!(write(&new) == bytes, "{}: other bytes", golden.name);
+
+        let mut at_once = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
+        at_once.set_auto_clear(old.auto_clear()).unwrap();
+        at_once.insert_many(&golden.members.keys(), &mut Vec::new()).unwrap();
+        assert!(at_once == *old, "{}: other bits in a batch", golden.name);
+    }
+}
+
+#[test]
+fn every_way_of_opening_gives_the_pinned_answers() {
+    for golden in GOLDEN {
+        let bytes = golden.bytes();
+        format::verify(&bytes).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+        assert_eq!(xxh3_64(payload(&bytes)), golden.payload, "{}: the payload", golden.name);
+        let ways = [
+            Filter::read_from_keyed(&bytes[..], &KEY).unwrap(),
+            Filter::view_keyed(&bytes, &KEY).unwrap().clone(),
+            file::open_keyed(golden.path(), &KEY).unwrap(),
+            file::open_mut_keyed(golden.path(), &KEY).unwrap(),
+        ];
+        for filter in &ways {
+            assert!(*filter == ways[0], "{}: ways differ", golden.name);
+            for key in golden.members.keys() {
+                assert!(filter.contains(&key), "{}: a member is denied: {key:?}", golden.name);
+            }
+            assert_eq!(false_positives(filter), golden.false_positives, "{}", golden.name);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_bits_is_read_as_it_was_written() {
+    let by_name = |name| GOLDEN.iter().find(|golden| golden.name == name).unwrap().bytes();
+    let bytes = by_name("texts-and-auto-clear");
+    let texts = Filter::view(&bytes).unwrap();
+    assert_eq!(texts.note(), "pages of May\nfound on 3 machines \u{2713}");
+    assert_eq!(texts.normalization(), "lower case, no query");
+    assert_eq!(texts.auto_clear(), Some(0.75));
+    assert_eq!((texts.plan().items(), texts.plan().bits()), (102, 1024));
+    assert!(texts.inserted() > 90 && texts.inserted() <= 100, "{}", texts.inserted());
+
+    let bytes = by_name("bitmap-sparse");
+    let sparse = Filter::view(&bytes).unwrap();
+    assert!(sparse.plan().is_sparse());
+    assert_eq!((sparse.ones(), sparse.inserted()), (5101, 5101));
+    assert_eq!(sparse.as_bitmap().unwrap().iter().last(), Some((1 << 40) - 1));
+}
+
+/// Too large to keep as a file: the payload starts on a page, and its blocks make two ranges.
+#[test]
+fn a_filter_of_two_ranges_is_the_file_it_was() {
+    let mut filter = filter(blocked(16_384 * 512, 2, 16));
+    assert_eq!((filter.plan().bits(), filter.plan().lines()), (16_384 * 512, 2));
+    for i in 0..400_000 {
+        filter.insert(format!("member {i}")).unwrap();
+    }
+    let bytes = write(&filter);
+    assert_eq!(bytes.len(), 4096 + (1 << 20));
+    assert_eq!(payload(&bytes).len(), 1 << 20);
+    assert_eq!(xxh3_64(payload(&bytes)), 0xcc96_51ce_d491_d5d7);
+    assert_eq!(
+        false_positives(&filter),
+        [21972, 22716, 30356, 38075, 41732, 50759, 64426, 68114, 71513, 72930]
+    );
+}
+
+/// The dump in the document, byte for byte what is written today.
+#[test]
+fn the_example_in_the_document_is_what_is_written() {
+    let document = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
+    let document = fs::read_to_string(document).expect("the document");
+    let mut dump = Vec::new();
+    // Lines as xxd prints them: an offset of eight digits, a colon, eight groups of two bytes, text.
+    for line in document.lines() {
+        let Some((offset, rest)) = line.split_once(": ") else { continue };
+        let Ok(offset) = usize::from_str_radix(offset, 16) else { continue };
+        assert_eq!(offset, dump.len(), "a line is missing");
+        let digits: String = rest[..39].split(' ').collect();
+        for at in (0..digits.len()).step_by(2) {
+            dump.push(u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits"));
+        }
+    }
+    let plan = Plan::new(Kind::Blocked).items(64).bytes(128).rate(0.01).lines(1).probes(12);
+    let mut filter = filter(plan);
+    filter.set_note("example").unwrap();
+    filter.insert("alice").unwrap();
+    assert_eq!(dump, write(&filter));
+    // The words that the text derives from the digest are those of the dump.
+    for (i, word) in dump[0x140..].as_chunks::<8>().0.iter().enumerate() {
+        let line = format!("word {i} at {:x} = {:016x}", 0x140 + 8 * i, u64::from_le_bytes(*word));
+        assert!(document.contains(&line), "{line}");
+    }
+}
+
+#[test]
+#[ignore = "writes golden files that are missing, and prints what to pin"]
+fn missing_golden_files_are_written() {
+    for golden in GOLDEN {
+        if !golden.path().exists() {
+            let mut filter = (golden.make)();
+            for key in golden.members.keys() {
+                filter.insert(key).unwrap();
+            }
+            fs::write(golden.path(), write(&filter)).unwrap();
+        }
+        let bytes = golden.bytes();
+        let filter = Filter::view_keyed(&bytes, &KEY).unwrap();
+        println!(
+            "{}: payload {:#018x}, false positives {:?}",
+            golden.name,
+            xxh3_64(payload(&bytes)),
+            false_positives(&filter)
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! One filter, many threads: nothing is lost, counts are exact, and of racing inserts of one key
+//! exactly one is told "new" where that is promised. Every interleaving of small cases is in
+//! `loom.rs`; here are real threads, on filters large enough for them to be at different places.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::thread;
+
+use common::{count_ones, dense_shapes, key, keys, mix, payload};
+use inbloom::{Filter, Kind, Plan, SharedFilter};
+
+fn exclusive(plan: Plan, keys: &[[u8; 8]]) -> Filter {
+    let mut filter = Filter::new(plan).unwrap();
+    filter.insert_many(keys, &mut Vec::new()).unwrap();
+    filter
+}
+
+/// The shared filter is, to the last bit and count, the one that a single thread would have made.
+#[track_caller]
+fn assert_same_as_exclusive(shared: SharedFilter, keys: &[[u8; 8]], told_new: u64, name: &str) {
+    assert_eq!(shared.inserted(), told_new, "{name}: inserts that were told new");
+    let (ones, fill) = (shared.ones(), shared.fill());
+    let filter = shared.into_exclusive();
+    assert!(filter == exclusive(*filter.plan(), keys), "{name}: bits differ");
+    assert_eq!(ones, count_ones(&payload(&filter)), "{name}: set bits");
+    assert_eq!((ones, fill), (filter.ones(), filter.fill()), "{name}");
+}
+
+#[test]
+fn a_shared_filter_can_be_sent_and_shared() {
+    fn check<T: Send + Sync>() {}
+    check::<SharedFilter>();
+    check::<Filter>();
+}
+
+#[test]
+fn what_an_inserter_has_published_is_found_by_everyone() {
+    const INSERTERS: u64 = 4;
+    const EACH: u64 = 10_000;
+    for (name, plan) in dense_shapes(INSERTERS * EACH) {
+        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+        let published: [AtomicU64; INSERTERS as usize] = Default::default();
+        let (done, told_new, asked) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for inserter in 0..INSERTERS {
+                let (shared, published, done, told_new) = (&shared, &published, &done, &told_new);
+                scope.spawn(move || {
+                    for number in 0..EACH {
+                        let new = shared.insert(key(inserter * EACH + number)).unwrap();
+                        told_new.fetch_add(u64::from(new), Ordering::Relaxed);
+                        published[inserter as usize].store(number + 1, Ordering::Release);
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            for querier in 0..3_u64 {
+                let (shared, published, done, asked) = (&shared, &published, &done, &asked);
+                let name = &name;
+                scope.spawn(move || {
+                    let mut found = Vec::new();
+                    for round in 0.. {
+                        let last_round = done.load(Ordering::Relaxed) == INSERTERS;
+                        for inserter in 0..INSERTERS {
+                            let known = published[inserter as usize].load(Ordering::Acquire);
+                            let first = inserter * EACH;
+                            // The newest ones, and some of the older ones.
+                            let mut wanted = keys(first + known.saturating_sub(20)..first + known);
+                            for step in 0..known.min(20) {
+                                let older = mix(querier << 40 | round << 8 | step) % known;
+                                wanted.push(key(first + older));
+                            }
+                            for key in &wanted {
+                                assert!(shared.contains(key), "{name}: a published key is denied");
+                            }
+                            shared.contains_many(&wanted, &mut found);
+                            assert!(found.iter().all(|found| *found), "{name}: denied in a batch");
+                            asked.fetch_add(wanted.len() as u64, Ordering::Relaxed);
+                        }
+                        if last_round {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        assert!(asked.into_inner() > 0);
+        assert_same_as_exclusive(shared, &keys(0..INSERTERS * EACH), told_new.into_inner(), &name);
+    }
+}
+
+#[test]
+fn batches_from_many_threads_lose_nothing() {
+    const THREADS: u64 = 6;
+    for (name, plan) in dense_shapes(20_000) {
+        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+        let told_new = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (shared, told_new, name) = (&shared, &told_new, &name);
+                scope.spawn(move || {
+                    let (mut new, mut found) = (Vec::new(), Vec::new());
+                    // Every key is inserted by two threads, in batches of all sizes.
+                    let mut first = thread * 3000;
+                    let end = first + 6000;
+                    for size in [1, 127, 128, 129, 1000, 0].into_iter().cycle() {
+                        let batch = keys(first..(first + size).min(end));
+                        first += batch.len() as u64;
+                        shared.insert_many(&batch, &mut new).unwrap();
+                        assert_eq!(new.len(), batch.len());
+                        let count = new.iter().filter(|new| **new).count();
+                        told_new.fetch_add(count as u64, Ordering::Relaxed);
+                        shared.contains_many(&batch, &mut found);
+                        assert!(found.iter().all(|found| *found), "{name}: own keys are denied");
+                        let digests: Vec<_> =
+                            batch.iter().map(|key| shared.hasher().digest(key)).collect();
+                        shared.contains_digests(&digests, &mut found);
+                        assert!(found.iter().all(|found| *found), "{name}: digests are denied");
+                        shared.insert_digests(&digests, &mut new).unwrap();
+                        assert!(new.iter().all(|new| !new), "{name}: own keys are new again");
+                        if first == end {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let keys = keys(0..THREADS * 3000 + 3000);
+        assert_same_as_exclusive(shared, &keys, told_new.into_inner(), &name);
+    }
+}
+
+/// Threads that walk over the same keys meet: whoever is behind finds the keys there, goes faster, and
+/// catches up. Returns how often each key was told "new".
+fn race(
+    shared: &SharedFilter,
+    keys: u64,
+    insert: impl Fn(&SharedFilter, [u8; 8]) -> bool + Sync,
+) -> Vec<u8> {
+    let told: Vec<AtomicU8> = (0..keys).map(|_| AtomicU8::new(0)).collect();
+    let start = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !start.load(Ordering::Acquire) {
+                    std::hint::spin_loop();
+                }
+                for (number, told) in told.iter().enumerate() {
+                    if insert(shared, key(number as u64)) {
+                        told.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        start.store(true, Ordering::Release);
+    });
+    told.into_iter().map(AtomicU8::into_inner).collect()
+}
+
+/// Filters in which none of so many keys is claimed before it is inserted.
+fn racing_plans(keys: u64) -> Vec<Plan> {
+    let low = |kind: Kind| Plan::new(kind).items(keys).rate(1e-11);
+    vec![
+        Plan::new(Kind::Bitmap).universe(common::UNIVERSE).build().unwrap(),
+        low(Kind::Classic).build().unwrap(),
+        low(Kind::Blocked).lines(1).build().unwrap(),
+        low(Kind::Blocked).lines(2).build().unwrap(),
+    ]
+}
+
+#[test]
+fn of_racing_inserts_once_exactly_one_is_told_new() {
+    const KEYS: u64 = 100_000;
+    for plan in racing_plans(KEYS) {
+        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+        let told = race(&shared, KEYS, |shared, key| shared.insert_once(key).unwrap());
+        let wrong = told.iter().filter(|told| **told != 1).count();
+        assert_eq!(wrong, 0, "{plan:?}: keys that were told new by none or by several");
+        let all = keys(0..KEYS);
+        assert_same_as_exclusive(shared, &all, KEYS, plan.kind().name());
+    }
+}
+
+#[test]
+fn of_racing_plain_inserts_at_least_one_is_told_new() {
+    const KEYS: u64 = 100_000;
+    for plan in racing_plans(KEYS) {
+        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+        let told = race(&shared, KEYS, |shared, key| shared.insert(key).unwrap());
+        let none = told.iter().filter(|told| **told == 0).count();
+        let several = told.iter().filter(|told| **told > 1).count();
+        assert_eq!(none, 0, "{plan:?}: keys that nobody was told to be new");
+        if plan.kind() == Kind::Bitmap {
+            assert_eq!(several, 0, "one word, one winner");
+        }
+        println!("{}: {several} of {KEYS} keys told new to several threads", plan.kind());
+        let total = told.iter().map(|told| u64::from(*told)).sum();
+        assert_same_as_exclusive(shared, &keys(0..KEYS), total, plan.kind().name());
+    }
+}
+
+#[test]
+fn a_filter_comes_back_from_sharing_as_it_went() {
+    for (name, plan) in dense_shapes(1000) {
+        let mut filter = exclusive(plan, &keys(0..500));
+        filter.set_note("a note").unwrap();
+        filter.set_normalization("lower case").unwrap();
+        let copy = filter.clone();
+        let shared = filter.into_shared().unwrap();
+        assert_eq!(shared.plan(), copy.plan());
+        assert_eq!(shared.hasher(), copy.hasher());
+        assert_eq!((shared.ones(), shared.inserted()), (copy.ones(), copy.inserted()), "{name}");
+        assert_eq!(shared.estimated_items(), copy.estimated_items(), "{name}");
+        assert_eq!(shared.rate(), copy.rate(), "{name}");
+        let back = shared.into_exclusive();
+        assert!(back == copy, "{name}");
+        assert_eq!((back.ones(), back.inserted()), (copy.ones(), copy.inserted()), "{name}");
+        assert_eq!((back.note(), back.normalization()), ("a note", "lower case"));
+    }
+}
+
+#[test]
+fn what_cannot_be_shared_says_so() {
+    let refusal = |filter: Filter| filter.into_shared().err().expect("a refusal").to_string();
+    let plan = Plan::new(Kind::Bitmap).universe(u64::MAX).items(10).build().unwrap();
+    assert_eq!(
+        refusal(Filter::new(plan).unwrap()),
+        "kind bitmap cannot be shared while it is sparse: \
+         plan it dense, by giving items close to the universe"
+    );
+    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    let mut filter = Filter::new(plan).unwrap();
+    filter.set_auto_clear(Some(0.5)).unwrap();
+    assert_eq!(
+        refusal(filter),
+        "kind blocked cannot clear itself while it is shared: a key inserted while another thread \
+         clears could be lost; switch auto-clear off, or keep the filter behind a lock"
+    );
+}
+
+/// The most memory that this process ever had resident.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+}
+
+#[test]
+fn sharing_and_taking_back_copies_nothing() {
+    const SIZE: u64 = 256 << 20;
+    let Some(_) = peak_memory() else { return };
+    let plan = Plan::new(Kind::Blocked).bytes(SIZE).build().unwrap();
+    let mut filter = Filter::new(plan).unwrap();
+    // Touches every page: 65,536 of them, or 128 huge ones.
+    for first in (0..2_000_000_u64).step_by(1000) {
+        let keys: Vec<[u8; 8]> = (first..first + 1000).map(u64::to_le_bytes).collect();
+        filter.insert_many(&keys, &mut Vec::new()).unwrap();
+    }
+    let before = peak_memory().unwrap();
+    assert!(before >= SIZE * 9 / 10, "the filter is resident: {before}");
+    let shared = filter.into_shared().unwrap();
+    assert!(shared.contains(7_u64.to_le_bytes()));
+    let filter = shared.into_exclusive();
+    assert!(filter.contains(7_u64.to_le_bytes()));
+    let more = peak_memory().unwrap() - before;
+    // Other tests of this file run meanwhile, on filters of a few MiB.
+    assert!(more < SIZE / 2, "{more} bytes more than before sharing");
+}
