@@ -1,0 +1,136 @@
+//! The laws that every target puts to the test, whatever bytes it starts from.
+
+use inbloom::{Error, Filter, Key, Kind, View, format};
+
+/// The key of keyed filters in the corpus (that of the golden files).
+pub const KEY: Key = Key::new(*b"0123456789abcdef");
+
+/// Keys to ask for. A bitmap takes at most eight bytes for an integer.
+pub const KEYS: [&[u8]; 6] = [b"", b"a", b"alice", b"\xff\xff\xff\xff", b"12345678", b"nine bytes"];
+
+/// Reads the bytes by every way, and checks that the ways agree.
+pub fn check_ways(bytes: &[u8]) {
+    let mut rest = bytes;
+    let read = Filter::read_from_keyed(&mut rest, &KEY);
+    let whole = &bytes[..bytes.len() - rest.len()];
+    let view = Filter::view_keyed(bytes, &KEY);
+    let verified = format::verify(bytes);
+    for error in [read.as_ref().err(), view.as_ref().err(), verified.as_ref().err()] {
+        error.into_iter().for_each(check_error);
+    }
+    match &read {
+        Ok(read) => {
+            // What a stream gave is a file that stands every check.
+            format::verify(whole).expect("what was read is not what is verified");
+            let view = Filter::view_keyed(whole, &KEY).expect("what was read cannot be viewed");
+            assert!(*view == *read, "a view of the same bytes is another filter");
+            check_queries(&view);
+            check_filter(read.try_clone().expect("memory for a filter that was just read"));
+        }
+        Err(Error::Key { .. } | Error::Memory { .. }) => {}
+        Err(error) => assert!(verified.is_err(), "verified, but not read: {error}"),
+    }
+    if let Ok(view) = view {
+        check_queries(&view);
+        // The payload is anything: only that nothing breaks is promised.
+        exercise(view.try_clone().expect("memory for a filter that is in memory"));
+    }
+}
+
+/// An error says what is wrong and what to do.
+fn check_error(error: &Error) {
+    let text = error.to_string();
+    match error {
+        Error::Format { what, expected, got, remedy } => {
+            assert!(!what.is_empty() && !expected.is_empty() && !got.is_empty(), "{text}");
+            assert!(text.ends_with(remedy) && remedy.len() > 10, "{text}");
+        }
+        Error::NewerVersion { .. } | Error::Key { .. } | Error::Memory { .. } => {}
+        other => panic!("no error of a reader: {other:?}"),
+    }
+}
+
+fn check_queries(view: &View<'_>) {
+    let mut found = Vec::new();
+    view.contains_many(&KEYS, &mut found);
+    for (key, found) in KEYS.iter().zip(found) {
+        assert_eq!(view.contains(key), found, "one by one, {key:?} is answered otherwise");
+        if view.plan().kind() != Kind::Bitmap {
+            assert_eq!(view.contains_positions(&view.positions(key)), found);
+        }
+    }
+}
+
+/// What holds for every filter whose bits and counts are right.
+pub fn check_filter(mut filter: Filter) {
+    assert!((0.0..=1.0).contains(&filter.fill()), "fill {}", filter.fill());
+    assert!((0.0..=1.0).contains(&filter.rate()), "rate {}", filter.rate());
+    assert!(filter.estimated_items().items >= 0.0);
+    check_round_trip(&filter);
+    for key in KEYS {
+        let (before, cleared) = (filter.contains(key), will_clear(&filter));
+        match filter.insert(key) {
+            Ok(new) => {
+                assert!(filter.contains(key), "{key:?} was inserted and is denied");
+                assert!(cleared || new != before, "{key:?} was there {before}, is new {new}");
+            }
+            Err(error) => assert!(matches!(error, Error::NotInUniverse { .. }), "{error:?}"),
+        }
+    }
+    check_round_trip(&filter);
+    let other = filter.try_clone().expect("memory for a small filter");
+    filter.merge(&other).expect("a filter fits itself");
+    filter.intersect(&other).expect("a filter fits itself");
+    assert!(filter == other, "united and met with itself, it is another filter");
+    exercise(filter);
+}
+
+/// Whether the next insert empties the filter first, as its documentation has it.
+pub fn will_clear(filter: &Filter) -> bool {
+    let plan = filter.plan();
+    let reserved = if plan.kind() == Kind::Blocked { plan.bits() / 512 } else { 0 };
+    let usable = plan.bits() - reserved;
+    filter.auto_clear().is_some_and(|share| filter.ones() > (share * usable as f64) as u64)
+}
+
+/// Written and read again, a filter is the same, and every check finds it right.
+pub fn check_round_trip(filter: &Filter) {
+    let mut bytes = Vec::new();
+    filter.write_to(&mut bytes).expect("a Vec takes every byte");
+    format::verify(&bytes).expect("our own bytes");
+    let read = Filter::read_from_keyed(&bytes[..], &KEY).expect("our own bytes");
+    assert!(read == *filter, "written and read, it is another filter");
+    assert_eq!(read.plan(), filter.plan());
+    assert_eq!(read.ones(), filter.ones());
+    assert_eq!(read.inserted(), filter.inserted().min(1 << 63), "where a file stops counting");
+    assert_eq!(read.auto_clear(), filter.auto_clear());
+    assert_eq!((read.note(), read.normalization()), (filter.note(), filter.normalization()));
+    let mut again = Vec::new();
+    read.write_to(&mut again).expect("a Vec takes every byte");
+    assert!(again == bytes, "written again, other bytes");
+}
+
+/// Everything that can be done to a filter, whatever its payload and its counts: nothing may panic.
+fn exercise(mut filter: Filter) {
+    let _ = (filter.fill(), filter.rate(), filter.estimated_items(), filter.plan().bits_per_key());
+    let _ = format!("{filter:?}");
+    if let Some(bitmap) = filter.as_bitmap() {
+        bitmap.iter().take(1000).for_each(drop);
+    }
+    let mut answers = Vec::new();
+    let _ = filter.insert_many(&KEYS, &mut answers);
+    for key in KEYS {
+        let _ = filter.remove(key);
+    }
+    let other = filter.try_clone().expect("memory for a small filter");
+    filter.merge(&other).expect("a filter fits itself");
+    filter.intersect(&other).expect("a filter fits itself");
+    if let Ok(shared) = filter.into_shared() {
+        for key in KEYS {
+            let _ = shared.insert(key);
+        }
+        let mut filter = shared.into_exclusive();
+        filter.clear().expect("a filter of our own");
+        assert_eq!((filter.ones(), filter.inserted()), (0, 0));
+    }
+}
