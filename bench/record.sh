@@ -1,0 +1,40 @@
+#!/bin/sh
+# Runs the benchmark and writes a record of it, to be committed below bench/record/:
+#
+#     bench/record.sh core                        the whole table
+#     bench/record.sh core --n 10M --rates 0.001  a part of it
+#     bench/record.sh layouts
+#
+# A record says on which machine, when, from which sources and by which command its numbers came
+# about. Run it on a calm machine; the load that it finds is recorded too.
+set -eu
+cd "$(dirname "$0")/.."
+
+cargo build --release --package inbloom-bench
+binary="${CARGO_TARGET_DIR:-target}/release/inbloom-bench"
+record="bench/record/$(date -u +%Y-%m-%d)-$(echo "$*" | tr -s ' ,/' '-').txt"
+
+commit() {
+    git rev-parse --verify --quiet HEAD || echo "none yet"
+    # The benchmark's own record does not make the sources dirty.
+    test -z "$(git status --porcelain -- . ':!bench/record')" || echo "(with changes)"
+}
+
+{
+    echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
+    echo "command   inbloom-bench $*"
+    echo "commit    $(commit | tr '\n' ' ')"
+    echo "processor $(lscpu | sed -n 's/^Model name: *//p'), $(nproc) cores"
+    echo "features  $(lscpu | grep -o -w -e avx2 -e avx512f -e bmi2 | tr '\n' ' ')"
+    lscpu | sed -n 's/^\(L[123][di]*\) cache: */\1       /p'
+    echo "memory    $(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
+    echo "pages     $(cat /sys/kernel/mm/transparent_hugepage/enabled)"
+    echo "kernel    $(uname -sr)"
+    echo "rustc     $(rustc --version), default target"
+    echo "load      $(cut -d ' ' -f 1-3 /proc/loadavg)"
+    echo
+    "$binary" "$@"
+    echo
+    echo "load after the run $(cut -d ' ' -f 1-3 /proc/loadavg)"
+} | tee "$record"
+echo "recorded in $record" >&2

@@ -1,0 +1,58 @@
+//! inbloom measured against its peers.
+//!
+//! ```text
+//! cargo run --release -p inbloom-bench -- core             the table, and whether the goals are met
+//! cargo run --release -p inbloom-bench -- core --json      one JSON object per line
+//! cargo run --release -p inbloom-bench -- core --quick     a small part of it, in under a minute
+//! cargo run --release -p inbloom-bench -- layouts          by what the block layout was chosen
+//! bench/record.sh core                                     a record of a run, for bench/record/
+//! ```
+//!
+//! Rules: contestants take turns in every round and medians are reported; all have the same measured
+//! false-positive rate; every answer is checked; the speed limit of the machine is measured in the
+//! same run. The build is for the default target, as users' builds are: instruction sets are found
+//! at run time by those who can.
+
+mod clock;
+mod goals;
+mod layouts;
+mod limit;
+mod memory;
+mod ours;
+mod peers;
+mod race;
+mod report;
+mod shared;
+mod sizing;
+mod table;
+mod workload;
+
+use std::error::Error;
+
+use clap::{Parser, Subcommand};
+
+/// inbloom measured against its peers.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// All contestants: digests, integers and URLs, one by one, in batches, and from two threads.
+    Core(table::Options),
+    /// Prototypes of the block layouts, at equal rate.
+    Layouts {
+        /// Rounds to take the median of.
+        #[arg(long, default_value_t = 7)]
+        rounds: usize,
+    },
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match Arguments::parse().command {
+        Command::Core(options) => table::run(&options),
+        Command::Layouts { rounds } => layouts::run(rounds),
+    }
+}

@@ -1,0 +1,149 @@
+//! inbloom's filters, through the type that users hold: one by one, and in batches.
+//!
+//! Their size comes from the plan, as a user's would: the measured rate is what the plan promised.
+
+use std::hint::black_box;
+
+use inbloom::{Digest, Filter, Kind, Plan};
+
+use crate::race::{BATCH, Batch, Contestant, count};
+use crate::sizing::Candidate;
+use crate::workload::Key;
+
+/// The name of the blocked kind in reports.
+pub(crate) const BLOCKED: &str = "inbloom blocked";
+
+const CLASSIC: &str = "inbloom classic";
+
+/// The blocked kind first: it is the one that large races keep.
+pub(crate) fn of_digests(rate: f64) -> Vec<Candidate<Digest>> {
+    [(BLOCKED, Kind::Blocked), (CLASSIC, Kind::Classic)]
+        .map(|(who, kind)| {
+            Candidate::planned(who, "", move |items| Digests(Ours::new(kind, items, rate)))
+        })
+        .into()
+}
+
+/// As [`of_digests`], for keys that inbloom hashes.
+pub(crate) fn of_keys<K: Key + AsRef<[u8]> + 'static>(rate: f64) -> Vec<Candidate<K>> {
+    [(BLOCKED, Kind::Blocked), (CLASSIC, Kind::Classic)]
+        .map(|(who, kind)| {
+            Candidate::planned(who, "xxh3-128", move |items| Keys(Ours::new(kind, items, rate)))
+        })
+        .into()
+}
+
+/// The empty filter of a plan.
+pub(crate) fn filter(kind: Kind, items: u64, rate: f64) -> Filter {
+    let plan = Plan::new(kind).items(items).rate(rate).build().expect("a plan for these sizes");
+    Filter::new(plan).expect("memory for the filter")
+}
+
+struct Ours {
+    filter: Filter,
+    answers: Vec<bool>,
+}
+
+impl Ours {
+    fn new(kind: Kind, items: u64, rate: f64) -> Ours {
+        Ours { filter: filter(kind, items, rate), answers: Vec::new() }
+    }
+
+    fn bits(&self) -> u64 {
+        self.filter.plan().bits()
+    }
+
+    fn clear(&mut self) {
+        self.filter.clear().expect("a filter in memory can be written");
+    }
+}
+
+struct Digests(Ours);
+
+impl Contestant<Digest> for Digests {
+    fn bits(&self) -> u64 {
+        self.0.bits()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn insert(&mut self, digests: &[Digest]) {
+        for &digest in digests {
+            black_box(self.0.filter.insert_digest(digest).expect("a Bloom filter is never full"));
+        }
+    }
+
+    fn contains(&mut self, digests: &[Digest]) -> usize {
+        digests.iter().filter(|&&digest| self.0.filter.contains_digest(digest)).count()
+    }
+
+    fn batch(&mut self) -> Option<&mut dyn Batch<Digest>> {
+        Some(self)
+    }
+}
+
+impl Batch<Digest> for Digests {
+    fn insert_batch(&mut self, digests: &[Digest]) {
+        let Ours { filter, answers } = &mut self.0;
+        for batch in digests.chunks(BATCH) {
+            filter.insert_digests(batch, answers).expect("a Bloom filter is never full");
+        }
+    }
+
+    fn contains_batch(&mut self, digests: &[Digest]) -> usize {
+        let Ours { filter, answers } = &mut self.0;
+        let mut found = 0;
+        for batch in digests.chunks(BATCH) {
+            filter.contains_digests(batch, answers);
+            found += count(answers);
+        }
+        found
+    }
+}
+
+struct Keys(Ours);
+
+impl<K: AsRef<[u8]>> Contestant<K> for Keys {
+    fn bits(&self) -> u64 {
+        self.0.bits()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn insert(&mut self, keys: &[K]) {
+        for key in keys {
+            black_box(self.0.filter.insert(key).expect("a Bloom filter is never full"));
+        }
+    }
+
+    fn contains(&mut self, keys: &[K]) -> usize {
+        keys.iter().filter(|key| self.0.filter.contains(key)).count()
+    }
+
+    fn batch(&mut self) -> Option<&mut dyn Batch<K>> {
+        Some(self)
+    }
+}
+
+impl<K: AsRef<[u8]>> Batch<K> for Keys {
+    fn insert_batch(&mut self, keys: &[K]) {
+        let Ours { filter, answers } = &mut self.0;
+        for batch in keys.chunks(BATCH) {
+            filter.insert_many(batch, answers).expect("a Bloom filter is never full");
+        }
+    }
+
+    fn contains_batch(&mut self, keys: &[K]) -> usize {
+        let Ours { filter, answers } = &mut self.0;
+        let mut found = 0;
+        for batch in keys.chunks(BATCH) {
+            filter.contains_many(batch, answers);
+            found += count(answers);
+        }
+        found
+    }
+}
