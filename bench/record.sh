@@ -20,13 +20,18 @@ commit() {
     test -z "$(git status --porcelain -- . ':!bench/record')" || echo "(with changes)"
 }
 
+# Under another name until the run is over: what was interrupted is no record.
+echo "running; watch $record.part" >&2
+trap 'rm -f "$record.part"' EXIT
 {
     echo "date      $(date -u '+%Y-%m-%d %H:%M UTC')"
     echo "command   inbloom-bench $*"
     echo "commit    $(commit | tr '\n' ' ')"
     echo "processor $(lscpu | sed -n 's/^Model name: *//p'), $(nproc) cores"
     echo "features  $(lscpu | grep -o -w -e avx2 -e avx512f -e bmi2 | tr '\n' ' ')"
-    lscpu | sed -n 's/^\(L[123][di]*\) cache: */\1       /p'
+    lscpu | sed -n 's/^\(L[123][di]*\) cache:/\1/p' | while read -r name size; do
+        printf '%-10s%s\n' "$name" "$size"
+    done
     echo "memory    $(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
     echo "pages     $(cat /sys/kernel/mm/transparent_hugepage/enabled)"
     echo "kernel    $(uname -sr)"
@@ -36,5 +41,6 @@ commit() {
     "$binary" "$@"
     echo
     echo "load after the run $(cut -d ' ' -f 1-3 /proc/loadavg)"
-} | tee "$record"
+} > "$record.part"
+mv "$record.part" "$record"
 echo "recorded in $record" >&2

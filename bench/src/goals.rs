@@ -76,6 +76,7 @@ fn goals() -> Vec<Goal> {
 /// Prints every goal with the ratio that was measured, then the cells that a peer won.
 pub(crate) fn print(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\nratios, {} against others at {}%", BLOCKED, RATE * 100.0)?;
+    let mut not_run = 0;
     for goal in goals() {
         let find = |who: &str, op: &str| {
             let is_it = |row: &&Row| {
@@ -85,20 +86,25 @@ pub(crate) fn print(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
             };
             rows.iter().find(is_it).map(|row| row.ns)
         };
-        write!(out, "{:<7}{:>5}  {:<13}", goal.kind, count(goal.items), goal.ours)?;
-        write!(out, "{:<26}", format!("{} {}", goal.who, goal.theirs))?;
-        match (find(BLOCKED, goal.ours), find(goal.who, goal.theirs)) {
-            (Some(ours), Some(theirs)) => {
-                let ratio = theirs / ours;
-                let verdict = if ratio >= goal.at_least { "met" } else { "MISSED" };
-                writeln!(
-                    out,
-                    "{theirs:>8.2} / {ours:>6.2} = {ratio:>6.2}  of {:>5}  {verdict}",
-                    goal.at_least
-                )?;
-            }
-            _ => writeln!(out, "not run")?,
-        }
+        let (Some(ours), Some(theirs)) = (find(BLOCKED, goal.ours), find(goal.who, goal.theirs))
+        else {
+            not_run += 1;
+            continue;
+        };
+        let ratio = theirs / ours;
+        let verdict = if ratio >= goal.at_least { "met" } else { "MISSED" };
+        writeln!(
+            out,
+            "{:<7}{:>5}  {:<13}{:<26}{theirs:>8.2} / {ours:>6.2} = {ratio:>6.2}  of {:>5}  {verdict}",
+            goal.kind,
+            count(goal.items),
+            goal.ours,
+            format!("{} {}", goal.who, goal.theirs),
+            goal.at_least
+        )?;
+    }
+    if not_run > 0 {
+        writeln!(out, "not run: {not_run} more")?;
     }
     print_lost(rows, out)
 }

@@ -1,8 +1,9 @@
 //! Bytes to filter and back. The layout is drawn in `docs/format.md`, and only there.
 //!
 //! Everything here takes the bytes for a stranger's: every field is checked before it is used, every
-//! length before memory is taken for it. [`view`] and `file::open` check the header and trust the
-//! payload, at a cost that does not depend on its size; [`read`] and [`verify`] check everything.
+//! length before memory is taken for it. [`Filter::view`] and [`file::open`](crate::file::open) check the
+//! header and trust the payload, at a cost that does not depend on its size; [`Filter::read_from`] and
+//! [`verify`] check everything.
 
 use std::borrow::Cow;
 use std::fmt::Display;

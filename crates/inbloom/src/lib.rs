@@ -25,7 +25,7 @@
 //!
 //! | kind | bits per key at 1%, 0.1%, 0.01% | a query waits for | use it |
 //! |---|---|---|---|
-//! | [`Blocked`](kinds::blocked::Blocked) | 10.1, 15.7, 22.1 | one cache line | unless you know better |
+//! | [`Blocked`](kinds::blocked::Blocked) | 10.1, 15.8, 22.2 | one cache line | unless you know better |
 //! | [`Classic`](kinds::classic::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
 //! | [`Bitmap`](kinds::bitmap::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
 //!

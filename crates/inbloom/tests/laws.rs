@@ -1,5 +1,5 @@
-//! What holds for every kind in every shape. A law is a function over [`Membership`] that says how it
-//! was broken, so that it can be shown to notice: the last test of the first section breaks one.
+//! What holds for every kind in every shape. A law is a function over [`Membership`] that says how
+//! it was broken, so that it can be shown to notice: the last test of the first section breaks one.
 
 mod common;
 
@@ -264,7 +264,7 @@ fn the_laws_notice_a_set_that_forgets_every_hundredth_key() {
     assert_eq!(how.expect_err("a broken law"), "queries differ after a batch of 127");
 }
 
-// ------------------------------------------------------------------------------- laws of the filter
+// ------------------------------------------------------------------------------ laws of the filter
 
 #[track_caller]
 fn assert_members(filter: &Filter, keys: &[[u8; 8]], what: &str) {
@@ -440,7 +440,8 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "the filters differ in {expected}; both must be made from the same plan and hash"
+                    "the filters differ in {expected}; \
+                     both must be made from the same plan and hash"
                 ),
                 "{verb}"
             );
@@ -584,7 +585,7 @@ fn full_filters_stay_full_and_claim_everything() {
     }
 }
 
-// ------------------------------------------------------------------------------------- estimates
+// --------------------------------------------------------------------------------------- estimates
 
 #[test]
 fn the_estimate_of_items_is_off_by_what_it_says() {
@@ -652,7 +653,7 @@ fn what_was_told_new_is_counted() {
     }
 }
 
-// ------------------------------------------------------------------------------------ auto-clear
+// -------------------------------------------------------------------------------------- auto-clear
 
 #[test]
 fn past_its_share_a_filter_empties_itself_and_keeps_the_key_of_that_insert() {
@@ -742,7 +743,7 @@ fn a_share_that_is_no_share_is_refused() {
     assert_eq!(filter.auto_clear(), None);
 }
 
-// ---------------------------------------------------------------------------------------- bitmaps
+// ----------------------------------------------------------------------------------------- bitmaps
 
 #[test]
 fn integers_come_out_sorted_and_once() {
@@ -841,7 +842,7 @@ fn a_bitmap_forgets_what_is_removed_and_nothing_else() {
     }
 }
 
-// ---------------------------------------------------------------------------------------- hashes
+// ------------------------------------------------------------------------------------------ hashes
 
 #[test]
 fn seeds_and_secret_keys_make_different_filters_of_the_same_keys() {
@@ -893,7 +894,7 @@ fn a_hash_that_does_not_fit_the_kind_is_refused() {
     }
 }
 
-// ----------------------------------------------------------------------------------- measurement
+// ------------------------------------------------------------------------------------- measurement
 
 #[test]
 fn a_measurement_finds_the_promise_kept() {

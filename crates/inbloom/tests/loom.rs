@@ -1,5 +1,5 @@
-//! Shared filters under every interleaving of small cases, and under every order in which the memory
-//! model lets relaxed operations be seen. Run with
+//! Shared filters under every interleaving of small cases, and under every order in which the
+//! memory model lets relaxed operations be seen. Run with
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p inbloom --test loom --target-dir target/loom
@@ -21,7 +21,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     builder.check(model);
 }
 
-/// The smallest filters of each kind: an insert touches one word, up to three words, and up to four.
+/// The smallest filters of each kind: an insert touches one word, up to three, and up to four.
 fn plans() -> [Plan; 3] {
     [
         Plan::new(Kind::Bitmap).universe(64).build().unwrap(),

@@ -1,5 +1,5 @@
-//! Sizes: the known figures of the field, the way from any sufficient part of a plan to the rest, and
-//! every refusal with its words.
+//! Sizes: the known figures of the field, the way from any sufficient part of a plan to the rest,
+//! and every refusal with its words.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn assert_near(got: f64, expected: f64, share: f64) {
     assert!((got / expected - 1.0).abs() <= share, "got {got}, expected {expected} within {share}");
 }
 
-// --------------------------------------------------------------------------------- the known figures
+// ------------------------------------------------------------------------------- the known figures
 
 /// m/n = -ln p / (ln 2)^2.
 fn formula(rate: f64) -> f64 {
@@ -98,7 +98,7 @@ fn ten_million_possible_values_take_exactly_1_250_000_bytes() {
     assert_eq!(built(Plan::new(Kind::Bitmap).universe(10_000_000)).bytes(), 1_250_000);
 }
 
-// ------------------------------------------------------------------------- from any part to the rest
+// ----------------------------------------------------------------------- from any part to the rest
 
 /// Whether a plan keeps its own promise.
 #[track_caller]
@@ -159,8 +159,8 @@ fn a_fixed_number_of_probes_or_lines_stays_fixed_on_every_way() {
     }
 }
 
-/// A second line is taken by itself where it saves 15%. Where it saves less, but only it keeps what was
-/// asked for, it is taken all the same.
+/// A second line is taken by itself where it saves 15%. Where it saves less, but only it keeps what
+/// was asked for, it is taken all the same.
 #[test]
 fn whatever_any_shape_can_keep_is_no_contradiction() {
     for items in [100, 10_000, 1_000_000] {
@@ -220,7 +220,7 @@ fn bits_and_probes_of_other_programs_are_taken_as_they_are() {
     }
 }
 
-// ------------------------------------------------------------------------------- no bit more than needed
+// ------------------------------------------------------------------------- no bit more than needed
 
 #[test]
 fn one_bit_fewer_misses_the_rate_of_a_classic_filter() {
@@ -278,9 +278,9 @@ fn blocked_takes_the_bits_that_the_documentation_says() {
     }
 }
 
-/// Of a line's 512 bits one is never set, and a probe that falls on it always passes. With four probes
-/// the rate can be written down: three quarters of the line in which a probe must meet a bit of one of the line's L
-/// keys, and a fourth in which it may also meet the reserved one.
+/// Of a line's 512 bits one is never set, and a probe that falls on it always passes. With four
+/// probes the rate can be written down: three quarters of the line in which a probe must meet a bit
+/// of one of the line's L keys, and a fourth in which it may also meet the reserved one.
 #[test]
 fn the_reserved_bit_is_in_the_model() {
     let plan = built(Plan::new(Kind::Blocked).items(1_000_000).bits_per_key(32.0).probes(4));
@@ -296,7 +296,7 @@ fn the_reserved_bit_is_in_the_model() {
     assert!(expected > 1.03 * without, "the bit matters: {expected:e}, without it {without:e}");
 }
 
-// --------------------------------------------------------------------------------------- monotonicity
+// ------------------------------------------------------------------------------------ monotonicity
 
 #[test]
 fn more_items_never_take_fewer_bytes() {
@@ -414,16 +414,29 @@ fn every_plan() -> Vec<Plan> {
     plans
 }
 
+/// Small numbers, powers of two, and any.
+fn numbers(small: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![0..small, (0..60_u32).prop_map(|exponent| 1 << exponent), any::<u64>()]
+}
+
+/// Rates, and whatever else is an f64.
+fn rates() -> impl Strategy<Value = f64> {
+    prop_oneof![(0.0..13.0_f64).prop_map(|digits| 10f64.powf(-digits)), any::<f64>()]
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     #[test]
     fn whatever_is_given_is_kept_or_refused(
         blocked: bool,
-        items in prop::option::of(prop_oneof![0..200_u64, any::<u64>(), (0..50_u32).prop_map(|e| 1 << e)]),
-        bytes in prop::option::of(prop_oneof![0..5000_u64, any::<u64>(), (0..60_u32).prop_map(|e| 1 << e)]),
+        items in prop::option::of(numbers(200)),
+        bytes in prop::option::of(numbers(5000)),
         per_key in prop::option::weighted(0.2, prop_oneof![0.0..40.0_f64, any::<f64>()]),
-        rate in prop::option::of(prop_oneof![any::<f64>(), (0.0..13.0_f64).prop_map(|e| 10f64.powf(-e))]),
+        rate in prop::option::of(rates()),
         probes in prop::option::weighted(0.2, 0..70_u32),
         lines in prop::option::weighted(0.2, 0..4_u32),
     ) {
@@ -451,7 +464,7 @@ proptest! {
     }
 }
 
-// ------------------------------------------------------------------------------------------- refusals
+// ---------------------------------------------------------------------------------------- refusals
 
 #[test]
 fn a_rate_that_is_no_rate_is_refused() {
@@ -477,8 +490,8 @@ fn a_rate_that_is_no_rate_is_refused() {
 fn a_rate_below_ten_to_the_minus_twelve_is_refused() {
     for rate in [9.9e-13, 1e-100, f64::MIN_POSITIVE, 5e-324] {
         let text = refusal(Plan::new(Kind::Blocked).items(10).rate(rate).build());
-        let reason = "is out of reach: rates below 1e-12 are not offered, because memory and disks err \
-                      more often than that; for no errors keep the keys themselves";
+        let reason = "is out of reach: rates below 1e-12 are not offered, because memory and disks \
+                      err more often than that; for no errors keep the keys themselves";
         assert_eq!(text, format!("rate {rate} {reason}"));
     }
     assert_kept(&built(Plan::new(Kind::Blocked).items(10).rate(1e-12)));
@@ -719,7 +732,8 @@ fn a_filter_larger_than_the_callers_limit_is_refused() {
     let plan = built(Plan::new(Kind::Classic).bytes(1 << 20));
     assert_eq!(
         refusal(Filter::new_within(plan, 1000)),
-        "the filter needs 1048576 bytes, the limit is 1000: raise the limit or plan a smaller filter"
+        "the filter needs 1048576 bytes, the limit is 1000: \
+         raise the limit or plan a smaller filter"
     );
     assert!(Filter::new_within(plan, 1 << 20).is_ok());
 }

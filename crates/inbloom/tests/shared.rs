@@ -130,8 +130,8 @@ fn batches_from_many_threads_lose_nothing() {
     }
 }
 
-/// Threads that walk over the same keys meet: whoever is behind finds the keys there, goes faster, and
-/// catches up. Returns how often each key was told "new".
+/// Threads that walk over the same keys meet: whoever is behind finds the keys there, goes faster,
+/// and catches up. Returns how often each key was told "new".
 fn race(
     shared: &SharedFilter,
     keys: u64,

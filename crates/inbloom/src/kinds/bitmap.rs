@@ -110,7 +110,8 @@ impl Bitmap {
                 let (words, _) = bits.cells.bytes_mut()?.as_chunks_mut::<8>();
                 let word = &mut words[(value / 64) as usize];
                 *word = (u64::from_le_bytes(*word) & !(1 << (value % 64))).to_le_bytes();
-                bits.ones -= 1;
+                // Not below zero, even if the header of a damaged file has counted wrong.
+                bits.ones = bits.ones.saturating_sub(1);
                 Ok(true)
             }
             Store::Sparse(treemap) => Ok(treemap.remove(value)),
