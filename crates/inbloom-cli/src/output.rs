@@ -13,7 +13,7 @@ pub fn print(data: &[u8]) -> Result<()> {
     stdout.write_all(data).and_then(|()| stdout.flush()).context(StdoutFailed)
 }
 
-/// Marks the errors of [`print`], after which going on is pointless.
+/// Marks the errors of [`print()`], after which going on is pointless.
 #[derive(Debug)]
 pub struct StdoutFailed;
 
