@@ -237,17 +237,37 @@ fn blocked_keeps_its_rate_on_urls_with_a_common_prefix() {
 
 #[test]
 #[ignore = "long: run by ./test --long"]
-fn classic_keeps_its_rate_over_the_whole_grid() {
+fn classic_keeps_its_rate_over_the_whole_grid_of_random_bytes() {
     keeps_its_rate::<RandomBytes>(Kind::Classic, &LONG);
+}
+
+#[test]
+#[ignore = "long: run by ./test --long"]
+fn classic_keeps_its_rate_over_the_whole_grid_of_sequential_integers() {
     keeps_its_rate::<SequentialIntegers>(Kind::Classic, &LONG);
+}
+
+#[test]
+#[ignore = "long: run by ./test --long"]
+fn classic_keeps_its_rate_over_the_whole_grid_of_urls() {
     keeps_its_rate::<UrlsWithCommonPrefix>(Kind::Classic, &LONG);
 }
 
 #[test]
 #[ignore = "long: run by ./test --long"]
-fn blocked_keeps_its_rate_over_the_whole_grid() {
+fn blocked_keeps_its_rate_over_the_whole_grid_of_random_bytes() {
     keeps_its_rate::<RandomBytes>(Kind::Blocked, &LONG);
+}
+
+#[test]
+#[ignore = "long: run by ./test --long"]
+fn blocked_keeps_its_rate_over_the_whole_grid_of_sequential_integers() {
     keeps_its_rate::<SequentialIntegers>(Kind::Blocked, &LONG);
+}
+
+#[test]
+#[ignore = "long: run by ./test --long"]
+fn blocked_keeps_its_rate_over_the_whole_grid_of_urls() {
     keeps_its_rate::<UrlsWithCommonPrefix>(Kind::Blocked, &LONG);
 }
 

@@ -179,7 +179,8 @@ impl Racing {
 
     /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with how many bits each set.
     pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
-        run.for_each(words.as_ptr().cast(), &self.geometry, Towards::NearToWrite, |_, digest| {
+        let base = words.as_ptr().cast();
+        run.for_each_line(base, &self.geometry, Towards::NearToWrite, |_, digest| {
             done(self.insert(words, digest));
         });
     }

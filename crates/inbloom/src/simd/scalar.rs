@@ -123,7 +123,7 @@ unsafe fn racing_contains_one(base: *const u8, geometry: &Geometry, digest: Dige
 }
 
 unsafe fn contains_run(base: *const u8, geometry: &Geometry, run: Run<'_>, found: &mut [bool]) {
-    run.for_each(base, geometry, Towards::Near, |at, digest| {
+    run.for_each_line(base, geometry, Towards::Near, |at, digest| {
         // SAFETY: the caller's contract.
         found[at] = unsafe { contains_one(base, geometry, digest) };
     });
@@ -135,7 +135,7 @@ unsafe fn racing_contains_run(
     run: Run<'_>,
     found: &mut [bool],
 ) {
-    run.for_each(base, geometry, Towards::Near, |at, digest| {
+    run.for_each_line(base, geometry, Towards::Near, |at, digest| {
         // SAFETY: the caller's contract.
         found[at] = unsafe { racing_contains_one(base, geometry, digest) };
     });
@@ -159,7 +159,7 @@ unsafe fn insert_one(base: *mut u8, geometry: &Geometry, digest: Digest) -> u32 
 
 unsafe fn insert_run(base: *mut u8, geometry: &Geometry, run: Run<'_>, new: &mut [bool]) -> u64 {
     let mut total = 0;
-    run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
+    run.for_each_line(base, geometry, Towards::NearToWrite, |at, digest| {
         // SAFETY: the caller's contract.
         let changed = unsafe { insert_one(base, geometry, digest) };
         new[at] = changed != 0;

@@ -197,11 +197,12 @@ mod avx2 {
         run: Run<'_>,
         found: &mut [bool],
     ) {
-        run.for_each(base, geometry, Towards::Near, |at, digest| {
-            // SAFETY: the caller's contract.
-            let answer =
-                unsafe { contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest) };
-            found[at] = answer;
+        run.for_each::<LINES>(base, geometry, Towards::Near, |at, digest| {
+            // SAFETY: the caller's contract: there are as many answers as keys.
+            unsafe {
+                *found.get_unchecked_mut(at) =
+                    contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest);
+            }
         });
     }
 
@@ -298,11 +299,13 @@ mod avx2 {
         new: &mut [bool],
     ) -> u64 {
         let mut total = _mm256_setzero_si256();
-        run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
-            // SAFETY: the caller's contract.
-            let (found, changed) =
-                unsafe { key_insert::<FULL, HALF, LINES>(base, geometry, digest) };
-            new[at] = _mm256_testz_si256(changed, changed) == 0;
+        run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
+            // SAFETY: the caller's contract: there are as many answers as keys.
+            let found = unsafe {
+                let (found, changed) = key_insert::<FULL, HALF, LINES>(base, geometry, digest);
+                *new.get_unchecked_mut(at) = _mm256_testz_si256(changed, changed) == 0;
+                found
+            };
             total = _mm256_add_epi64(total, found);
         });
         changes::<FULL, HALF, LINES>(run.keys.len(), total)
@@ -419,11 +422,12 @@ mod avx512 {
         run: Run<'_>,
         found: &mut [bool],
     ) {
-        run.for_each(base, geometry, Towards::Near, |at, digest| {
-            // SAFETY: the caller's contract.
-            let answer =
-                unsafe { contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest) };
-            found[at] = answer;
+        run.for_each::<LINES>(base, geometry, Towards::Near, |at, digest| {
+            // SAFETY: the caller's contract: there are as many answers as keys.
+            unsafe {
+                *found.get_unchecked_mut(at) =
+                    contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest);
+            }
         });
     }
 
@@ -473,7 +477,7 @@ mod avx512 {
         new: &mut [bool],
     ) -> u64 {
         let mut total = 0;
-        run.for_each(base, geometry, Towards::NearToWrite, |at, digest| {
+        run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract.
             let changed = unsafe { insert_one::<FULL, HALF, LINES>(base, geometry, digest) };
             new[at] = changed != 0;
