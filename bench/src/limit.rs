@@ -61,8 +61,7 @@ impl<'a> Limit<'a> {
             .collect()
     }
 
-    /// Measures once more, after a pass that is not timed: the array would otherwise start colder
-    /// than the filters, whose queries follow their inserts.
+    /// Measures once more, after a pass that is not timed, as for the contestants.
     pub(crate) fn run(&mut self, passes: usize) {
         black_box(walk(&self.lines, self.pipeline, self.digests));
         let ((), time) = Clock::Thread.time(|| {

@@ -8,8 +8,8 @@
 //! [`Shared`] is the same memory, turned over to many threads: from then on it is only touched
 //! through atomics (or through vector loads written in assembly, see `simd`), until it is turned back.
 //!
-//! This file is one of the three places with `unsafe` (the others are `simd/` and the mapping calls
-//! in `file.rs`).
+//! This file is one of the few places with `unsafe`; the others are `simd/`, the mapping calls in
+//! `file.rs`, and the loans in `format.rs`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;

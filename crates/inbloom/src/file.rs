@@ -15,7 +15,8 @@ use crate::format;
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory.
 ///
-/// Inserts are refused; [`open_mut`] allows them. The header is checked, the payload is not: see
+/// Inserts are refused; [`open_mut`] allows them. (A sparse bitmap, and a filter from a pipe, are read
+/// into memory instead, and can be changed there.) The header is checked, the payload is not: see
 /// [`verify`]. Do not overwrite the file in place while it is open: replace it, as [`save`] does, and
 /// an open filter goes on answering from the old one.
 ///
@@ -90,11 +91,12 @@ pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
     })?;
     temporary.as_file().sync_all().map_err(failed("syncing"))?;
     temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
-    // The rename itself is on disk only once the folder is.
+    // The rename itself is on disk only once the folder is. A folder that may be written but not read
+    // cannot be synced; the system will get to it.
     #[cfg(unix)]
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed("syncing the folder of"))?;
+    if let Ok(folder) = File::open(folder) {
+        folder.sync_all().map_err(failed("syncing the folder of"))?;
+    }
     Ok(())
 }
 

@@ -375,7 +375,8 @@ impl Filter {
     /// The share of bits that are set, from 0 to 1. Always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.ones() as f64 / self.plan().usable_bits() as f64
+        // A damaged file may have counted wrong; more than all is never set.
+        (self.ones() as f64 / self.plan().usable_bits() as f64).min(1.0)
     }
 
     /// The number of bits that are set.
@@ -518,7 +519,8 @@ impl Filter {
     pub fn positions(&self, key: impl AsRef<[u8]>) -> Vec<u64> {
         let digest = self.hasher.digest(key);
         match &self.any {
-            Any::Bitmap(_) => vec![digest.place],
+            // What is no integer is at a position that no bitmap has.
+            Any::Bitmap(bitmap) => vec![bitmap.value(digest).unwrap_or(u64::MAX)],
             Any::Classic(_) => classic::positions(self.plan(), digest).collect(),
             Any::Blocked(blocked) => blocked.positions(digest),
         }
@@ -553,8 +555,8 @@ impl Filter {
         self.any.bits().is_some_and(|bits| !bits.cells.is_writable())
     }
 
-    /// Turns the filter over to many threads, without copying. The way back is
-    /// [`SharedFilter::into_exclusive`].
+    /// Turns the filter over to many threads, without copying (unless it is open read-only). The way
+    /// back is [`SharedFilter::into_exclusive`].
     ///
     /// Refused for a sparse bitmap, and for a filter that clears itself: a key inserted while another
     /// thread clears could be lost.
@@ -727,7 +729,9 @@ impl fmt::Debug for View<'_> {
     }
 }
 
-/// Over the bytes of the file format, so that a serialised filter is a file and can be read as one.
+/// Over the bytes of the file format, so that a serialised filter is a file and can be read as one. A
+/// filter with a secret key is written without it, and so cannot be deserialised: read its bytes with
+/// [`Filter::read_from_keyed`].
 #[cfg(feature = "serde")]
 mod serde_impl {
     use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
@@ -755,7 +759,12 @@ mod serde_impl {
                 }
 
                 fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Filter, E> {
-                    Filter::read_from(bytes).map_err(E::custom)
+                    let mut rest = bytes;
+                    let filter = Filter::read_from(&mut rest).map_err(E::custom)?;
+                    match rest {
+                        [] => Ok(filter),
+                        _ => Err(E::custom(format_args!("{} bytes after the filter", rest.len()))),
+                    }
                 }
 
                 fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Filter, A::Error> {

@@ -62,10 +62,17 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
     let mut filter = Filter::new(*plan)?;
     let hasher = *filter.hasher();
     let keys = |first: u64, count: u64| {
-        (first..first + count).map(move |number| digest(&hasher, plan, seed, number))
+        (first..first.saturating_add(count)).map(move |number| digest(&hasher, plan, seed, number))
     };
     let (mut digests, mut answers) = (Vec::new(), Vec::new());
-    let items = if plan.kind() == Kind::Bitmap { plan.bits() / 2 } else { plan.items() };
+    // A bitmap has room for no more foreign keys than its universe has values left.
+    let (items, probes) = match plan.kind() {
+        Kind::Bitmap => {
+            let items = plan.items().min(plan.bits() / 2);
+            (items, probes.min(plan.bits() - items))
+        }
+        _ => (plan.items(), probes),
+    };
     let mut inserted = keys(0, items);
     while fill_batch(&mut inserted, &mut digests) {
         filter.insert_digests(&digests, &mut answers)?;
@@ -73,7 +80,6 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
         filter.contains_digests(&digests, &mut answers);
         assert!(answers.iter().all(|found| *found), "a key just inserted is denied");
     }
-    let probes = if plan.kind() == Kind::Bitmap { probes.min(plan.bits() / 2) } else { probes };
     let mut foreign = keys(items, probes);
     let mut claimed = 0;
     while fill_batch(&mut foreign, &mut digests) {

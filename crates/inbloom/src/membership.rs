@@ -93,12 +93,10 @@ pub(crate) fn insert_keys<K: AsRef<[u8]>>(
 ) -> Result<()> {
     new.clear();
     new.reserve(keys.len());
-    hash_ahead(hasher, keys, |run, next| {
-        if run.is_empty() {
-            members.prefetch(next);
-        }
-        members.insert_run(run, next, new)
-    })
+    if keys.is_empty() {
+        return Ok(());
+    }
+    hash_ahead(hasher, keys, |run, next| members.insert_run(run, next, new))
 }
 
 /// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the

@@ -38,7 +38,7 @@ pub enum Kind {
     /// A Bloom filter: k probes anywhere in m bits. The fewest bits of the kinds that can grow full
     /// one key at a time, and k cache misses per key.
     Classic = 2,
-    /// A Bloom filter whose probes share one cache line (or two, below about 10^-5). The default.
+    /// A Bloom filter whose probes share one cache line (or two, from about 2 * 10^-5 down). The default.
     Blocked = 3,
 }
 
@@ -236,7 +236,7 @@ impl Plan {
         let lines = if one_line { 1 } else { 2 };
         let mut plan = Plan { kind, items: 0, rate: 0.0, bits, probes, lines, sparse: false };
         plan.check_shape()?;
-        plan.items = plan.items_at_fill(0.5).0 as u64;
+        plan.items = (plan.items_at_fill(0.5).0 as u64).max(1);
         plan.rate = plan.rate_at(plan.items as f64);
         Ok(plan)
     }
@@ -337,8 +337,8 @@ impl Plan {
         self.bits
     }
 
-    /// The bytes that hold the bits, in memory and in a file (which adds a header of 192 bytes and
-    /// up to a page of padding). For a sparse bitmap an upper estimate from the planned items.
+    /// The bytes that hold the bits, in memory and in a file (which adds a header, the texts, and up
+    /// to a page of padding). For a sparse bitmap an upper estimate from the planned items.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         if self.sparse { sparse_bytes(self.items, self.bits) } else { self.bits.div_ceil(64) * 8 }
@@ -436,6 +436,9 @@ impl Plan {
     /// The share of bits expected to be set when the filter holds `items` distinct keys.
     #[must_use]
     pub fn fill_at(&self, items: f64) -> f64 {
+        if items <= 0.0 {
+            return 0.0;
+        }
         match self.kind {
             Kind::Bitmap => items / self.bits as f64,
             Kind::Classic => classic_fill(items, self.bits as f64, self.probes),
@@ -461,7 +464,7 @@ impl Plan {
     pub(crate) fn rate_at_fill(&self, fill: f64) -> f64 {
         match self.kind {
             // Every probe falls on a set bit with this probability, and independently.
-            Kind::Classic => fill.powi(self.probes as i32),
+            Kind::Classic => fill.min(1.0).powi(self.probes as i32),
             Kind::Bitmap | Kind::Blocked => self.rate_at(self.items_at_fill(fill).0),
         }
     }
@@ -493,10 +496,12 @@ fn ranges(blocks: u64) -> u64 {
     blocks.div_ceil(RANGE_BLOCKS)
 }
 
-/// A roaring bitmap of `items` scattered integers: two bytes each, and 32 for every 65,536 values
-/// that are touched.
+/// A roaring bitmap of `items` integers that are scattered over the universe: two bytes each, and
+/// what it keeps for every range of 2^16 and of 2^32 values that has a member: a container with a
+/// vector of its own, and a bitmap in a tree.
 fn sparse_bytes(items: u64, universe: u64) -> u64 {
-    items.saturating_mul(2).saturating_add(universe.div_ceil(65_536).min(items).saturating_mul(32))
+    let ranges = |size: u64, bytes: u64| universe.div_ceil(size).min(items).saturating_mul(bytes);
+    items.saturating_mul(2).saturating_add(ranges(1 << 16, 56)).saturating_add(ranges(1 << 32, 120))
 }
 
 /// The largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not after.

@@ -5,7 +5,7 @@
 //! set by atomic read-modify-write and never unset while the filter is shared, so that nothing is
 //! lost, and relaxed ordering is enough: a filter's bits carry no other data.
 //!
-//! **What does not.** [`SharedFilter::insert`] sets a key's bits word by word. Of two threads that
+//! **What does not.** [`SharedFilter::insert`] sets a key's bits one by one. Of two threads that
 //! insert the same new key at the same instant, each may set some of the words, and both are told
 //! "new". (No order of atomic operations on several words can elect one winner without more.) Where
 //! that matters, [`SharedFilter::insert_once`] takes a lock that racing inserts of one key share:

@@ -1,6 +1,6 @@
 //! The kernels of the blocked kind: how a key's bits are found in its line, set, and tested.
 //!
-//! [`scalar`] is the specification, in safe Rust and readable; the vector kernels give the same
+//! [`scalar`] is the specification, in plain Rust and readable; the vector kernels give the same
 //! answers bit for bit, which the tests assert over every shape and instruction set at hand. The
 //! kernel is chosen once, when a filter is made: binaries are built for the default target.
 //!

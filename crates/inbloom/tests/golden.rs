@@ -8,7 +8,7 @@
 //! it to [`GOLDEN`] and run
 //!
 //! ```text
-//! cargo test -p inbloom --test golden -- --ignored --nocapture
+//! INBLOOM_WRITE_GOLDEN=1 cargo test -p inbloom --test golden -- --ignored --nocapture
 //! ```
 //!
 //! which writes those that are missing, never those that are there, and prints what to pin.
@@ -373,6 +373,9 @@ fn the_example_in_the_document_is_what_is_written() {
 #[test]
 #[ignore = "writes golden files that are missing, and prints what to pin"]
 fn missing_golden_files_are_written() {
+    if std::env::var_os("INBLOOM_WRITE_GOLDEN").is_none() {
+        return; // `./test --long` runs all that is ignored.
+    }
     for golden in GOLDEN {
         if !golden.path().exists() {
             let mut filter = (golden.make)();

@@ -1050,3 +1050,46 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_key_that_is_no_integer_is_at_no_position_of_a_bitmap() {
+    for universe in [1 << 10, u64::MAX] {
+        let mut filter =
+            Filter::new(Plan::new(Kind::Bitmap).universe(universe).build().unwrap()).unwrap();
+        filter.insert(0_u64.to_le_bytes()).unwrap();
+        let key = "more than eight bytes";
+        assert!(!filter.contains(key));
+        assert!(!filter.contains_positions(&filter.positions(key)));
+    }
+}
+
+#[test]
+fn measuring_a_sparse_bitmap_takes_the_planned_items_only() {
+    let plan = Plan::new(Kind::Bitmap).universe(1 << 40).items(1000).build().unwrap();
+    assert!(plan.is_sparse());
+    let measured = measure(&plan, 5000, 1).unwrap();
+    assert_eq!((measured.inserted, measured.probed, measured.false_positives), (1000, 5000, 0));
+}
+
+#[test]
+fn nothing_to_insert_is_no_change_to_refuse() {
+    let mut bytes = Vec::new();
+    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    Filter::new(plan).unwrap().write_to(&mut bytes).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("read-only.ib");
+    std::fs::write(&path, &bytes).unwrap();
+    let mut filter = inbloom::file::open(&path).unwrap();
+    let (none, mut new) = ([""; 0], Vec::new());
+    filter.insert_many(&none, &mut new).unwrap();
+    filter.insert_digests(&[], &mut new).unwrap();
+    assert!(matches!(filter.insert_many(&["a"], &mut new), Err(Error::ReadOnly)));
+}
+
+#[test]
+fn a_plan_from_bits_and_probes_is_for_a_key_at_least() {
+    let plan = Plan::exact(Kind::Classic, 10, 7).unwrap();
+    assert_eq!(plan.items(), 1);
+    assert!(plan.rate() > 0.0);
+    assert_eq!(Plan::exact(Kind::Classic, 1, 1).unwrap().fill_at(0.0), 0.0);
+}

@@ -5,8 +5,9 @@
 //! back is a sort. Ten million possible values take 1.25 MB, whatever the number of members.
 //!
 //! Where few of many values are present, one bit per possible value is waste: a set of a million
-//! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (about 2 bytes per
-//! scattered member; Lemire et al., "Roaring bitmaps", 2016), which does the same verbs. It cannot be
+//! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (Lemire et al., "Roaring
+//! bitmaps", 2016), which does the same verbs: about 2 bytes per member where they lie close, up to
+//! some 180 where each is alone. It cannot be
 //! queried in place in a file, nor shared without locks: it is rebuilt when read, and
 //! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
 

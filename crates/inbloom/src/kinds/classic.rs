@@ -9,9 +9,9 @@
 //! measures 60 times too high. Here each probe is a fresh draw from both halves of the digest, one
 //! 128-bit multiplication each (the generator is wyrand's step with the place mixed in):
 //!
-//!   x = print + (i+1) * STEP,  draw = fold(x * (x ^ place)),  position = draw * m / 2^64
+//!   x = print + (i+1) * STEP,  draw = fold(x, x ^ place),  position = draw * m / 2^64
 //!
-//! where `fold` xors the two halves of the 128-bit product. Sequence 1 of the file format.
+//! where `fold` xors the two halves of the 128-bit product.
 //!
 //! **Layout.** Bit b is bit b % 64 of little-endian word b / 64.
 //!
@@ -25,6 +25,7 @@ use crate::digest::Digest;
 use crate::error::Result;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
+use crate::simd::scalar::fold;
 use crate::simd::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -44,9 +45,7 @@ pub(crate) fn positions(plan: &Plan, digest: Digest) -> impl Iterator<Item = u64
     let mut state = print;
     (0..plan.probes()).map(move |_| {
         state = state.wrapping_add(STEP);
-        let product = u128::from(state) * u128::from(state ^ place);
-        let draw = (product >> 64) as u64 ^ product as u64;
-        Digest { place: draw, print: 0 }.pick(bits).0
+        Digest { place: fold(state, state ^ place), print: 0 }.pick(bits).0
     })
 }
 
@@ -113,6 +112,11 @@ impl Classic {
             let (word, mask) = word_and_mask(position);
             u64::from_le_bytes(words[word]) & mask != 0
         })
+    }
+
+    /// Inserts, and tells whether the digest is certainly new.
+    pub fn insert(&mut self, digest: Digest) -> bool {
+        self.insert_digest(digest).expect("a filter by itself has memory of its own")
     }
 
     pub(crate) fn into_parts(self) -> (Plan, Bits) {
