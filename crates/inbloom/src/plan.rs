@@ -496,12 +496,12 @@ fn ranges(blocks: u64) -> u64 {
     blocks.div_ceil(RANGE_BLOCKS)
 }
 
-/// A roaring bitmap of `items` integers that are scattered over the universe: two bytes each, and
-/// what it keeps for every range of 2^16 and of 2^32 values that has a member: a container with a
-/// vector of its own, and a bitmap in a tree.
+/// The memory of a roaring bitmap of `items` integers that are scattered over the universe: three bytes
+/// each (two, and the slack of growing vectors), and what it keeps for every range of 2^16 and of 2^32
+/// values that has a member, a container and a bitmap in a tree. Measured, roaring 0.11, within 15%.
 fn sparse_bytes(items: u64, universe: u64) -> u64 {
     let ranges = |size: u64, bytes: u64| universe.div_ceil(size).min(items).saturating_mul(bytes);
-    items.saturating_mul(2).saturating_add(ranges(1 << 16, 56)).saturating_add(ranges(1 << 32, 120))
+    items.saturating_mul(3).saturating_add(ranges(1 << 16, 72)).saturating_add(ranges(1 << 32, 184))
 }
 
 /// The largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not after.

@@ -7,7 +7,7 @@
 //! Where few of many values are present, one bit per possible value is waste: a set of a million
 //! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (Lemire et al., "Roaring
 //! bitmaps", 2016), which does the same verbs: about 2 bytes per member where they lie close, up to
-//! some 180 where each is alone. It cannot be
+//! some 260 where each is alone. It cannot be
 //! queried in place in a file, nor shared without locks: it is rebuilt when read, and
 //! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
 
