@@ -35,6 +35,7 @@ impl Measurement {
         let scale = 1.0 + Z * Z / n;
         let (low, high) = ((centre - spread) / scale, (centre + spread) / scale);
         let low = if false_positives == 0 { 0.0 } else { low.max(0.0) };
+        let high = if probed == 0 { 1.0 } else { high };
         Measurement { inserted, probed, false_positives, promised, rate, low, high: high.min(1.0) }
     }
 

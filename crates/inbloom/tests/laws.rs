@@ -1093,3 +1093,10 @@ fn a_plan_from_bits_and_probes_is_for_a_key_at_least() {
     assert!(plan.rate() > 0.0);
     assert_eq!(Plan::exact(Kind::Classic, 1, 1).unwrap().fill_at(0.0), 0.0);
 }
+
+#[test]
+fn a_measurement_without_probes_says_nothing() {
+    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    let measured = measure_absent(&Filter::new(plan).unwrap(), [""; 0]);
+    assert_eq!((measured.probed, measured.low, measured.high), (0, 0.0, 1.0));
+}
