@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::plan::Rounds;
 
 /// The kernels that this processor runs for this shape, fastest first.
-pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Kernel> {
+pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Kernel> + use<> {
     let Rounds { full, half } = geometry.rounds;
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
