@@ -5,6 +5,9 @@
 //! behaviour in Rust's memory model, so racing loads are written in assembly, where the processor's
 //! model holds: on x86 every aligned 64-bit part of a vector load is read as a whole, and a bit that
 //! was set before, in the sense of happens-before, is seen.
+//!
+//! The functions over whole runs stand twice, once per instruction set: a body is compiled for the
+//! instruction set only inside a function that enables it, which a shared generic one cannot.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
