@@ -15,6 +15,7 @@
 
 mod clock;
 mod goals;
+mod layers;
 mod layouts;
 mod limit;
 mod memory;

@@ -6,6 +6,7 @@ use std::hint::black_box;
 
 use inbloom::{Digest, Filter, Kind, Plan};
 
+use crate::layers::Layers;
 use crate::race::{BATCH, Batch, Contestant, count};
 use crate::sizing::Candidate;
 use crate::workload::Key;
@@ -22,6 +23,36 @@ pub(crate) fn of_digests(rate: f64) -> Vec<Candidate<Digest>> {
             Candidate::planned(who, "", move |items| Digests(Ours::new(kind, items, rate)))
         })
         .into()
+}
+
+/// The kinds that can remove, and the default one, which cannot, to compare with.
+pub(crate) fn removable(rate: f64) -> Vec<Candidate<Digest>> {
+    vec![
+        Candidate::planned(BLOCKED, "cannot remove", move |items| {
+            Digests(Ours::new(Kind::Blocked, items, rate))
+        }),
+        Candidate::planned("inbloom counting", "4-bit counters", move |items| {
+            Digests(Ours::new(Kind::Counting, items, rate))
+        }),
+        Candidate::stepped("inbloom cuckoo", "", move |items| {
+            Digests(Ours::new(Kind::Cuckoo, items, rate))
+        }),
+    ]
+}
+
+/// The kind that grows, from 100 keys on, and the default one planned for all keys, to compare with.
+pub(crate) fn growing(rate: f64) -> Vec<Candidate<Digest>> {
+    vec![
+        Candidate::planned(BLOCKED, "planned for all", move |items| {
+            Digests(Ours::new(Kind::Blocked, items, rate))
+        }),
+        Candidate::stepped("inbloom scalable", "grown from 100", move |_| {
+            Digests(Ours::new(Kind::Scalable, 100, rate))
+        }),
+        Candidate::stepped("layers of blocked", "grown from 100; a prototype", move |_| {
+            Layers::new(100, rate)
+        }),
+    ]
 }
 
 /// As [`of_digests`], for keys that inbloom hashes.
@@ -50,7 +81,7 @@ impl Ours {
     }
 
     fn bits(&self) -> u64 {
-        self.filter.plan().bits()
+        self.filter.bytes() * 8
     }
 
     fn clear(&mut self) {
@@ -71,7 +102,7 @@ impl Contestant<Digest> for Digests {
 
     fn insert(&mut self, digests: &[Digest]) {
         for &digest in digests {
-            black_box(self.0.filter.insert_digest(digest).expect("a Bloom filter is never full"));
+            black_box(self.0.filter.insert_digest(digest).expect("room for all members"));
         }
     }
 
@@ -88,7 +119,7 @@ impl Batch<Digest> for Digests {
     fn insert_batch(&mut self, digests: &[Digest]) {
         let Ours { filter, answers } = &mut self.0;
         for batch in digests.chunks(BATCH) {
-            filter.insert_digests(batch, answers).expect("a Bloom filter is never full");
+            filter.insert_digests(batch, answers).expect("room for all members");
         }
     }
 
@@ -116,7 +147,7 @@ impl<K: AsRef<[u8]>> Contestant<K> for Keys {
 
     fn insert(&mut self, keys: &[K]) {
         for key in keys {
-            black_box(self.0.filter.insert(key).expect("a Bloom filter is never full"));
+            black_box(self.0.filter.insert(key).expect("room for all members"));
         }
     }
 
@@ -133,7 +164,7 @@ impl<K: AsRef<[u8]>> Batch<K> for Keys {
     fn insert_batch(&mut self, keys: &[K]) {
         let Ours { filter, answers } = &mut self.0;
         for batch in keys.chunks(BATCH) {
-            filter.insert_many(batch, answers).expect("a Bloom filter is never full");
+            filter.insert_many(batch, answers).expect("room for all members");
         }
     }
 

@@ -34,16 +34,34 @@ pub(crate) fn of_digests(rate: f64) -> Vec<Candidate<Digest>> {
         qfilter(rate, "pre-hashed calls", place),
         xorf(rate, "static; mixes the hash again", place),
     ];
-    // What hashes its keys itself is given 64 bits of the digest to hash.
-    fn word(digest: &Digest) -> &u64 {
-        &digest.place
-    }
     peers.push(bloomfilter("hashes again, SipHash", word));
     peers.push(growable("hashes again, xxh3", word));
     if rate >= CUCKOO_LISTED {
         peers.push(cuckoofilter::<_, _, PassOn, _>("hash passed on; fixed rate", word));
     }
     peers
+}
+
+/// The peers that can remove. cuckoofilter has one rate, 2 to 3%, and is listed at every target.
+pub(crate) fn removable(rate: f64) -> Vec<Candidate<Digest>> {
+    vec![
+        qfilter(rate, "pre-hashed calls", |digest: &Digest| digest.place),
+        cuckoofilter::<_, _, PassOn, _>("hash passed on; fixed rate", word),
+    ]
+}
+
+/// The peers that grow, from 100 keys on.
+pub(crate) fn growing(rate: f64) -> Vec<Candidate<Digest>> {
+    vec![Candidate::stepped(
+        "growable-bloom-filter",
+        "grown from 100; hashes again, xxh3",
+        move |_| Growing { filter: GrowableBloom::new(rate, 100), rate },
+    )]
+}
+
+/// What hashes its keys itself is given 64 bits of the digest to hash.
+fn word(digest: &Digest) -> &u64 {
+    &digest.place
 }
 
 /// The peers for keys that have yet to be hashed.
@@ -338,6 +356,32 @@ impl<K, T: Hash, V: View<K, T>> Contestant<K> for Growable<T, V> {
 
     fn contains(&mut self, keys: &[K]) -> usize {
         keys.iter().filter(|key| self.filter.contains((self.view)(key))).count()
+    }
+}
+
+struct Growing {
+    filter: GrowableBloom,
+    rate: f64,
+}
+
+impl Contestant<Digest> for Growing {
+    /// It does not tell its size, but what it takes in bytes is its bits and some words.
+    fn bits(&self) -> u64 {
+        bincode::serialized_size(&self.filter).expect("a size") * 8
+    }
+
+    fn clear(&mut self) {
+        self.filter = GrowableBloom::new(self.rate, 100);
+    }
+
+    fn insert(&mut self, digests: &[Digest]) {
+        for digest in digests {
+            black_box(self.filter.insert(digest.place));
+        }
+    }
+
+    fn contains(&mut self, digests: &[Digest]) -> usize {
+        digests.iter().filter(|digest| self.filter.contains(digest.place)).count()
     }
 }
 

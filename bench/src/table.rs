@@ -51,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0.01,0.001,0.0001")]
     rates: Vec<f64>,
     /// What is raced.
-    #[arg(long, value_delimiter = ',', default_value = "digest,u64,url,shared")]
+    #[arg(long, value_delimiter = ',', default_value = "digest,u64,url,shared,removable,growing")]
     kinds: Vec<Kind>,
     /// Rounds to take the median of.
     #[arg(long, default_value_t = 5)]
@@ -68,6 +68,10 @@ enum Kind {
     Url,
     /// Digests, from one and from two threads.
     Shared,
+    /// Digests, by those that can remove.
+    Removable,
+    /// Digests, by those that grow: from 100 on.
+    Growing,
 }
 
 /// Reads 250, 100K or 10M, up to what the largest tables of a common machine hold.
@@ -134,7 +138,16 @@ impl Table {
                 let entrants = self.enter(shared::ours(rate), shared::peers(), items, rate);
                 self.race("shared", &Workload::new(items), entrants, Vec::new(), rate)
             }
-            Kind::U64 | Kind::Url | Kind::Shared => Ok(()),
+            Kind::Removable if !is_large => {
+                let entrants =
+                    self.enter(ours::removable(rate), peers::removable(rate), items, rate);
+                self.race("removable", &Workload::new(items), entrants, Vec::new(), rate)
+            }
+            Kind::Growing if !is_large => {
+                let entrants = self.enter(ours::growing(rate), peers::growing(rate), items, rate);
+                self.race("growing", &Workload::new(items), entrants, Vec::new(), rate)
+            }
+            Kind::U64 | Kind::Url | Kind::Shared | Kind::Removable | Kind::Growing => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 #[cfg(unix)]
 use memmap2::Advice;
@@ -60,6 +61,8 @@ enum Owner {
     File { map: Mmap },
     /// Bytes lent for a while: to read only.
     Lender,
+    /// A part of other cells, which no other part overlaps.
+    Part { whole: Arc<Cells> },
 }
 
 // SAFETY: `Cells` has the meaning of a `Box<[u8]>`, a mapping, or a `&[u8]`, all of which are Send
@@ -153,11 +156,26 @@ impl Cells {
         Cells::new(NonNull::from(bytes).cast(), bytes.len(), Owner::Lender)
     }
 
+    /// Cuts the cells into parts of these lengths, one after the other, which own them together. Panics if
+    /// they are longer than the whole, or no multiples of 8; what is left over is out of reach.
+    pub(crate) fn split(self, lengths: impl IntoIterator<Item = usize>) -> Vec<Cells> {
+        let whole = Arc::new(self);
+        let mut offset = 0;
+        let parts = lengths.into_iter().map(|len| {
+            assert!(len.is_multiple_of(8) && len <= whole.len - offset, "parts within the whole");
+            // SAFETY: the offset is within the whole, or just behind it.
+            let start = unsafe { whole.start.add(offset) };
+            offset += len;
+            Cells::new(start, len, Owner::Part { whole: Arc::clone(&whole) })
+        });
+        parts.collect()
+    }
+
     /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the owner keeps `len` bytes from `start` alive as long as `self`, and writing
-        // takes `&mut self`.
+        // takes `&mut self`. Nobody reads or writes a whole after it was cut into parts.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -179,8 +197,11 @@ impl Cells {
 
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
-        let ours = matches!(self.owner, Owner::Heap | Owner::Pages { .. } | Owner::Private { .. });
-        ours || self.len == 0
+        match &self.owner {
+            Owner::Heap | Owner::Pages { .. } | Owner::Private { .. } => true,
+            Owner::File { .. } | Owner::Lender => self.len == 0,
+            Owner::Part { whole } => whole.is_writable(),
+        }
     }
 
     /// Tells the system in which order a large mapped file is going to be read. Whoever announces a
@@ -196,7 +217,7 @@ impl Cells {
             let _ = match &self.owner {
                 Owner::File { map } => map.advise(advice),
                 Owner::Private { map } => map.advise(advice),
-                Owner::Heap | Owner::Pages { .. } | Owner::Lender => Ok(()),
+                Owner::Heap | Owner::Pages { .. } | Owner::Lender | Owner::Part { .. } => Ok(()),
             };
         }
         #[cfg(not(unix))]
@@ -246,17 +267,30 @@ impl Bits {
         Ok(Bits { cells: self.cells.copy()?, ones: self.ones })
     }
 
+    /// Counts the set bits anew. None if one is set after the first `used`.
+    pub(crate) fn recount(&self, used: u64) -> Option<u64> {
+        let last = words(self.cells.bytes()).next_back().unwrap_or(0);
+        let stray = !used.is_multiple_of(64) && last >> (used % 64) != 0;
+        (!stray).then(|| self.cells.count_ones())
+    }
+
     /// Keeps what either has. Both must be of one plan.
     pub(crate) fn unite(&mut self, other: &Bits) -> Result<()> {
-        self.combine(other, |here, there| here | there)
+        self.combine(other, |here, there| here | there, |word| word)
     }
 
     /// Keeps what both have. Both must be of one plan.
     pub(crate) fn intersect(&mut self, other: &Bits) -> Result<()> {
-        self.combine(other, |here, there| here & there)
+        self.combine(other, |here, there| here & there, |word| word)
     }
 
-    fn combine(&mut self, other: &Bits, operation: impl Fn(u64, u64) -> u64) -> Result<()> {
+    /// Combines word by word; `set` has a bit for each cell of a word that counts as set.
+    pub(crate) fn combine(
+        &mut self,
+        other: &Bits,
+        operation: impl Fn(u64, u64) -> u64,
+        set: impl Fn(u64) -> u64,
+    ) -> Result<()> {
         if !self.cells.is_writable() {
             return Err(Error::ReadOnly);
         }
@@ -268,7 +302,7 @@ impl Bits {
         for (chunk, there) in here.as_chunks_mut::<8>().0.iter_mut().zip(words(there)) {
             let word = operation(u64::from_le_bytes(*chunk), there);
             *chunk = word.to_le_bytes();
-            ones += u64::from(word.count_ones());
+            ones += u64::from(set(word).count_ones());
         }
         self.ones = ones;
         self.cells.expect(Order::Random);

@@ -93,6 +93,16 @@ pub enum Error {
         /// Its value in the argument.
         right: String,
     },
+    /// A merge that would break the promise of a filter that grows. Nothing was changed.
+    #[error(
+        "merged, the filter would err at a rate of {rate:.3e}, above the promised {promised:.3e}: build one filter from the keys of both"
+    )]
+    MergedRate {
+        /// The rate after the merge.
+        rate: f64,
+        /// The rate promised.
+        promised: f64,
+    },
     /// The kind cannot do this.
     #[error("kind {kind} cannot {verb}: {remedy}")]
     Unsupported {
@@ -108,6 +118,16 @@ pub enum Error {
         "the filter was opened read-only: open it with file::open_mut, change it, and save it as a new file"
     )]
     ReadOnly,
+    /// No room for one more key. Nothing was changed.
+    #[error(
+        "the filter is full: it holds {items} items and is for {planned}; plan more items, or use the scalable kind"
+    )]
+    Full {
+        /// Items in the filter, copies included.
+        items: u64,
+        /// Items that the filter is for.
+        planned: u64,
+    },
     /// A key that a bitmap cannot hold.
     #[error("the bitmap holds integers below {universe}, got {got}")]
     NotInUniverse {

@@ -1,18 +1,23 @@
 //! The filter that users hold: a kind, its hash, and what is known about its content.
 
-use std::borrow::Cow;
+use std::any::Any as Dynamic;
 use std::fmt;
 use std::io::{Read, Write};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::cells::Bits;
+use crate::cells::{Bits, Cells};
+use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::format;
+use crate::kinds::State;
 use crate::kinds::bitmap::{Bitmap, Store};
 use crate::kinds::blocked::Blocked;
-use crate::kinds::classic::{self, Classic};
+use crate::kinds::classic::Classic;
+use crate::kinds::counting::Counting;
+use crate::kinds::cuckoo::Cuckoo;
+use crate::kinds::scalable::Scalable;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
 use crate::shared::SharedFilter;
@@ -61,129 +66,94 @@ impl Texts {
     }
 }
 
-/// One of the kinds.
+/// One of the kinds: the default one in line, so that a query of it is no call, the others behind one.
 pub(crate) enum Any {
-    Bitmap(Bitmap),
-    Classic(Classic),
     Blocked(Blocked),
+    Other(Box<dyn State>),
 }
 
 impl Any {
     fn new(plan: Plan) -> Result<Any> {
         Ok(match plan.kind() {
-            Kind::Bitmap => Any::Bitmap(Bitmap::new(plan)?),
-            Kind::Classic => Any::Classic(Classic::new(plan)?),
             Kind::Blocked => Any::Blocked(Blocked::new(plan)?),
+            Kind::Bitmap => Any::other(Bitmap::new(plan)?),
+            Kind::Classic => Any::other(Classic::new(plan)?),
+            Kind::Counting => Any::other(Counting::new(plan)?),
+            Kind::Cuckoo => Any::other(Cuckoo::new(plan)?),
+            Kind::Scalable => Any::other(Scalable::new(plan)?),
+            Kind::Window => Any::other(Window::new(plan)?),
         })
     }
 
-    /// A kind whose state is an array of bits.
+    /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
+    pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Any> {
+        Ok(match plan.kind() {
+            Kind::Bitmap if plan.is_sparse() => Any::other(Bitmap::read_sparse(plan, &cells)?),
+            Kind::Scalable => Any::other(Scalable::from_cells(plan, cells)?),
+            Kind::Window => Any::other(Window::from_cells(plan, cells)?),
+            _ => Any::with_bits(plan, Bits { cells, ones }),
+        })
+    }
+
+    /// A kind whose state is an array of cells.
     pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Any {
         match plan.kind() {
-            Kind::Bitmap => Any::Bitmap(Bitmap::with_store(plan, Store::Dense(bits))),
-            Kind::Classic => Any::Classic(Classic::with_bits(plan, bits)),
             Kind::Blocked => Any::Blocked(Blocked::with_bits(plan, bits)),
+            Kind::Bitmap => Any::other(Bitmap::with_store(plan, Store::Dense(bits))),
+            Kind::Classic => Any::other(Classic::with_bits(plan, bits)),
+            Kind::Counting => Any::other(Counting::with_bits(plan, bits)),
+            Kind::Cuckoo => Any::other(Cuckoo::with_bits(plan, bits)),
+            Kind::Scalable | Kind::Window => unreachable!("more than an array of cells"),
         }
     }
 
-    /// The array of bits, if that is what the kind's state is.
-    pub(crate) fn bits(&self) -> Option<&Bits> {
+    pub(crate) fn other(state: impl State) -> Any {
+        Any::Other(Box::new(state))
+    }
+
+    pub(crate) fn state(&self) -> &dyn State {
         match self {
-            Any::Bitmap(bitmap) => match &bitmap.store {
-                Store::Dense(bits) => Some(bits),
-                Store::Sparse(_) => None,
-            },
-            Any::Classic(classic) => Some(&classic.bits),
-            Any::Blocked(blocked) => Some(&blocked.bits),
+            Any::Blocked(blocked) => blocked,
+            Any::Other(other) => other.as_ref(),
         }
     }
 
-    /// As [`Any::bits`], taken out.
-    pub(crate) fn into_bits(self) -> Option<(Plan, Bits)> {
+    pub(crate) fn state_mut(&mut self) -> &mut dyn State {
         match self {
-            Any::Bitmap(bitmap) => match bitmap.into_parts() {
-                (plan, Store::Dense(bits)) => Some((plan, bits)),
-                (_, Store::Sparse(_)) => None,
-            },
-            Any::Classic(classic) => Some(classic.into_parts()),
-            Any::Blocked(blocked) => Some(blocked.into_parts()),
+            Any::Blocked(blocked) => blocked,
+            Any::Other(other) => other.as_mut(),
         }
     }
 
-    fn plan(&self) -> &Plan {
+    pub(crate) fn into_state(self) -> Box<dyn State> {
         match self {
-            Any::Bitmap(bitmap) => bitmap.plan(),
-            Any::Classic(classic) => classic.plan(),
-            Any::Blocked(blocked) => blocked.plan(),
+            Any::Blocked(blocked) => Box::new(blocked),
+            Any::Other(other) => other,
+        }
+    }
+
+    /// The way back from [`Any::into_state`].
+    pub(crate) fn from_state(state: Box<dyn State>) -> Any {
+        match state.plan().kind() {
+            Kind::Blocked => {
+                let plan = *state.plan();
+                Any::with_bits(plan, state.into_bits().expect("a blocked filter is its bits"))
+            }
+            _ => Any::Other(state),
         }
     }
 
     fn members(&self) -> &dyn Membership {
         match self {
-            Any::Bitmap(bitmap) => bitmap,
-            Any::Classic(classic) => classic,
             Any::Blocked(blocked) => blocked,
+            Any::Other(other) => other.as_ref(),
         }
     }
 
     fn members_mut(&mut self) -> &mut dyn Membership {
         match self {
-            Any::Bitmap(bitmap) => bitmap,
-            Any::Classic(classic) => classic,
             Any::Blocked(blocked) => blocked,
-        }
-    }
-
-    fn ones(&self) -> u64 {
-        match self {
-            Any::Bitmap(bitmap) => bitmap.len(),
-            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => bits.ones,
-        }
-    }
-
-    fn clear(&mut self) -> Result<()> {
-        match self {
-            Any::Bitmap(bitmap) => bitmap.clear(),
-            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => bits.clear(),
-        }
-    }
-
-    fn copy(&self) -> Result<Any> {
-        Ok(match self {
-            Any::Bitmap(bitmap) => Any::Bitmap(bitmap.copy()?),
-            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => {
-                Any::with_bits(*self.plan(), bits.copy()?)
-            }
-        })
-    }
-
-    /// Both must be of one plan.
-    fn unite(&mut self, other: &Any) -> Result<()> {
-        match (self, other) {
-            (Any::Bitmap(here), Any::Bitmap(there)) => here.unite(there),
-            (Any::Classic(here), Any::Classic(there)) => here.bits.unite(&there.bits),
-            (Any::Blocked(here), Any::Blocked(there)) => here.bits.unite(&there.bits),
-            _ => unreachable!("one plan, one kind"),
-        }
-    }
-
-    /// Both must be of one plan.
-    fn intersect(&mut self, other: &Any) -> Result<()> {
-        match (self, other) {
-            (Any::Bitmap(here), Any::Bitmap(there)) => here.intersect(there),
-            (Any::Classic(here), Any::Classic(there)) => here.bits.intersect(&there.bits),
-            (Any::Blocked(here), Any::Blocked(there)) => here.bits.intersect(&there.bits),
-            _ => unreachable!("one plan, one kind"),
-        }
-    }
-
-    /// The bytes that a file keeps.
-    pub(crate) fn payload(&self) -> Cow<'_, [u8]> {
-        match self {
-            Any::Bitmap(bitmap) => bitmap.payload(),
-            Any::Classic(Classic { bits, .. }) | Any::Blocked(Blocked { bits, .. }) => {
-                Cow::Borrowed(bits.cells.bytes())
-            }
+            Any::Other(other) => other.as_mut(),
         }
     }
 }
@@ -202,11 +172,7 @@ impl Filter {
     ///
     /// Fails if the system does not give the memory, which [`Plan::bytes`] tells beforehand.
     pub fn new(plan: Plan) -> Result<Filter> {
-        let hasher = match plan.kind() {
-            Kind::Bitmap => Hasher::integers(),
-            Kind::Classic | Kind::Blocked => Hasher::default(),
-        };
-        Filter::with_hasher(plan, hasher)
+        Filter::with_hasher(plan, plan.kind().default_hasher())
     }
 
     /// An empty filter with a hash of your choice.
@@ -240,22 +206,41 @@ impl Filter {
         self.contains_digest(self.hasher.digest(key))
     }
 
-    /// Takes a key out. `Ok(false)`: it was not in. Only a bitmap can: in the other kinds keys share
-    /// bits, and to clear one key's would deny others.
+    /// Takes a key out. `Ok(false)`: it was not in, and nothing has changed.
+    ///
+    /// Bitmap, counting and cuckoo filters can; in the other kinds keys share bits, and to clear one
+    /// key's would deny others. **Remove only what you have inserted.** A key that was never inserted
+    /// may be claimed all the same, and to remove it takes away what belongs to others, who are then
+    /// denied: the one way to a false negative.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let digest = self.hasher.digest(key);
-        match &mut self.any {
-            Any::Bitmap(bitmap) => {
-                let removed = bitmap.contains_digest(digest) && bitmap.remove(digest.place)?;
-                self.inserted = self.inserted.saturating_sub(u64::from(removed));
-                Ok(removed)
-            }
-            Any::Classic(_) | Any::Blocked(_) => Err(Error::Unsupported {
-                kind: self.plan().kind(),
-                verb: "remove",
-                remedy: "its keys share bits; use a bitmap if the keys are integers, or build anew",
-            }),
-        }
+        self.remove_digest(self.hasher.digest(key))
+    }
+
+    /// [`Filter::remove`] for a key that is hashed already.
+    pub fn remove_digest(&mut self, digest: Digest) -> Result<bool> {
+        let removed = self.any.state_mut().remove(digest)?;
+        // What is left may have been inserted before: a copy is no distinct key.
+        let gone = removed && !self.contains_digest(digest);
+        self.inserted = self.inserted.saturating_sub(u64::from(gone));
+        Ok(removed)
+    }
+
+    /// How often a key was inserted and not removed, where the kind can tell: counting filters up to
+    /// the maximum of a counter (where they stop), cuckoo filters up to 8. The others know 0 and 1.
+    ///
+    /// As a query may claim a foreign key, so may this: it is never less than the truth below that
+    /// maximum, and more at most at the filter's rate.
+    #[must_use]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+        self.any.state().count(self.hasher.digest(key))
+    }
+
+    /// Lets a window's clock go on to `now`, in milliseconds since any moment that you like: what was
+    /// inserted longer ago than the window is forgotten, within a generation. Time moves only here, and
+    /// never back. Only the window kind has a clock.
+    pub fn advance(&mut self, now: u64) -> Result<()> {
+        self.any.state_mut().advance(now)?;
+        Ok(())
     }
 
     /// Records many keys, in order: the answers of [`Filter::insert`], one for each. `new` is emptied
@@ -363,7 +348,7 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        self.any.plan()
+        self.any.state().plan()
     }
 
     /// The hash of the filter.
@@ -375,14 +360,13 @@ impl Filter {
     /// The share of bits that are set, from 0 to 1. Always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        // A damaged file may have counted wrong; more than all is never set.
-        (self.ones() as f64 / self.plan().usable_bits() as f64).min(1.0)
+        self.plan().fill_of(self.ones())
     }
 
     /// The number of bits that are set.
     #[must_use]
     pub fn ones(&self) -> u64 {
-        self.any.ones()
+        self.any.state().ones()
     }
 
     /// How many inserts were told "new". A lower bound of the number of distinct keys, short by the
@@ -395,13 +379,20 @@ impl Filter {
     /// How many distinct keys the set bits speak for; exact for a bitmap.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        estimate(self.plan(), self.ones())
+        self.any.state().estimate()
+    }
+
+    /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
+    /// before it is full. `u64::MAX` if it grows: then [`Filter::details`] tells when it does next.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.any.state().room()
     }
 
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.plan().rate_at_fill(self.fill())
+        self.any.state().rate()
     }
 
     /// Keeps in this filter what either filter has.
@@ -409,7 +400,7 @@ impl Filter {
     /// Both must have the same kind, bits, probes and hash; the error names what differs.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
-        self.any.unite(&other.any)?;
+        self.any.state_mut().unite(other.any.state())?;
         let (fewest, most) =
             (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
         self.inserted = (self.estimated_items().items.round() as u64).clamp(fewest, most);
@@ -423,7 +414,7 @@ impl Filter {
     /// as many as the better of the two has.
     pub fn intersect(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
-        self.any.intersect(&other.any)?;
+        self.any.state_mut().intersect(other.any.state())?;
         let most = self.inserted.min(other.inserted);
         self.inserted = (self.estimated_items().items.round() as u64).min(most);
         Ok(())
@@ -449,7 +440,7 @@ impl Filter {
 
     /// Forgets every key. Notes stay.
     pub fn clear(&mut self) -> Result<()> {
-        self.any.clear()?;
+        self.any.state_mut().clear()?;
         self.inserted = 0;
         Ok(())
     }
@@ -473,9 +464,7 @@ impl Filter {
     /// Makes room for a digest, unless it is going to be refused.
     fn clear_if_over(&mut self, digest: Digest) -> Result<()> {
         if self.auto_clear.is_some() && self.ones() > self.auto_clear_ones() {
-            if let Any::Bitmap(bitmap) = &self.any {
-                bitmap.value(digest)?;
-            }
+            self.any.state().check(digest)?;
             self.clear()?;
         }
         Ok(())
@@ -483,7 +472,7 @@ impl Filter {
 
     /// The most set bits that are left alone.
     fn auto_clear_ones(&self) -> u64 {
-        self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().usable_bits() as f64) as u64)
+        self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().cells() as f64) as u64)
     }
 
     /// Free text about the filter, kept in its file.
@@ -513,46 +502,46 @@ impl Filter {
         Ok(())
     }
 
-    /// The positions of the bits that stand for a key. Other filters of the same plan and hash have
-    /// the same.
-    #[must_use]
-    pub fn positions(&self, key: impl AsRef<[u8]>) -> Vec<u64> {
-        let digest = self.hasher.digest(key);
-        match &self.any {
-            // What is no integer is at a position that no bitmap has.
-            Any::Bitmap(bitmap) => vec![bitmap.value(digest).unwrap_or(u64::MAX)],
-            Any::Classic(_) => classic::positions(self.plan(), digest).collect(),
-            Any::Blocked(blocked) => blocked.positions(digest),
-        }
+    /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
+    /// same. Kinds that move what they hold have none to tell.
+    pub fn positions(&self, key: impl AsRef<[u8]>) -> Result<Vec<u64>> {
+        let positions = self.any.state().positions(self.hasher.digest(key));
+        positions.ok_or_else(|| Error::Unsupported {
+            kind: self.plan().kind(),
+            verb: "tell the positions of a key",
+            remedy: "its cells move; bitmap, classic, blocked and counting can",
+        })
     }
 
     /// Whether the bits at all these positions are set; a position outside the filter is not.
     #[must_use]
     pub fn contains_positions(&self, positions: &[u64]) -> bool {
-        match (&self.any, self.any.bits()) {
-            (Any::Bitmap(bitmap), _) => positions.iter().all(|value| bitmap.contains(*value)),
-            (_, Some(bits)) => positions.iter().all(|position| {
-                let byte =
-                    usize::try_from(position / 8).ok().and_then(|at| bits.cells.bytes().get(at));
-                byte.is_some_and(|byte| byte >> (position % 8) & 1 == 1)
-            }),
-            (_, None) => unreachable!("only a bitmap is kept otherwise"),
-        }
+        positions.iter().all(|position| self.any.state().is_set(*position))
     }
 
     /// The bitmap, if that is what the filter is: to walk its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
-        match &self.any {
-            Any::Bitmap(bitmap) => Some(bitmap),
-            Any::Classic(_) | Any::Blocked(_) => None,
-        }
+        (self.any.state() as &dyn Dynamic).downcast_ref()
+    }
+
+    /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the
+    /// saturated counters of a counting one, the generations of a window.
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, String)> {
+        self.any.state().details()
+    }
+
+    /// The bytes that the cells take now. For the kinds that do not grow, those of the plan.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.any.state().bytes()
     }
 
     /// Whether inserts are refused because the filter was opened read-only.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.any.bits().is_some_and(|bits| !bits.cells.is_writable())
+        self.any.state().is_read_only()
     }
 
     /// Turns the filter over to many threads, without copying (unless it is open read-only). The way
@@ -614,22 +603,12 @@ impl Filter {
     pub fn try_clone(&self) -> Result<Filter> {
         Ok(Filter {
             hasher: self.hasher,
-            any: self.any.copy()?,
+            any: Any::from_state(self.any.state().copy()?),
             inserted: self.inserted,
             auto_clear: self.auto_clear,
             texts: self.texts.clone(),
         })
     }
-}
-
-pub(crate) fn estimate(plan: &Plan, ones: u64) -> Estimate {
-    let (items, error) = match plan.kind() {
-        Kind::Bitmap => (ones as f64, 0.0),
-        Kind::Classic | Kind::Blocked => {
-            plan.items_at_fill(ones as f64 / plan.usable_bits() as f64)
-        }
-    };
-    Estimate { items, error }
 }
 
 /// The longest note.
@@ -680,13 +659,7 @@ impl Clone for Filter {
 /// Counts and notes may differ.
 impl PartialEq for Filter {
     fn eq(&self, other: &Filter) -> bool {
-        self.check_compatible(other).is_ok()
-            && match (&self.any, &other.any) {
-                (Any::Bitmap(here), Any::Bitmap(there)) => here == there,
-                (Any::Classic(here), Any::Classic(there)) => here.bits == there.bits,
-                (Any::Blocked(here), Any::Blocked(there)) => here.bits == there.bits,
-                _ => false,
-            }
+        self.check_compatible(other).is_ok() && self.any.state().same(other.any.state())
     }
 }
 

@@ -11,12 +11,11 @@ use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use crate::cells::{Bits, Cells, Order, words};
+use crate::cells::{Cells, Order};
 use crate::digest::{Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
-use crate::kinds::bitmap::{Bitmap, Store, read_sparse};
-use crate::plan::{Kind, Plan};
+use crate::plan::{Kind, Plan, Span};
 
 /// The first eight bytes of every file. Like PNG's, they show damage by programs that take bytes for
 /// text: a byte above 127, a line end of each kind, and the end-of-file mark of DOS.
@@ -37,6 +36,10 @@ const CHECKSUM: std::ops::Range<usize> = 120..128;
 const LAYOUT_DENSE: u16 = 0;
 const LAYOUT_ROARING: u16 = 1;
 
+/// Units of a window. Numbers are on disk: they are never reused.
+const SPAN_MILLIS: u8 = 1;
+const SPAN_ITEMS: u8 = 2;
+
 /// Hash schemes. Numbers are on disk: they are never reused.
 const HASH_XXH3: u16 = 1;
 const HASH_SIP13: u16 = 2;
@@ -56,7 +59,7 @@ const NEWER: &str = "the file needs a newer inbloom: upgrade it";
 /// Where a header stops counting inserts, so that whoever reads it can go on.
 const MAX_INSERTED: u64 = 1 << 63;
 
-fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
+pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
 }
 
@@ -127,7 +130,8 @@ fn alignment(length: u64) -> u64 {
 }
 
 pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
-    let expect = |order| filter.any.bits().map_or((), |bits| bits.cells.expect(order));
+    let bits = filter.any.state().bits();
+    let expect = |order| bits.map_or((), |bits| bits.cells.expect(order));
     expect(Order::Ascending);
     let result = write_all(filter, writer);
     expect(Order::Random);
@@ -135,7 +139,7 @@ pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
 }
 
 fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
-    let payload = filter.any.payload();
+    let payload = filter.any.state().payload();
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = Vec::new();
     for (tag, which) in [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)] {
         let text = filter.texts.get(which);
@@ -191,11 +195,24 @@ fn encode_header(filter: &Filter, sections: &[Section], file_length: u64) -> Vec
     header.extend((plan.lines() as u16).to_le_bytes());
     header.extend(layout.to_le_bytes());
     header.extend(hash.to_le_bytes());
-    header.extend([0; 6]);
+    // 1 is left out, as it was before there were others.
+    header.extend((if plan.width == 1 { 0 } else { plan.width as u16 }).to_le_bytes());
+    header.extend((plan.generations as u16).to_le_bytes());
+    let (unit, span) = match plan.span {
+        None => (0, 0),
+        Some(Span::Millis(span)) => (SPAN_MILLIS, span),
+        Some(Span::Items(span)) => (SPAN_ITEMS, span),
+    };
+    header.extend([plan.growth as u8, unit]);
     header.extend(seed.to_le_bytes());
     header.extend(filter.inserted.min(MAX_INSERTED).to_le_bytes());
     header.extend(filter.ones().to_le_bytes());
     header.extend(filter.auto_clear.unwrap_or(0.0).to_bits().to_le_bytes());
+    header.extend(span.to_le_bytes());
+    header.extend(plan.tightening.to_bits().to_le_bytes());
+    let (shard, shards) = plan.shard().unwrap_or((0, 0));
+    header.extend(shard.to_le_bytes());
+    header.extend(shards.to_le_bytes());
     header.resize(FIXED, 0);
     for section in sections {
         header.extend(section.tag);
@@ -284,18 +301,20 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let mut fields = Fields(&header[10..]);
     let kind_id = fields.u16();
     let kind = Kind::from_id(kind_id).ok_or_else(|| {
-        let expected = "1 (bitmap), 2 (classic) or 3 (blocked)";
-        unknown("kind", expected, kind_id)
+        let names = Kind::ALL.iter().map(|kind| format!("{} ({kind})", *kind as u16));
+        unknown("kind", names.collect::<Vec<_>>().join(", "), kind_id)
     })?;
     let _sections = fields.u32();
     let file_length = fields.u64();
     let (items, rate, bits) = (fields.u64(), fields.f64(), fields.u64());
     let (probes, lines, layout) = (fields.u32(), fields.u16(), fields.u16());
     let hash_id = fields.u16();
-    check_reserved(fields.take::<6>())?;
+    let (width, generations) = (fields.u16(), fields.u16());
+    let [growth, unit] = fields.take();
     let (seed, inserted, ones, auto_clear) =
         (fields.u64(), fields.u64(), fields.u64(), fields.f64());
-    check_reserved(fields.take::<24>())?;
+    let (span, tightening) = (fields.u64(), fields.f64());
+    let (shard, shards) = (fields.u32(), fields.u32());
     let _checksum = fields.u64();
 
     let sparse = match layout {
@@ -303,8 +322,32 @@ fn decode_header(header: &[u8]) -> Result<Header> {
         LAYOUT_ROARING if kind == Kind::Bitmap => true,
         _ => return Err(unknown("layout", "0 (or 1 for a bitmap)", layout)),
     };
-    let plan = Plan::from_parts(kind, items, rate, bits, probes, u32::from(lines), sparse)
-        .map_err(in_file)?;
+    let span = match unit {
+        0 if span == 0 => None,
+        SPAN_MILLIS => Some(Span::Millis(span)),
+        SPAN_ITEMS => Some(Span::Items(span)),
+        _ => return Err(unknown("unit of the window", "1 (milliseconds) or 2 (items)", unit)),
+    };
+    if shards == 1 || (shards == 0 && shard != 0) {
+        return Err(mismatch("number of shards", "0, or 2 and more", shards));
+    }
+    let plan = Plan {
+        kind,
+        items,
+        rate,
+        bits,
+        probes,
+        lines: u32::from(lines),
+        sparse,
+        width: if width == 0 { 1 } else { u32::from(width) },
+        growth: u32::from(growth),
+        tightening,
+        span,
+        generations: u32::from(generations),
+        shard,
+        shards: shards.max(1),
+    };
+    let plan = plan.check().map_err(in_file)?;
     if (kind == Kind::Bitmap) != (hash_id == HASH_INTEGERS)
         || !(HASH_XXH3..=HASH_INTEGERS).contains(&hash_id)
     {
@@ -321,8 +364,8 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     if let Some(share) = auto_clear {
         check_auto_clear(share).map_err(in_file)?;
     }
-    if ones > plan.usable_bits() {
-        let expected = format!("at most {}", plan.usable_bits());
+    if ones > plan.cells() {
+        let expected = format!("at most {}", plan.cells());
         return Err(mismatch("number of set bits", expected, ones));
     }
 
@@ -361,7 +404,7 @@ impl Header {
                     let expected = format!("at most {MAX_TEXT} bytes");
                     return Err(mismatch("length of a text", expected, section.length));
                 }
-                BITS if !self.plan.is_sparse() && section.length != self.plan.bytes() => {
+                BITS if self.plan.has_fixed_size() && section.length != self.plan.bytes() => {
                     return Err(mismatch(
                         "length of the payload",
                         self.plan.bytes(),
@@ -412,39 +455,23 @@ impl Header {
 
     /// The state of the filter, from a payload that is in these cells.
     fn any(&self, cells: Cells) -> Result<Any> {
-        if !self.plan.is_sparse() {
-            return Ok(Any::with_bits(self.plan, Bits { cells, ones: self.ones }));
+        if self.plan.is_sparse() {
+            self.payload().check(cells.bytes())?;
         }
-        let payload = cells.bytes();
-        self.payload().check(payload)?;
-        let treemap = read_sparse(&self.plan, payload)
-            .map_err(|error| mismatch("payload", "a roaring bitmap", error))?;
-        self.check_ones(treemap.len())?;
-        Ok(Any::Bitmap(Bitmap::with_store(self.plan, Store::Sparse(treemap))))
+        let any = Any::from_cells(self.plan, cells, self.ones)?;
+        if any.state().bits().is_none() && any.state().ones() != self.ones {
+            return Err(mismatch("number of set bits", self.ones, any.state().ones()));
+        }
+        Ok(any)
     }
 
-    /// Checks the bits of a payload that is not sparse: that those which no key sets are not set, and
-    /// how many others are.
-    fn check_bits(&self, cells: &Cells) -> Result<()> {
-        let mut words = words(cells.bytes());
-        let stray = match self.plan.kind() {
-            Kind::Blocked => words.skip(7).step_by(8).any(|last| last >> 63 == 1),
-            Kind::Bitmap | Kind::Classic => {
-                let used = self.plan.bits() % 64;
-                used != 0 && words.next_back().is_some_and(|last| last >> used != 0)
-            }
-        };
-        if stray {
-            return Err(mismatch("unused bits", "zeros", "some that are set"));
+    /// Checks that cells which no key uses are not in use, and how many others are.
+    fn check_cells(&self, any: &Any) -> Result<()> {
+        match any.state().recount() {
+            Some(ones) if ones == self.ones => Ok(()),
+            Some(ones) => Err(mismatch("number of set bits", self.ones, ones)),
+            None => Err(mismatch("unused bits", "zeros", "some that are set")),
         }
-        self.check_ones(cells.count_ones())
-    }
-
-    fn check_ones(&self, counted: u64) -> Result<()> {
-        if counted == self.ones {
-            return Ok(());
-        }
-        Err(mismatch("number of set bits", self.ones, counted))
     }
 }
 
@@ -529,10 +556,7 @@ pub fn verify(bytes: &[u8]) -> Result<()> {
     }
     // SAFETY: dropped before `bytes` can be.
     let cells = unsafe { Cells::lent(&bytes[offset..][..length]) };
-    if header.plan.is_sparse() {
-        return header.any(cells).map(drop);
-    }
-    header.check_bits(&cells)
+    header.check_cells(&header.any(cells)?)
 }
 
 fn check_padding(bytes: &[u8]) -> Result<()> {
@@ -566,10 +590,9 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
             BITS => {
                 let cells = read_payload(&mut reader, section.length)?;
                 section.check(cells.bytes())?;
-                if !header.plan.is_sparse() {
-                    header.check_bits(&cells)?;
-                }
-                any = Some(header.any(cells)?);
+                let state = header.any(cells)?;
+                header.check_cells(&state)?;
+                any = Some(state);
             }
             NOTE | NORMALIZATION => {
                 let mut text = Vec::new();

@@ -43,6 +43,7 @@
 //! number of threads insert into and query at once.
 
 mod cells;
+pub mod compose;
 mod digest;
 mod error;
 pub mod file;
@@ -61,7 +62,9 @@ pub use error::{Error, Result};
 pub use filter::{Estimate, Filter, View};
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
-pub use plan::{Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Tier};
+pub use plan::{
+    Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier,
+};
 pub use shared::SharedFilter;
 
 /// The README's example is compiled and run.

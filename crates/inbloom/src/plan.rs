@@ -19,15 +19,20 @@
 //! be merged.
 
 mod builder;
+pub(crate) mod cuckoo;
 mod model;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::digest::Hasher;
 use crate::error::{Error, Result};
+use crate::filter::Estimate;
+use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
 pub use builder::PlanBuilder;
-pub(crate) use model::Rounds;
-use model::{Lines, classic_fill, classic_items, classic_rate};
+pub(crate) use model::{Lines, Rounds};
+use model::{classic_fill, classic_items, classic_rate};
 
 /// The structure behind a filter. Numbers are on disk: they are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,11 +45,28 @@ pub enum Kind {
     Classic = 2,
     /// A Bloom filter whose probes share one cache line (or two, from about 2 * 10^-5 down). The default.
     Blocked = 3,
+    /// A blocked filter of counters instead of bits: keys can be removed and counted.
+    Counting = 4,
+    /// Fingerprints in buckets, each in one of two: keys can be removed, in less than half of the bits
+    /// that counters take.
+    Cuckoo = 5,
+    /// Fingerprints in tables that grow with the keys, at the promised rate whatever their number.
+    Scalable = 6,
+    /// Forgets: a key is found for as long as the window, in time or in keys, and little longer.
+    Window = 7,
 }
 
 impl Kind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: &'static [Kind] = &[Kind::Bitmap, Kind::Classic, Kind::Blocked];
+    pub const ALL: &'static [Kind] = &[
+        Kind::Bitmap,
+        Kind::Classic,
+        Kind::Blocked,
+        Kind::Counting,
+        Kind::Cuckoo,
+        Kind::Scalable,
+        Kind::Window,
+    ];
 
     /// The kind's name on the command line and in messages.
     #[must_use]
@@ -53,29 +75,46 @@ impl Kind {
             Kind::Bitmap => "bitmap",
             Kind::Classic => "classic",
             Kind::Blocked => "blocked",
+            Kind::Counting => "counting",
+            Kind::Cuckoo => "cuckoo",
+            Kind::Scalable => "scalable",
+            Kind::Window => "window",
         }
     }
 
     /// Whether keys can be taken out again.
     #[must_use]
     pub fn can_remove(self) -> bool {
-        self == Kind::Bitmap
+        match self {
+            Kind::Bitmap | Kind::Counting | Kind::Cuckoo => true,
+            Kind::Classic | Kind::Blocked | Kind::Scalable | Kind::Window => false,
+        }
     }
 
     /// Whether two filters of one plan can be merged into one that has what either has.
     #[must_use]
     pub fn can_merge(self) -> bool {
         match self {
-            Kind::Bitmap | Kind::Classic | Kind::Blocked => true,
+            Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => true,
+            Kind::Cuckoo | Kind::Scalable | Kind::Window => true,
         }
     }
 
-    /// Whether it keeps its rate beyond the planned items, by growing. None of these does.
+    /// Whether it keeps its rate beyond the planned items, by growing.
     #[must_use]
     pub fn can_grow(self) -> bool {
-        match self {
-            Kind::Bitmap | Kind::Classic | Kind::Blocked => false,
-        }
+        self == Kind::Scalable
+    }
+
+    /// Whether an insert adds a copy of a key that is there, so that it takes as many removals.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        matches!(self, Kind::Counting | Kind::Cuckoo)
+    }
+
+    /// The hash of a filter that is given none.
+    pub(crate) fn default_hasher(self) -> Hasher {
+        if self == Kind::Bitmap { Hasher::integers() } else { Hasher::default() }
     }
 
     pub(crate) fn from_id(id: u16) -> Option<Kind> {
@@ -183,6 +222,17 @@ pub(crate) const BLOCK_BITS: u64 = 512;
 pub(crate) const RANGE_BLOCKS: u64 = 16_383;
 /// A second line costs a second cache miss, so it has to save this share of the bits.
 const SECOND_LINE_SAVES: f64 = 1.15;
+/// Bits that a counter can have, and has unless told.
+const COUNTERS: [u32; 3] = [2, 4, 8];
+const DEFAULT_COUNTER: u32 = 4;
+/// Factors by which a part of a scalable filter can grow; 0 is not at all.
+const GROWTHS: [u32; 4] = [0, 2, 4, 8];
+/// The share of the unspent rate that a growth leaves to later ones, unless told.
+const DEFAULT_TIGHTENING: f64 = 0.8;
+const TIGHTENINGS: RangeInclusive<f64> = 0.5..=0.99;
+/// Steps in which a window forgets, at most, and unless told.
+const MAX_GENERATIONS: u32 = 64;
+const DEFAULT_GENERATIONS: u32 = 4;
 /// Up to this many possible values a bitmap of unknown content is kept dense: 1 GiB.
 const DENSE_UNIVERSE: u64 = 1 << 33;
 
@@ -200,13 +250,48 @@ const DENSE_UNIVERSE: u64 = 1 << 33;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    kind: Kind,
-    items: u64,
-    rate: f64,
-    bits: u64,
-    probes: u32,
-    lines: u32,
-    sparse: bool,
+    pub(crate) kind: Kind,
+    pub(crate) items: u64,
+    pub(crate) rate: f64,
+    pub(crate) bits: u64,
+    pub(crate) probes: u32,
+    pub(crate) lines: u32,
+    pub(crate) sparse: bool,
+    /// Bits of a cell.
+    pub(crate) width: u32,
+    /// Of the scalable kind.
+    pub(crate) growth: u32,
+    pub(crate) tightening: f64,
+    /// Of the window kind.
+    pub(crate) span: Option<Span>,
+    pub(crate) generations: u32,
+    /// Which shard of how many it is a plan of; the first of one if it is for a whole filter.
+    pub(crate) shard: u32,
+    pub(crate) shards: u32,
+}
+
+/// How far back a window reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// As many milliseconds of the clock that [`Filter::advance`](crate::Filter::advance) moves.
+    Millis(u64),
+    /// As many distinct keys.
+    Items(u64),
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Span::Items(items) => write!(f, "the last {items} keys"),
+            Span::Millis(millis) => {
+                let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
+                match units.into_iter().find(|(unit, _)| millis.is_multiple_of(*unit)) {
+                    Some((unit, name)) => write!(f, "{} {name}", millis / unit),
+                    None => write!(f, "{millis} ms"),
+                }
+            }
+        }
+    }
 }
 
 impl Plan {
@@ -229,38 +314,59 @@ impl Plan {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn exact(kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
-        if kind == Kind::Bitmap {
-            return Plan::new(kind).universe(bits).build();
+        match kind {
+            Kind::Bitmap => return Plan::new(kind).universe(bits).build(),
+            Kind::Classic | Kind::Blocked | Kind::Counting => {}
+            Kind::Cuckoo | Kind::Scalable | Kind::Window => {
+                return Err(Error::Unsupported {
+                    kind,
+                    verb: "be planned from bits and probes",
+                    remedy: "give items and rate",
+                });
+            }
         }
-        let one_line = kind != Kind::Blocked || Rounds::PROBES.contains(&probes);
+        let one_line = kind == Kind::Classic || Rounds::PROBES.contains(&probes);
         let lines = if one_line { 1 } else { 2 };
-        let mut plan = Plan { kind, items: 0, rate: 0.0, bits, probes, lines, sparse: false };
+        let mut plan = Plan { bits, probes, lines, ..Plan::blank(kind) };
         plan.check_shape()?;
         plan.items = (plan.items_at_fill(0.5).0 as u64).max(1);
         plan.rate = plan.rate_at(plan.items as f64);
         Ok(plan)
     }
 
-    /// A plan from the fields of a file header, which may hold anything.
-    pub(crate) fn from_parts(
-        kind: Kind,
-        items: u64,
-        rate: f64,
-        bits: u64,
-        probes: u32,
-        lines: u32,
-        sparse: bool,
-    ) -> Result<Plan> {
-        let plan = Plan { kind, items, rate, bits, probes, lines, sparse };
-        plan.check_shape()?;
-        if kind == Kind::Bitmap {
-            if rate != 0.0 {
-                return Err(Error::Rate { got: rate, reason: "a bitmap is exact, its rate is 0" });
-            }
-        } else if !(0.0..=1.0).contains(&rate) {
-            return Err(Error::Rate { got: rate, reason: RATE_RANGE });
+    /// A plan of which nothing is known but the kind.
+    pub(crate) const fn blank(kind: Kind) -> Plan {
+        Plan {
+            kind,
+            items: 0,
+            rate: 0.0,
+            bits: 0,
+            probes: 1,
+            lines: 1,
+            sparse: false,
+            width: if matches!(kind, Kind::Counting) { DEFAULT_COUNTER } else { 1 },
+            growth: 0,
+            tightening: 0.0,
+            span: None,
+            generations: 0,
+            shard: 0,
+            shards: 1,
         }
-        Ok(plan)
+    }
+
+    /// Refuses fields that are out of range or do not fit the kind: they may come from a file header,
+    /// which can hold anything.
+    pub(crate) fn check(self) -> Result<Plan> {
+        self.check_shape()?;
+        if self.kind == Kind::Bitmap {
+            if self.rate != 0.0 {
+                let reason = "a bitmap is exact, its rate is 0";
+                return Err(Error::Rate { got: self.rate, reason });
+            }
+        } else if !(0.0..=1.0).contains(&self.rate) {
+            return Err(Error::Rate { got: self.rate, reason: RATE_RANGE });
+        }
+        Ok(self)
     }
 
     /// Refuses what no filter can be built from.
@@ -268,26 +374,20 @@ impl Plan {
         let parameter = |name, got: u64, expected: &str| {
             Err(Error::Parameter { name, got: got.to_string(), expected: expected.to_owned() })
         };
-        let in_range = match self.kind {
-            Kind::Bitmap => self.bits >= 1 && (self.sparse || self.bits <= MAX_BITS),
-            Kind::Classic => (1..=MAX_BITS).contains(&self.bits),
-            Kind::Blocked => {
-                if !self.bits.is_multiple_of(BLOCK_BITS) {
-                    return parameter("bits", self.bits, "a multiple of 512 for kind blocked");
-                }
-                (BLOCK_BITS..=MAX_BITS).contains(&self.bits)
-            }
-        };
-        if !in_range {
-            return parameter("bits", self.bits, "at least 1 and at most 2^56");
-        }
+        let plain = Plan { bits: self.bits, ..Plan::blank(self.kind) };
         match self.kind {
             Kind::Bitmap => {
+                if self.bits == 0 || (!self.sparse && self.bits > MAX_BITS) {
+                    return parameter("bits", self.bits, BITS_RANGE);
+                }
                 if self.probes != 1 || self.lines != 1 {
                     return parameter("probes", u64::from(self.probes), "1 for kind bitmap");
                 }
             }
             Kind::Classic => {
+                if !(1..=MAX_BITS).contains(&self.bits) {
+                    return parameter("bits", self.bits, BITS_RANGE);
+                }
                 if !(1..=MAX_CLASSIC_PROBES).contains(&self.probes) {
                     return parameter("probes", u64::from(self.probes), "1 to 64 for kind classic");
                 }
@@ -295,9 +395,15 @@ impl Plan {
                     return parameter("lines", u64::from(self.lines), "1 for kind classic");
                 }
             }
-            Kind::Blocked => {
+            Kind::Blocked | Kind::Counting | Kind::Window => {
+                if !self.bits.is_multiple_of(BLOCK_BITS) {
+                    return parameter("bits", self.bits, "a multiple of 512, which is a block");
+                }
+                if !(BLOCK_BITS..=MAX_BITS).contains(&self.bits) {
+                    return parameter("bits", self.bits, BITS_RANGE);
+                }
                 if !(1..=2).contains(&self.lines) {
-                    return parameter("lines", u64::from(self.lines), "1 or 2 for kind blocked");
+                    return parameter("lines", u64::from(self.lines), "1 or 2");
                 }
                 if !self.probes.is_multiple_of(self.lines)
                     || !Rounds::PROBES.contains(&(self.probes / self.lines))
@@ -309,6 +415,69 @@ impl Plan {
                     return parameter("bits", self.bits, TWO_LINE_BITS);
                 }
             }
+            Kind::Cuckoo => {
+                if !(cuckoo::MIN_WIDTH..=MAX_WIDTH).contains(&self.width) {
+                    return parameter("width", u64::from(self.width), "2 to 56 for kind cuckoo");
+                }
+                let bucket = u64::from(self.width) * SLOTS as u64;
+                if !self.bits.is_multiple_of(bucket) || !(bucket..=MAX_BITS).contains(&self.bits) {
+                    return parameter("bits", self.bits, "whole buckets of four fingerprints");
+                }
+            }
+            Kind::Scalable => {
+                if !(1..=MAX_ITEMS).contains(&self.items) {
+                    return parameter("items", self.items, "1 to 10^15 for kind scalable");
+                }
+                if !(MIN_RATE..1.0).contains(&self.rate) {
+                    return Err(Error::Rate { got: self.rate, reason: RATE_RANGE });
+                }
+                if !GROWTHS.contains(&self.growth) {
+                    return parameter("growth", u64::from(self.growth), "2, 4 or 8, or 0 for none");
+                }
+                if !TIGHTENINGS.contains(&self.tightening) {
+                    return Err(Error::Parameter {
+                        name: "tightening",
+                        got: self.tightening.to_string(),
+                        expected: "0.5 to 0.99".to_owned(),
+                    });
+                }
+            }
+        }
+        match self.kind {
+            Kind::Counting if !COUNTERS.contains(&self.width) => {
+                return parameter("width", u64::from(self.width), "2, 4 or 8 for kind counting");
+            }
+            Kind::Window => {
+                if !(1..=MAX_GENERATIONS).contains(&self.generations) {
+                    return parameter("generations", u64::from(self.generations), "1 to 64");
+                }
+                let length = match self.span {
+                    Some(Span::Millis(length) | Span::Items(length)) => length,
+                    None => 0,
+                };
+                if length < u64::from(self.generations) {
+                    return parameter("window", length, "at least as long as it has generations");
+                }
+            }
+            _ => {}
+        }
+        // What the kind does not have must be absent.
+        let strange = |plan: &Plan| {
+            let kind = plan.kind;
+            let width = if kind == Kind::Counting || kind == Kind::Cuckoo { 0 } else { plan.width };
+            let growth = if kind == Kind::Scalable { 0 } else { plan.growth };
+            let window = if kind == Kind::Window { None } else { Some(plan.generations) };
+            (width, growth, window, plan.sparse && kind != Kind::Bitmap)
+        };
+        if strange(self) != strange(&plain) {
+            return Err(Error::Parameter {
+                name: "kind",
+                got: self.kind.to_string(),
+                expected: "one that has the other fields".to_owned(),
+            });
+        }
+        if self.shard >= self.shards {
+            return parameter("shard", u64::from(self.shard), "below the number of shards");
         }
         Ok(())
     }
@@ -341,13 +510,22 @@ impl Plan {
     /// to a page of padding). For a sparse bitmap an upper estimate from the planned items.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        if self.sparse { sparse_bytes(self.items, self.bits) } else { self.bits.div_ceil(64) * 8 }
+        match self.kind {
+            Kind::Bitmap if self.sparse => sparse_bytes(self.items, self.bits),
+            Kind::Cuckoo => Slots::new(self.width).bytes(self.buckets()),
+            Kind::Window => self.generation().bytes().saturating_mul(self.kept_generations()),
+            _ => self.bits.div_ceil(64) * 8,
+        }
     }
 
     /// Bits per planned key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
-        let bits = if self.sparse { self.bytes() as f64 * 8.0 } else { self.bits as f64 };
+        let bits = match self.kind {
+            Kind::Bitmap if self.sparse => self.bytes() as f64 * 8.0,
+            Kind::Window => self.bits as f64 * self.kept_generations() as f64,
+            _ => self.bits as f64,
+        };
         bits / self.items.max(1) as f64
     }
 
@@ -367,8 +545,90 @@ impl Plan {
     #[must_use]
     pub fn cache_lines(&self) -> u32 {
         match self.kind {
-            Kind::Bitmap | Kind::Blocked => self.lines,
+            Kind::Bitmap | Kind::Blocked | Kind::Counting => self.lines,
             Kind::Classic => self.probes,
+            Kind::Cuckoo | Kind::Scalable => 2,
+            Kind::Window => self.lines * (self.generations + 1),
+        }
+    }
+
+    /// The bits of a cell: 1, unless cells are counters or fingerprints.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// For the scalable kind, the factor by which a part of it grows when it is full; 0 if it does not
+    /// grow and says "full".
+    #[must_use]
+    pub fn growth(&self) -> u32 {
+        self.growth
+    }
+
+    /// For the scalable kind, the share of the rate not yet spent that each growth leaves to later ones.
+    #[must_use]
+    pub fn tightening(&self) -> f64 {
+        self.tightening
+    }
+
+    /// For the window kind, how far back it reaches.
+    #[must_use]
+    pub fn span(&self) -> Option<Span> {
+        self.span
+    }
+
+    /// For the window kind, the steps in which it forgets. What falls out of the window is forgotten
+    /// within one step more.
+    #[must_use]
+    pub fn generations(&self) -> u32 {
+        self.generations
+    }
+
+    /// Which shard of how many the plan is for, if it is not for a whole filter.
+    #[must_use]
+    pub fn shard(&self) -> Option<(u32, u32)> {
+        (self.shards > 1).then_some((self.shard, self.shards))
+    }
+
+    /// Whether [`Plan::bytes`] tells the bytes of the payload exactly.
+    pub(crate) fn has_fixed_size(&self) -> bool {
+        match self.kind {
+            Kind::Bitmap => !self.sparse,
+            Kind::Scalable | Kind::Window => false,
+            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo => true,
+        }
+    }
+
+    /// The buckets of a cuckoo filter.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.bits / (u64::from(self.width) * SLOTS as u64)
+    }
+
+    /// The plan of one generation of a window.
+    pub(crate) fn generation(&self) -> Plan {
+        let items = self.items.div_ceil(u64::from(self.generations.max(1)));
+        Plan {
+            items,
+            rate: self.rate / f64::from(self.generations + 1),
+            bits: self.bits,
+            probes: self.probes,
+            lines: self.lines,
+            ..Plan::blank(Kind::Blocked)
+        }
+    }
+
+    /// The generations that a window keeps: one for each step, and the one that is being filled.
+    pub(crate) fn kept_generations(&self) -> u64 {
+        u64::from(self.generations) + 1
+    }
+
+    /// The share of counters expected to have reached their maximum at the planned items: those are
+    /// never lowered again. 0 for the kinds without counters.
+    #[must_use]
+    pub fn saturation(&self) -> f64 {
+        match self.kind {
+            Kind::Counting => self.as_lines().overflow(self.items as f64, (1 << self.width) - 1),
+            _ => 0.0,
         }
     }
 
@@ -383,26 +643,44 @@ impl Plan {
         self.bits / BLOCK_BITS
     }
 
-    /// The number of contiguous ranges into which a blocked filter's blocks divide evenly.
-    pub(crate) fn ranges(&self) -> u64 {
-        if self.lines == 2 { ranges(self.blocks()) } else { 1 }
-    }
-
     /// The rounds of probes that a key of a blocked filter takes in each of its lines.
     pub(crate) fn rounds(&self) -> Rounds {
         Rounds::of(self.probes / self.lines)
     }
 
-    /// Bits that keys can set: one bit of each block is reserved.
-    pub(crate) fn usable_bits(&self) -> u64 {
+    /// Cells that keys can use: one bit of each block of a blocked filter is reserved.
+    pub(crate) fn cells(&self) -> u64 {
         match self.kind {
             Kind::Blocked => self.bits - self.blocks(),
-            Kind::Bitmap | Kind::Classic => self.bits,
+            Kind::Window => (self.bits - self.blocks()).saturating_mul(self.kept_generations()),
+            Kind::Scalable => self.items,
+            Kind::Bitmap | Kind::Classic | Kind::Counting | Kind::Cuckoo => {
+                self.bits / u64::from(self.width)
+            }
         }
     }
 
     fn as_lines(&self) -> Lines {
-        Lines { blocks: self.blocks() as f64, lines: self.lines, rounds: self.rounds() }
+        Lines::new(self.blocks() as f64, self.lines, self.rounds(), self.width)
+    }
+
+    /// The share of cells in use, from 0 to 1, if so many are.
+    pub(crate) fn fill_of(&self, ones: u64) -> f64 {
+        // A damaged file may have counted wrong; more than all is never set.
+        (ones as f64 / self.cells() as f64).min(1.0)
+    }
+
+    /// How many distinct keys so many cells in use speak for.
+    pub(crate) fn estimate(&self, ones: u64) -> Estimate {
+        let (items, error) = match self.kind {
+            Kind::Bitmap => (ones as f64, 0.0),
+            // A fingerprint each, but for those that an insert took for one that was there.
+            Kind::Cuckoo | Kind::Scalable => (ones as f64, (ones as f64 * self.rate).sqrt()),
+            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Window => {
+                self.items_at_fill(ones as f64 / self.cells() as f64)
+            }
+        };
+        Estimate { items, error }
     }
 
     /// The rate when the filter holds `items` distinct keys.
@@ -420,7 +698,20 @@ impl Plan {
         match self.kind {
             Kind::Bitmap => 0.0,
             Kind::Classic => classic_rate(items, self.bits as f64, self.probes),
-            Kind::Blocked => self.as_lines().rate(items),
+            Kind::Blocked | Kind::Counting => self.as_lines().rate(items),
+            Kind::Cuckoo => cuckoo::rate(items, self.buckets(), self.width),
+            Kind::Scalable => {
+                if items <= 0.0 {
+                    0.0
+                } else {
+                    self.rate
+                }
+            }
+            Kind::Window => {
+                let generations = f64::from(self.generations);
+                let of_one = self.generation().rate_at(items / generations);
+                (of_one * (generations + 1.0)).min(1.0)
+            }
         }
     }
 
@@ -429,6 +720,12 @@ impl Plan {
     pub fn items_at(&self, rate: f64) -> u64 {
         match self.kind {
             Kind::Bitmap => self.bits,
+            Kind::Cuckoo => {
+                let fits = largest(MAX_ITEMS, |items| self.rate_at(items as f64) <= rate);
+                fits.min(cuckoo::capacity(self.buckets()))
+            }
+            Kind::Scalable if rate < self.rate => 0,
+            Kind::Scalable if self.growth == 0 => self.items,
             _ => largest(MAX_ITEMS, |items| self.rate_at(items as f64) <= rate),
         }
     }
@@ -442,7 +739,9 @@ impl Plan {
         match self.kind {
             Kind::Bitmap => items / self.bits as f64,
             Kind::Classic => classic_fill(items, self.bits as f64, self.probes),
-            Kind::Blocked => self.as_lines().fill(items),
+            Kind::Blocked | Kind::Counting => self.as_lines().fill(items),
+            Kind::Cuckoo | Kind::Scalable => (items / self.cells() as f64).min(1.0),
+            Kind::Window => self.generation().fill_at(items / f64::from(self.generations)),
         }
     }
 
@@ -451,12 +750,17 @@ impl Plan {
     /// A filter whose bits are all set says only "many": the answer is then that for half a bit
     /// short of full.
     pub(crate) fn items_at_fill(&self, fill: f64) -> (f64, f64) {
-        let usable = self.usable_bits() as f64;
+        let usable = self.cells() as f64;
         let fill = fill.min((usable - 0.5) / usable);
         match self.kind {
-            Kind::Bitmap => (fill * usable, 0.0),
+            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable => (fill * usable, 0.0),
             Kind::Classic => classic_items(fill, self.bits as f64, self.probes),
-            Kind::Blocked => self.as_lines().items(fill),
+            Kind::Blocked | Kind::Counting => self.as_lines().items(fill),
+            Kind::Window => {
+                let all = self.kept_generations() as f64;
+                let (items, error) = self.generation().items_at_fill(fill);
+                (items * all, error * all.sqrt())
+            }
         }
     }
 
@@ -465,7 +769,7 @@ impl Plan {
         match self.kind {
             // Every probe falls on a set bit with this probability, and independently.
             Kind::Classic => fill.min(1.0).powi(self.probes as i32),
-            Kind::Bitmap | Kind::Blocked => self.rate_at(self.items_at_fill(fill).0),
+            _ => self.rate_at(self.items_at_fill(fill).0),
         }
     }
 
@@ -473,26 +777,38 @@ impl Plan {
     /// combined, with both values. Items and rate may differ: they say what was intended.
     pub(crate) fn difference(&self, other: &Plan) -> Option<(&'static str, String, String)> {
         let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
+        let span = |plan: &Plan| plan.span.map_or("none".to_owned(), |span| span.to_string());
+        let shard = |plan: &Plan| format!("{} of {}", plan.shard + 1, plan.shards);
+        // A scalable filter's content depends on what it promises; the others' only on their shape.
+        let scales = self.kind == Kind::Scalable;
+        let promise = |plan: &Plan| if scales { plan.rate.to_string() } else { String::new() };
+        let bits = |plan: &Plan| if scales { String::new() } else { plan.bits.to_string() };
         [
             ("kind", self.kind.to_string(), other.kind.to_string()),
-            ("bits", self.bits.to_string(), other.bits.to_string()),
+            ("bits", bits(self), bits(other)),
             ("probes", self.probes.to_string(), other.probes.to_string()),
             ("lines", self.lines.to_string(), other.lines.to_string()),
             ("layout", layout(self), layout(other)),
+            ("width", self.width.to_string(), other.width.to_string()),
+            ("window", span(self), span(other)),
+            ("generations", self.generations.to_string(), other.generations.to_string()),
+            ("rate", promise(self), promise(other)),
+            ("tightening", self.tightening.to_string(), other.tightening.to_string()),
+            ("shard", shard(self), shard(other)),
         ]
         .into_iter()
         .find(|(_, left, right)| left != right)
     }
 }
 
+const BITS_RANGE: &str = "at least 1 and at most 2^56";
 const RATE_RANGE: &str = "it must lie strictly between 0 and 1";
-const BLOCKED_PROBES: &str =
-    "4, 8, 12 or 16 for kind blocked, or 8, 16, 24 or 32 with two lines per key";
+const BLOCKED_PROBES: &str = "4, 8, 12 or 16, or 8, 16, 24 or 32 with two lines per key";
 const TWO_LINE_BITS: &str = "two blocks or more that divide evenly into ranges of at most 16383 \
      blocks, for two lines per key";
 
 /// The fewest ranges of at most [`RANGE_BLOCKS`] blocks.
-fn ranges(blocks: u64) -> u64 {
+pub(crate) fn ranges(blocks: u64) -> u64 {
     blocks.div_ceil(RANGE_BLOCKS)
 }
 

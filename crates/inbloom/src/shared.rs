@@ -1,4 +1,8 @@
-//! One filter for many threads: inserts and queries through `&self`, without locks.
+//! One filter for many threads: inserts and queries through `&self`.
+//!
+//! Kinds whose state is an array of cells (bitmap, classic, blocked, counting) are shared without locks.
+//! The others move what they hold, so that a writer takes a lock for itself, and readers share it: put
+//! several shards side by side where that is too slow.
 //!
 //! **What holds.** A key whose insert has returned is found by every query that starts later, in the
 //! sense of happens-before: the inserting thread told the querying one, by whatever means. Bits are
@@ -11,15 +15,17 @@
 //! that matters, [`SharedFilter::insert_once`] takes a lock that racing inserts of one key share:
 //! exactly one of them is told "new". Queries never wait for it, nor do inserts of most other keys.
 
-use crate::cells::Shared;
+use std::sync::PoisonError;
+
+use crate::cells::{Bits, Shared};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Any, Estimate, Filter, Texts, estimate};
-use crate::kinds::{bitmap, blocked, classic};
+use crate::filter::{Any, Estimate, Filter, Texts};
+use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
 use crate::simd::Run;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 
 /// A filter that many threads insert into and query at once.
 ///
@@ -45,19 +51,35 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 pub struct SharedFilter {
     plan: Plan,
     hasher: Hasher,
-    shape: Shape,
-    cells: Shared,
-    ones: Counter,
+    content: Content,
     inserted: Counter,
     texts: Texts,
     /// Serialise [`SharedFilter::insert_once`] of one key: its digest picks the lock.
     locks: Box<[Mutex<()>]>,
 }
 
+enum Content {
+    Words(Words),
+    Locked(RwLock<Box<dyn State>>),
+}
+
+/// Cells that threads change word by word.
+struct Words {
+    shape: Shape,
+    cells: Shared,
+    ones: Counter,
+}
+
 enum Shape {
     Bitmap(bitmap::Racing),
     Classic(classic::Racing),
     Blocked(blocked::Racing),
+    Counting(counting::Racing),
+}
+
+/// A thread that panicked holding a lock has left a state that answers: every change is whole or none.
+fn unpoisoned<T>(result: std::result::Result<T, PoisonError<T>>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks of [`SharedFilter::insert_once`]: far more than threads, so that two rarely meet.
@@ -65,30 +87,38 @@ const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 
 impl SharedFilter {
     pub(crate) fn from_exclusive(filter: Filter) -> Result<SharedFilter> {
-        let refused =
-            |verb, remedy| Err(Error::Unsupported { kind: filter.plan().kind(), verb, remedy });
         if filter.auto_clear.is_some() {
-            let remedy = "a key inserted while another thread clears could be lost; switch \
-                          auto-clear off, or keep the filter behind a lock";
-            return refused("clear itself while it is shared", remedy);
-        }
-        if filter.any.bits().is_none() {
-            let remedy = "plan it dense, by giving items close to the universe";
-            return refused("be shared while it is sparse", remedy);
+            return Err(Error::Unsupported {
+                kind: filter.plan().kind(),
+                verb: "clear itself while it is shared",
+                remedy: "a key inserted while another thread clears could be lost; switch \
+                         auto-clear off, or keep the filter behind a lock",
+            });
         }
         let Filter { hasher, any, inserted, auto_clear: _, texts } = filter;
-        let (plan, bits) = any.into_bits().expect("just checked");
+        let state = any.into_state();
+        let plan = *state.plan();
         let shape = match plan.kind() {
-            Kind::Bitmap => Shape::Bitmap(bitmap::Racing::new(&plan)),
-            Kind::Classic => Shape::Classic(classic::Racing::new(&plan)),
-            Kind::Blocked => Shape::Blocked(blocked::Racing::new(&plan)),
+            Kind::Bitmap if !plan.is_sparse() => Some(Shape::Bitmap(bitmap::Racing::new(&plan))),
+            Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
+            Kind::Blocked => Some(Shape::Blocked(blocked::Racing::new(&plan))),
+            Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
+            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window => None,
+        };
+        let content = match shape.filter(|_| state.bits().is_some()) {
+            Some(shape) => {
+                let bits = state.into_bits().expect("just seen");
+                let (cells, ones) = (bits.cells.into_shared()?, Counter::new(bits.ones));
+                Content::Words(Words { shape, cells, ones })
+            }
+            // What is open read-only has to be copied, as above.
+            None if state.is_read_only() => Content::Locked(RwLock::new(state.copy()?)),
+            None => Content::Locked(RwLock::new(state)),
         };
         Ok(SharedFilter {
             plan,
             hasher,
-            shape,
-            cells: bits.cells.into_shared()?,
-            ones: Counter::new(bits.ones),
+            content,
             inserted: Counter::new(inserted),
             texts,
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
@@ -99,13 +129,16 @@ impl SharedFilter {
     /// at it: behind an `Arc`, use `Arc::into_inner` first.
     #[must_use]
     pub fn into_exclusive(self) -> Filter {
-        let bits = crate::cells::Bits {
-            cells: self.cells.into_cells().expect("memory that is ours already"),
-            ones: self.ones.total(),
+        let any = match self.content {
+            Content::Words(Words { cells, ones, .. }) => {
+                let cells = cells.into_cells().expect("memory that is ours already");
+                Any::with_bits(self.plan, Bits { cells, ones: ones.total() })
+            }
+            Content::Locked(lock) => Any::from_state(unpoisoned(lock.into_inner())),
         };
         Filter {
             hasher: self.hasher,
-            any: Any::with_bits(self.plan, bits),
+            any,
             inserted: self.inserted.total(),
             auto_clear: None,
             texts: self.texts,
@@ -122,6 +155,24 @@ impl SharedFilter {
     /// is told `Ok(true)`.
     pub fn insert_once(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_digest_once(self.hasher.digest(key))
+    }
+
+    /// Takes a key out: see [`Filter::remove`], also for what must not be removed.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.remove_digest(self.hasher.digest(key))
+    }
+
+    /// How often a key was inserted and not removed: see [`Filter::count`].
+    #[must_use]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+        let digest = self.hasher.digest(key);
+        match &self.content {
+            Content::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
+                counting.count(cells.words(), digest)
+            }
+            Content::Words(_) => u64::from(self.contains_digest(digest)),
+            Content::Locked(lock) => unpoisoned(lock.read()).count(digest),
+        }
     }
 
     /// Whether a key may have been inserted: false is certain, true is probable.
@@ -142,18 +193,45 @@ impl SharedFilter {
 
     /// [`SharedFilter::insert`] for a key that is hashed already.
     pub fn insert_digest(&self, digest: Digest) -> Result<bool> {
-        let changed = self.set(digest)?;
-        if changed != 0 {
-            self.ones.add(u64::from(changed));
+        let new = match &self.content {
+            Content::Words(words) => words.insert(digest)?,
+            Content::Locked(lock) => unpoisoned(lock.write()).insert_digest(digest)?,
+        };
+        if new {
             self.inserted.add(1);
         }
-        Ok(changed != 0)
+        Ok(new)
+    }
+
+    /// [`SharedFilter::remove`] for a key that is hashed already.
+    pub fn remove_digest(&self, digest: Digest) -> Result<bool> {
+        let removed = match &self.content {
+            Content::Words(words) => {
+                // Two threads that took out one key at once could lower what is others' for an instant.
+                let lock = &self.locks[digest.pick(LOCKS).0 as usize];
+                let _guard = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                words.remove(&self.plan, digest)?
+            }
+            Content::Locked(lock) => unpoisoned(lock.write()).remove(digest)?,
+        };
+        if removed && !self.contains_digest(digest) {
+            self.inserted.change(-1);
+        }
+        Ok(removed)
+    }
+
+    /// Lets a window's clock go on: see [`Filter::advance`].
+    pub fn advance(&self, now: u64) -> Result<()> {
+        match &self.content {
+            Content::Words(_) => Err(cannot_advance(&self.plan)),
+            Content::Locked(lock) => unpoisoned(lock.write()).advance(now),
+        }
     }
 
     /// [`SharedFilter::insert_once`] for a key that is hashed already.
     pub fn insert_digest_once(&self, digest: Digest) -> Result<bool> {
         // Most inserts in a stream with repetitions end here.
-        if self.contains_digest(digest) {
+        if !self.plan.kind().counts() && self.contains_digest(digest) {
             return Ok(false);
         }
         let lock = &self.locks[digest.pick(LOCKS).0 as usize];
@@ -165,10 +243,9 @@ impl SharedFilter {
     /// [`SharedFilter::contains`] for a key that is hashed already.
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
-        match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.contains(self.cells.words(), digest),
-            Shape::Classic(classic) => classic.contains(self.cells.words(), digest),
-            Shape::Blocked(blocked) => blocked.contains(self.cells.words(), digest),
+        match &self.content {
+            Content::Words(words) => words.contains(digest),
+            Content::Locked(lock) => unpoisoned(lock.read()).contains_digest(digest),
         }
     }
 
@@ -180,15 +257,6 @@ impl SharedFilter {
     /// [`SharedFilter::contains_many`] for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         Membership::contains_digests(&self, digests, found);
-    }
-
-    /// Sets the digest's bits and returns how many of them this call has set.
-    fn set(&self, digest: Digest) -> Result<u32> {
-        match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.insert(self.cells.words(), digest),
-            Shape::Classic(classic) => Ok(classic.insert(self.cells.words(), digest)),
-            Shape::Blocked(blocked) => Ok(blocked.insert(self.cells.words(), digest)),
-        }
     }
 
     /// The shape of the filter and what it promises.
@@ -203,34 +271,81 @@ impl SharedFilter {
         &self.hasher
     }
 
-    /// The number of bits that are set: exact whenever no insert is under way.
+    /// The number of cells in use: exact whenever no insert is under way.
     #[must_use]
     pub fn ones(&self) -> u64 {
-        self.ones.total()
+        match &self.content {
+            Content::Words(words) => words.ones.total(),
+            Content::Locked(lock) => unpoisoned(lock.read()).ones(),
+        }
     }
 
-    /// The share of bits that are set, from 0 to 1.
+    /// The share of cells in use, from 0 to 1.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.ones() as f64 / self.plan.usable_bits() as f64
+        self.plan.fill_of(self.ones())
     }
 
-    /// How many inserts were told "new".
+    /// How many inserts were told "new", less those that were removed.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.inserted.total()
     }
 
-    /// How many distinct keys the set bits speak for.
+    /// How many distinct keys the cells in use speak for.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        estimate(&self.plan, self.ones())
+        match &self.content {
+            Content::Words(words) => self.plan.estimate(words.ones.total()),
+            Content::Locked(lock) => unpoisoned(lock.read()).estimate(),
+        }
     }
 
-    /// The rate at which a foreign key is claimed now, from the bits that are really set.
+    /// The rate at which a foreign key is claimed now, from the cells that are really in use.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.plan.rate_at_fill(self.fill())
+        match &self.content {
+            Content::Words(_) => self.plan.rate_at_fill(self.fill()),
+            Content::Locked(lock) => unpoisoned(lock.read()).rate(),
+        }
+    }
+}
+
+impl Words {
+    fn contains(&self, digest: Digest) -> bool {
+        let words = self.cells.words();
+        match &self.shape {
+            Shape::Bitmap(bitmap) => bitmap.contains(words, digest),
+            Shape::Classic(classic) => classic.contains(words, digest),
+            Shape::Blocked(blocked) => blocked.contains(words, digest),
+            Shape::Counting(counting) => counting.contains(words, digest),
+        }
+    }
+
+    /// Inserts, and tells whether any cell was not in use before.
+    fn insert(&self, digest: Digest) -> Result<bool> {
+        let words = self.cells.words();
+        let taken = match &self.shape {
+            Shape::Bitmap(bitmap) => bitmap.insert(words, digest)?,
+            Shape::Classic(classic) => classic.insert(words, digest),
+            Shape::Blocked(blocked) => blocked.insert(words, digest),
+            Shape::Counting(counting) => counting.insert(words, digest),
+        };
+        if taken != 0 {
+            self.ones.add(u64::from(taken));
+        }
+        Ok(taken != 0)
+    }
+
+    fn remove(&self, plan: &Plan, digest: Digest) -> Result<bool> {
+        let words = self.cells.words();
+        let (removed, change) = match &self.shape {
+            Shape::Bitmap(bitmap) => bitmap.remove(words, digest),
+            Shape::Counting(counting) => counting.remove(words, digest),
+            Shape::Classic(_) | Shape::Blocked(_) => return Err(cannot_remove(plan)),
+        };
+        self.ones.change(i64::from(change));
+        Ok(removed)
     }
 }
 
@@ -249,43 +364,63 @@ impl Membership for &SharedFilter {
     }
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
-        let (words, keys) = (self.cells.words(), run);
-        match &self.shape {
-            Shape::Bitmap(bitmap) => {
-                for (digest, found) in run.iter().zip(found) {
-                    *found = bitmap.contains(words, *digest);
+        let run = Run { keys: run, next };
+        match &self.content {
+            Content::Words(Words { shape, cells, .. }) => match shape {
+                Shape::Bitmap(bitmap) => {
+                    for (digest, found) in run.keys.iter().zip(found) {
+                        *found = bitmap.contains(cells.words(), *digest);
+                    }
                 }
+                Shape::Classic(classic) => classic.contains_run(cells.words(), run, found),
+                Shape::Blocked(blocked) => blocked.contains_run(cells.words(), run, found),
+                Shape::Counting(counting) => counting.contains_run(cells.words(), run, found),
+            },
+            Content::Locked(lock) => {
+                unpoisoned(lock.read()).contains_run(run.keys, run.next, found);
             }
-            Shape::Classic(classic) => classic.contains_run(words, Run { keys, next }, found),
-            Shape::Blocked(blocked) => blocked.contains_run(words, Run { keys, next }, found),
         }
     }
 
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
-        // The counters are shared too: one addition for a run.
-        let (mut ones, mut inserted) = (0, 0);
-        let mut done = |changed| {
-            ones += u64::from(changed);
-            inserted += u64::from(changed != 0);
-            new.push(changed != 0);
+        let before = new.len();
+        let result = match &self.content {
+            Content::Words(words) => words.insert_run(Run { keys: run, next }, new),
+            Content::Locked(lock) => unpoisoned(lock.write()).insert_run(run, next, new),
         };
-        let (words, keys) = (self.cells.words(), run);
+        // The counters are shared too: one addition for a run.
+        self.inserted.add(new[before..].iter().map(|new| u64::from(*new)).sum());
+        result
+    }
+}
+
+impl Words {
+    fn insert_run(&self, run: Run<'_>, new: &mut Vec<bool>) -> Result<()> {
+        let mut ones = 0;
+        let mut done = |taken| {
+            ones += u64::from(taken);
+            new.push(taken != 0);
+        };
+        let words = self.cells.words();
         let result = match &self.shape {
-            Shape::Bitmap(bitmap) => keys.iter().try_for_each(|digest| {
+            Shape::Bitmap(bitmap) => run.keys.iter().try_for_each(|digest| {
                 done(bitmap.insert(words, *digest)?);
                 Ok(())
             }),
             Shape::Classic(classic) => {
-                classic.insert_run(words, Run { keys, next }, done);
+                classic.insert_run(words, run, done);
                 Ok(())
             }
             Shape::Blocked(blocked) => {
-                blocked.insert_run(words, Run { keys, next }, done);
+                blocked.insert_run(words, run, done);
+                Ok(())
+            }
+            Shape::Counting(counting) => {
+                counting.insert_run(words, run, done);
                 Ok(())
             }
         };
         self.ones.add(ones);
-        self.inserted.add(inserted);
         result
     }
 }
@@ -312,8 +447,14 @@ impl Counter {
         self.stripes[stripe()].0.fetch_add(amount, Ordering::Relaxed);
     }
 
+    /// A stripe may fall below zero, that is, wrap around; the total does not.
+    fn change(&self, amount: i64) {
+        self.add(amount as u64);
+    }
+
     fn total(&self) -> u64 {
-        self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
+        let stripes = self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed));
+        stripes.fold(0, u64::wrapping_add)
     }
 }
 

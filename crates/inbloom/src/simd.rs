@@ -1,4 +1,5 @@
-//! The kernels of the blocked kind: how a key's bits are found in its line, set, and tested.
+//! The kernels of the blocked and counting kinds: how a key's bits are found in its line, set, and
+//! tested, or its counters raised.
 //!
 //! [`scalar`] is the specification, in plain Rust and readable; the vector kernels give the same
 //! answers bit for bit, which the tests assert over every shape and instruction set at hand. The
@@ -13,20 +14,26 @@
 //! room for, and in a half round drops it from the one word of the pair that it does not fall into:
 //! no instruction is spent on any of this.
 //!
+//! Counting has the same lines with counters for bits: 64 / w to a word, from the lowest bits up,
+//! none reserved. An index takes log2(64 / w) bits of the digest, and one more in a half round. All
+//! that is said below of bits holds for counters: one is set when it is above zero.
+//!
 //! Batches are pipelined in two steps. Lines are first asked for into L2, while the run of keys before
 //! is being worked on; within a run, a line is asked for into L1 some keys before its use. The few
 //! miss buffers of L1 are what limits a processor that prefetches straight into it: 5.1 ns a line
 //! where two steps take 4.0 (20 MB, huge pages; bench/record, layouts).
 
+mod counters;
 pub(crate) mod scalar;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;
 
 use crate::digest::Digest;
-use crate::plan::{Plan, Rounds};
+use crate::plan::{Plan, Rounds, ranges};
 use crate::sync::AtomicU64;
 #[cfg(loom)]
 use crate::sync::Ordering;
+pub(crate) use counters::Counters;
 
 /// What the kernels must know of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +48,20 @@ pub(crate) struct Geometry {
     pub lines: u32,
     /// The probes of a key in each of its lines.
     pub rounds: Rounds,
+    /// What a word is divided into: bits for blocked, which are counters of width 1.
+    pub counters: Counters,
 }
 
 impl Geometry {
     pub(crate) fn new(plan: &Plan) -> Geometry {
-        let (blocks, ranges) = (plan.blocks(), plan.ranges());
-        Geometry {
-            blocks,
-            ranges,
-            range_blocks: blocks / ranges,
-            lines: plan.lines(),
-            rounds: plan.rounds(),
-        }
+        Geometry::from_parts(plan.blocks(), plan.lines(), plan.rounds(), plan.width())
+    }
+
+    /// `width` is the bits of a counter: 1 for blocked; 2, 4 or 8 for counting.
+    pub(crate) fn from_parts(blocks: u64, lines: u32, rounds: Rounds, width: u32) -> Geometry {
+        let ranges = if lines == 2 { ranges(blocks) } else { 1 };
+        let counters = Counters::new(width);
+        Geometry { blocks, ranges, range_blocks: blocks / ranges, lines, rounds, counters }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -137,11 +146,8 @@ impl Kernel {
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         let vectors = x86::available(geometry);
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-        let vectors = {
-            let _ = geometry;
-            std::iter::empty()
-        };
-        vectors.chain([&scalar::KERNEL])
+        let vectors = std::iter::empty();
+        vectors.chain([scalar::kernel(geometry.counters.width)])
     }
 
     #[inline(always)]
@@ -219,7 +225,11 @@ impl Kernel {
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
-        scalar::contains(|at| u64::from_le(words[at].load(Ordering::Relaxed)), geometry, digest)
+        let load = |at: usize| u64::from_le(words[at].load(Ordering::Relaxed));
+        match geometry.counters.width {
+            1 => scalar::contains::<false>(load, geometry, digest),
+            _ => scalar::contains::<true>(load, geometry, digest),
+        }
     }
 
     #[cfg(loom)]
@@ -347,6 +357,14 @@ mod tests {
     /// Every shape, on filters of one block, a few, and enough for two ranges.
     fn geometries() -> Vec<Geometry> {
         let mut geometries = Vec::new();
+        for width in [2, 4, 8] {
+            for per_line in Rounds::PROBES {
+                for (blocks, lines) in [(1, 1), (7, 1), (2, 2), (20_000, 2)] {
+                    let rounds = Rounds::of(per_line);
+                    geometries.push(Geometry::from_parts(blocks, lines, rounds, width));
+                }
+            }
+        }
         for lines in [1, 2] {
             for per_line in Rounds::PROBES {
                 for blocks in [lines, 7, 20_000] {

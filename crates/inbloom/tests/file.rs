@@ -459,7 +459,7 @@ fn filters_over_2_to_the_35_bits_open_at_once_and_take_inserts_everywhere() {
         let mut beyond = [false; 3]; // below 2^32, from there on, and from 2^35 on
         for i in 0..3000 {
             assert!(filter.insert(spread(i)).unwrap(), "{context}: key {i} is not new");
-            for position in filter.positions(spread(i)) {
+            for position in filter.positions(spread(i)).unwrap() {
                 assert!(position < plan.bits());
                 beyond[usize::from(position >> 32 != 0) + usize::from(position >> 35 != 0)] = true;
             }
@@ -489,7 +489,7 @@ fn a_large_file_is_queried_in_place_without_being_read() {
         let saved = sparse_file(&plan);
         let empty = file::open(saved.path()).unwrap();
         // Somebody else has written these into the file: bit by bit.
-        for position in (0..500).flat_map(|i| empty.positions(spread(i))) {
+        for position in (0..500).flat_map(|i| empty.positions(spread(i)).unwrap()) {
             let (at, mut byte) = (PAYLOAD + position / 8, [0]);
             saved.as_file().read_exact_at(&mut byte, at).unwrap();
             byte[0] |= 1 << (position % 8);

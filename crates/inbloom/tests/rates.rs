@@ -389,7 +389,7 @@ fn indexes_of_32_bits_positions_reach_every_part_of_a_filter_beyond_2_to_the_33_
         for draw in 0..draws as usize {
             let mut drawn: Vec<u64> = (0..KEYS)
                 .map(|number| {
-                    let mut positions = filter.positions(number.to_le_bytes());
+                    let mut positions = filter.positions(number.to_le_bytes()).unwrap();
                     if plan.kind() == Kind::Blocked {
                         positions.iter_mut().for_each(|position| *position /= 512);
                         positions.dedup();
@@ -426,12 +426,13 @@ fn indexes_of_32_bits_no_position_of_a_large_filter_is_out_of_reach() {
     };
     let classic = Plan::exact(Kind::Classic, (1 << 34) + 12_345, 16).expect("a plan of 2 GiB");
     let filter = Filter::new(classic).expect("address space of 2 GiB");
-    let drawn = (0..200_000_u64).flat_map(|number| filter.positions(number.to_le_bytes()));
+    let drawn = (0..200_000_u64).flat_map(|number| filter.positions(number.to_le_bytes()).unwrap());
     repeated(drawn.collect(), classic.bits());
 
     let blocked = Plan::exact(Kind::Blocked, (1 << 34) + 512 * 77, 8).expect("a plan of 2 GiB");
     let filter = Filter::new(blocked).expect("address space of 2 GiB");
-    let drawn = (0..500_000_u64).map(|number| filter.positions(number.to_le_bytes())[0] / 512);
+    let drawn =
+        (0..500_000_u64).map(|number| filter.positions(number.to_le_bytes()).unwrap()[0] / 512);
     repeated(drawn.collect(), blocked.bits() / 512);
 }
 

@@ -12,13 +12,15 @@
 //! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
 
 use std::borrow::Cow;
-use std::io;
+use std::fmt::Display;
 
 use roaring::RoaringTreemap;
 
-use crate::cells::{Bits, words};
+use crate::cells::{Bits, Cells, words};
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
+use crate::format::mismatch;
+use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::simd::{Towards, prefetch};
@@ -60,6 +62,21 @@ impl Bitmap {
     pub(crate) fn with_store(plan: Plan, store: Store) -> Bitmap {
         assert_eq!(plan.kind(), Kind::Bitmap, "a plan for another kind");
         Bitmap { plan, store }
+    }
+
+    /// From a roaring treemap in its portable format, which may be a stranger's: checks that it is within
+    /// the universe, and that it was all.
+    pub(crate) fn read_sparse(plan: Plan, cells: &Cells) -> Result<Bitmap> {
+        let mut rest = cells.bytes();
+        let wrong = |how: &dyn Display| mismatch("payload", "a roaring bitmap", how);
+        let treemap = RoaringTreemap::deserialize_from(&mut rest).map_err(|error| wrong(&error))?;
+        if !rest.iter().all(|byte| *byte == 0) || rest.len() >= 8 {
+            return Err(wrong(&"bytes after the end of the roaring bitmap"));
+        }
+        if treemap.max().is_some_and(|max| max >= plan.bits()) {
+            return Err(wrong(&"a member outside the universe"));
+        }
+        Ok(Bitmap::with_store(plan, Store::Sparse(treemap)))
     }
 
     /// The plan it was made from.
@@ -150,25 +167,50 @@ impl Bitmap {
         });
         dense.chain(sparse.into_iter().flatten())
     }
+}
 
-    /// The value that a digest stands for, unless it is none of the universe.
-    pub(crate) fn value(&self, digest: Digest) -> Result<u64> {
-        value(digest, self.plan.bits())
+impl State for Bitmap {
+    fn plan(&self) -> &Plan {
+        &self.plan
     }
 
-    pub(crate) fn clear(&mut self) -> Result<()> {
-        match &mut self.store {
-            Store::Dense(bits) => bits.clear(),
-            Store::Sparse(treemap) => {
-                treemap.clear();
-                Ok(())
-            }
+    fn ones(&self) -> u64 {
+        self.len()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        match &self.store {
+            Store::Dense(bits) => bits.recount(self.plan.bits()),
+            Store::Sparse(treemap) => Some(treemap.len()),
         }
     }
 
-    /// Keeps what either has. Both must be of one plan.
-    pub(crate) fn unite(&mut self, other: &Bitmap) -> Result<()> {
-        match (&mut self.store, &other.store) {
+    fn clear(&mut self) -> Result<()> {
+        match &mut self.store {
+            Store::Dense(bits) => bits.clear()?,
+            Store::Sparse(treemap) => treemap.clear(),
+        }
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        let store = match &self.store {
+            Store::Dense(bits) => Store::Dense(bits.copy()?),
+            Store::Sparse(treemap) => Store::Sparse(treemap.clone()),
+        };
+        Ok(Box::new(Bitmap { plan: self.plan, store }))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        match (&self.store, &other.of::<Bitmap>().store) {
+            (Store::Dense(here), Store::Dense(there)) => here == there,
+            (Store::Sparse(here), Store::Sparse(there)) => here == there,
+            _ => false,
+        }
+    }
+
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        match (&mut self.store, &other.of::<Bitmap>().store) {
             (Store::Dense(here), Store::Dense(there)) => here.unite(there)?,
             (Store::Sparse(here), Store::Sparse(there)) => *here |= there,
             _ => unreachable!("one plan, one layout"),
@@ -176,9 +218,8 @@ impl Bitmap {
         Ok(())
     }
 
-    /// Keeps what both have. Both must be of one plan.
-    pub(crate) fn intersect(&mut self, other: &Bitmap) -> Result<()> {
-        match (&mut self.store, &other.store) {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        match (&mut self.store, &other.of::<Bitmap>().store) {
             (Store::Dense(here), Store::Dense(there)) => here.intersect(there)?,
             (Store::Sparse(here), Store::Sparse(there)) => *here &= there,
             _ => unreachable!("one plan, one layout"),
@@ -186,9 +227,39 @@ impl Bitmap {
         Ok(())
     }
 
-    /// The bytes that a file keeps: the words, or the roaring bitmap in its portable format, padded
-    /// to whole words.
-    pub(crate) fn payload(&self) -> Cow<'_, [u8]> {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        Ok(self.contains_digest(digest) && self.remove(digest.place)?)
+    }
+
+    fn check(&self, digest: Digest) -> Result<()> {
+        value(digest, self.plan.bits()).map(drop)
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        match &self.store {
+            Store::Dense(bits) => Some(bits),
+            Store::Sparse(_) => None,
+        }
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        match self.store {
+            Store::Dense(bits) => Some(bits),
+            Store::Sparse(_) => None,
+        }
+    }
+
+    /// What is no integer is at a position that no bitmap has.
+    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
+        Some(vec![value(digest, self.plan.bits()).unwrap_or(u64::MAX)])
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.contains(position)
+    }
+
+    /// The words, or the roaring bitmap in its portable format, padded to whole words.
+    fn payload(&self) -> Cow<'_, [u8]> {
         match &self.store {
             Store::Dense(bits) => Cow::Borrowed(bits.cells.bytes()),
             Store::Sparse(treemap) => {
@@ -198,18 +269,6 @@ impl Bitmap {
                 Cow::Owned(bytes)
             }
         }
-    }
-
-    pub(crate) fn into_parts(self) -> (Plan, Store) {
-        (self.plan, self.store)
-    }
-
-    pub(crate) fn copy(&self) -> Result<Bitmap> {
-        let store = match &self.store {
-            Store::Dense(bits) => Store::Dense(bits.copy()?),
-            Store::Sparse(treemap) => Store::Sparse(treemap.clone()),
-        };
-        Ok(Bitmap { plan: self.plan, store })
     }
 }
 
@@ -229,38 +288,13 @@ fn value(digest: Digest, universe: u64) -> Result<u64> {
     in_universe(digest.place, universe)
 }
 
-impl PartialEq for Bitmap {
-    fn eq(&self, other: &Bitmap) -> bool {
-        match (&self.store, &other.store) {
-            (Store::Dense(here), Store::Dense(there)) => here == there,
-            (Store::Sparse(here), Store::Sparse(there)) => here == there,
-            _ => false,
-        }
-    }
-}
-
-/// Reads a roaring treemap in its portable format, checks that it is within the universe, and that
-/// it was all.
-pub(crate) fn read_sparse(plan: &Plan, bytes: &[u8]) -> io::Result<RoaringTreemap> {
-    let mut rest = bytes;
-    let treemap = RoaringTreemap::deserialize_from(&mut rest)?;
-    let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    if !rest.iter().all(|byte| *byte == 0) || rest.len() >= 8 {
-        return invalid("bytes after the end of the roaring bitmap");
-    }
-    if treemap.max().is_some_and(|max| max >= plan.bits()) {
-        return invalid("a member outside the universe");
-    }
-    Ok(treemap)
-}
-
 impl Membership for Bitmap {
     fn contains_digest(&self, digest: Digest) -> bool {
         digest.print != NOT_AN_INTEGER && self.contains(digest.place)
     }
 
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
-        self.insert(self.value(digest)?)
+        self.insert(value(digest, self.plan.bits())?)
     }
 
     fn prefetch(&self, digests: &[Digest]) {
@@ -314,5 +348,14 @@ impl Racing {
         let word = &words[(value / 64) as usize];
         let old = u64::from_le(word.fetch_or(u64::to_le(mask), Ordering::Relaxed));
         Ok(u32::from(old & mask == 0))
+    }
+
+    /// Unsets the value's bit and returns whether it was set, and how the number of set bits changed.
+    pub(crate) fn remove(&self, words: &[AtomicU64], digest: Digest) -> (bool, i32) {
+        let Ok(value) = value(digest, self.universe) else { return (false, 0) };
+        let mask = 1 << (value % 64);
+        let word = &words[(value / 64) as usize];
+        let old = u64::from_le(word.fetch_and(u64::to_le(!mask), Ordering::Relaxed));
+        (old & mask != 0, -i32::from(old & mask != 0))
     }
 }

@@ -30,9 +30,10 @@
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
-use crate::cells::Bits;
+use crate::cells::{Bits, words};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
+use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::simd::{self, Geometry, Kernel, Run, Towards};
@@ -92,9 +93,53 @@ impl Blocked {
         self.bits.ones += u64::from(changed);
         Some(changed != 0)
     }
+}
 
-    /// The positions of the digest's bits, in ascending order within a line.
-    pub(crate) fn positions(&self, digest: Digest) -> Vec<u64> {
+impl State for Blocked {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn ones(&self) -> u64 {
+        self.bits.ones
+    }
+
+    fn recount(&self) -> Option<u64> {
+        let mut last_words = words(self.bits.cells.bytes()).skip(7).step_by(8);
+        let reserved = last_words.any(|last| last >> 63 == 1);
+        (!reserved).then(|| self.bits.cells.count_ones())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.bits.clear()
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(Blocked::with_bits(self.plan, self.bits.copy()?)))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        self.bits == other.of::<Blocked>().bits
+    }
+
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.unite(&other.of::<Blocked>().bits)
+    }
+
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.intersect(&other.of::<Blocked>().bits)
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        Some(self.bits)
+    }
+
+    /// In ascending order within a line.
+    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
         let mut positions = Vec::new();
         for touch in simd::scalar::touches(&self.geometry, digest) {
             for (word, mask) in touch.mask.into_iter().enumerate() {
@@ -102,11 +147,7 @@ impl Blocked {
                 positions.extend(bits.map(|bit| touch.block * BLOCK_BITS + word as u64 * 64 + bit));
             }
         }
-        positions
-    }
-
-    pub(crate) fn into_parts(self) -> (Plan, Bits) {
-        (self.plan, self.bits)
+        Some(positions)
     }
 }
 

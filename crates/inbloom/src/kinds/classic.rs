@@ -23,6 +23,7 @@
 use crate::cells::Bits;
 use crate::digest::Digest;
 use crate::error::Result;
+use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::simd::scalar::fold;
@@ -40,7 +41,7 @@ const STEP: u64 = 0xa076_1d64_78bd_642f;
 
 /// The positions of a digest's bits.
 #[inline]
-pub(crate) fn positions(plan: &Plan, digest: Digest) -> impl Iterator<Item = u64> + use<> {
+fn positions(plan: &Plan, digest: Digest) -> impl Iterator<Item = u64> + use<> {
     let (bits, Digest { place, print }) = (plan.bits(), digest);
     let mut state = print;
     (0..plan.probes()).map(move |_| {
@@ -118,9 +119,51 @@ impl Classic {
     pub fn insert(&mut self, digest: Digest) -> bool {
         self.insert_digest(digest).expect("a filter by itself has memory of its own")
     }
+}
 
-    pub(crate) fn into_parts(self) -> (Plan, Bits) {
-        (self.plan, self.bits)
+impl State for Classic {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn ones(&self) -> u64 {
+        self.bits.ones
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.bits.recount(self.plan.bits())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.bits.clear()
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(Classic::with_bits(self.plan, self.bits.copy()?)))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        self.bits == other.of::<Classic>().bits
+    }
+
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.unite(&other.of::<Classic>().bits)
+    }
+
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.intersect(&other.of::<Classic>().bits)
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        Some(self.bits)
+    }
+
+    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
+        Some(positions(&self.plan, digest).collect())
     }
 }
 

@@ -1,10 +1,15 @@
 //! From what is known of a plan to the rest of it.
 
+use std::time::Duration;
+
 use super::{
-    BLOCK_BITS, BLOCKED_PROBES, DENSE_UNIVERSE, Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS,
-    MIN_RATE, Plan, RATE_RANGE, Rounds, SECOND_LINE_SAVES, Tier, largest, ranges, sparse_bytes,
+    BLOCK_BITS, BLOCKED_PROBES, COUNTERS, DEFAULT_COUNTER, DEFAULT_GENERATIONS, DEFAULT_TIGHTENING,
+    DENSE_UNIVERSE, GROWTHS, Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_GENERATIONS, MAX_ITEMS,
+    MIN_RATE, Plan, RATE_RANGE, Rounds, SECOND_LINE_SAVES, Span, TIGHTENINGS, Tier, cuckoo,
+    largest, ranges, sparse_bytes,
 };
 use crate::error::{Error, Result};
+use crate::kinds::scalable;
 use crate::plan::model::{Lines, classic_rate};
 
 /// Collects what is known of a plan; [`PlanBuilder::build`] finds the rest.
@@ -19,7 +24,15 @@ pub struct PlanBuilder {
     probes: Option<u32>,
     lines: Option<u32>,
     universe: Option<u64>,
+    width: Option<u32>,
+    growth: Option<u32>,
+    tightening: Option<f64>,
+    span: Option<Span>,
+    generations: Option<u32>,
 }
+
+/// The rate of a plan that is given none.
+const DEFAULT_RATE: f64 = 0.01;
 
 impl PlanBuilder {
     pub(super) fn new(kind: Kind) -> PlanBuilder {
@@ -32,6 +45,11 @@ impl PlanBuilder {
             probes: None,
             lines: None,
             universe: None,
+            width: None,
+            growth: None,
+            tightening: None,
+            span: None,
+            generations: None,
         }
     }
 
@@ -83,15 +101,62 @@ impl PlanBuilder {
         self
     }
 
+    /// For the counting kind, the bits of a counter: 2, 4 (the default) or 8.
+    pub fn width(mut self, width: u32) -> PlanBuilder {
+        self.width = Some(width);
+        self
+    }
+
+    /// For the scalable kind, the factor by which a part of it grows when it is full: 2 (the default), 4
+    /// or 8. 0 lets it not grow: it then refuses keys with [`Error::Full`].
+    pub fn growth(mut self, growth: u32) -> PlanBuilder {
+        self.growth = Some(growth);
+        self
+    }
+
+    /// For the scalable kind, the share of the rate not yet spent that each growth leaves to later ones,
+    /// 0.5 to 0.99, by default 0.8. Less makes it smaller while it has grown little, more when much.
+    pub fn tightening(mut self, tightening: f64) -> PlanBuilder {
+        self.tightening = Some(tightening);
+        self
+    }
+
+    /// For the window kind, the time for which a key is found, on the clock that
+    /// [`Filter::advance`](crate::Filter::advance) moves, to the millisecond. Items are then the distinct
+    /// keys of that time; they should come evenly, or items be those of the busiest step times the
+    /// generations.
+    pub fn window(mut self, time: Duration) -> PlanBuilder {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.span = Some(Span::Millis(millis));
+        self
+    }
+
+    /// For the window kind, the number of distinct keys for which a key is found after it: the window is
+    /// the last so many.
+    pub fn last(mut self, items: u64) -> PlanBuilder {
+        self.span = Some(Span::Items(items));
+        self
+    }
+
+    /// For the window kind, the steps in which it forgets: 1 to 64, by default 4. More forget more
+    /// exactly, and make a query wait for more cache lines.
+    pub fn generations(mut self, generations: u32) -> PlanBuilder {
+        self.generations = Some(generations);
+        self
+    }
+
     /// Checks what was given and finds the rest.
     ///
     /// Refuses with a reason what is contradictory, insufficient, out of range, or no number.
     pub fn build(self) -> Result<Plan> {
         self.check_given()?;
-        if self.kind == Kind::Bitmap {
-            return self.bitmap();
+        match self.kind {
+            Kind::Bitmap => return self.bitmap(),
+            Kind::Scalable => return self.scalable(),
+            Kind::Window => return self.of_window(),
+            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo => {}
         }
-        let asked = self.rate.unwrap_or(0.01);
+        let asked = self.rate.unwrap_or(DEFAULT_RATE);
         match (self.items, self.bytes, self.bits_per_key) {
             (Some(items), None, None) => self.fewest_bits(items, asked),
             (Some(items), Some(bytes), None) => self.lowest_rate(items, bytes.saturating_mul(8)),
@@ -156,20 +221,8 @@ impl PlanBuilder {
                     remedy: "it is exact; give the universe, the number of possible integers",
                 });
             }
-        } else if self.universe.is_some() {
-            return Err(Error::Unsupported {
-                kind: self.kind,
-                verb: "take a universe",
-                remedy: "only a bitmap has one; give items",
-            });
         }
-        if self.kind != Kind::Blocked && self.lines.is_some_and(|lines| lines != 1) {
-            return Err(Error::Unsupported {
-                kind: self.kind,
-                verb: "choose its cache lines",
-                remedy: "only the blocked kind can",
-            });
-        }
+        self.check_options()?;
         if let Some(lines) = self.lines.filter(|lines| !(1..=2).contains(lines)) {
             return parameter("lines", lines.to_string(), "1 or 2 for kind blocked");
         }
@@ -177,13 +230,118 @@ impl PlanBuilder {
             let shapes = self.shapes();
             if !shapes.iter().any(|shape| shape.probes() == probes) {
                 let expected = match self.kind {
-                    Kind::Blocked => BLOCKED_PROBES,
-                    _ => "1 to 64",
+                    Kind::Classic => "1 to 64",
+                    _ => BLOCKED_PROBES,
                 };
                 return parameter("probes", probes.to_string(), expected);
             }
         }
         Ok(())
+    }
+
+    /// Refuses options of other kinds, and values out of range.
+    fn check_options(&self) -> Result<()> {
+        let kind = self.kind;
+        let lines = matches!(kind, Kind::Blocked | Kind::Counting | Kind::Window);
+        let (grows, forgets) = (kind == Kind::Scalable, kind == Kind::Window);
+        let probed = lines || kind == Kind::Classic || kind == Kind::Bitmap;
+        let span = self.span.is_some() || self.generations.is_some();
+        let growth = self.growth.is_some() || self.tightening.is_some();
+        let universe = "only a bitmap has one; give items";
+        let width = "only counters have one to choose; a fingerprint's follows from the rate";
+        let two_lines = self.lines.is_some_and(|lines| lines != 1);
+        let fits = [
+            (self.universe.is_some(), kind == Kind::Bitmap, "take a universe", universe),
+            (two_lines, lines, "choose its cache lines", "blocked, counting and window can"),
+            (self.probes.is_some(), probed, "choose its probes", "its cells follow from the rate"),
+            (self.width.is_some(), kind == Kind::Counting, "choose a width", width),
+            (growth, grows, "grow", "only the scalable kind does"),
+            (span, forgets, "forget", "only the window kind does"),
+        ];
+        if let Some((_, _, verb, remedy)) = fits.into_iter().find(|(given, has, ..)| *given && !has)
+        {
+            return Err(Error::Unsupported { kind, verb, remedy });
+        }
+        let parameter = |name, got: String, expected: &str| {
+            Err(Error::Parameter { name, got, expected: expected.to_owned() })
+        };
+        if let Some(width) = self.width.filter(|width| !COUNTERS.contains(width)) {
+            return parameter("width", width.to_string(), "2, 4 or 8 for kind counting");
+        }
+        if let Some(growth) = self.growth.filter(|growth| !GROWTHS.contains(growth)) {
+            return parameter("growth", growth.to_string(), "2, 4 or 8, or 0 for none");
+        }
+        if let Some(share) = self.tightening.filter(|share| !TIGHTENINGS.contains(share)) {
+            return parameter("tightening", share.to_string(), "0.5 to 0.99");
+        }
+        let range = 1..=MAX_GENERATIONS;
+        if let Some(generations) = self.generations.filter(|given| !range.contains(given)) {
+            return parameter("generations", generations.to_string(), "1 to 64");
+        }
+        Ok(())
+    }
+
+    fn scalable(&self) -> Result<Plan> {
+        if self.bytes.is_some() || self.bits_per_key.is_some() {
+            return Err(Error::Unsupported {
+                kind: self.kind,
+                verb: "be planned from its memory",
+                remedy: "it grows; give the items to start with, and the rate",
+            });
+        }
+        let items = self.items.unwrap_or(scalable::FIRST_ITEMS).max(1);
+        let plan = Plan {
+            items,
+            rate: self.rate.unwrap_or(DEFAULT_RATE),
+            growth: self.growth.unwrap_or(2),
+            tightening: self.tightening.unwrap_or(DEFAULT_TIGHTENING),
+            ..Plan::blank(self.kind)
+        };
+        Plan { bits: scalable::first_bytes(&plan)? * 8, ..plan }.check()
+    }
+
+    fn of_window(&self) -> Result<Plan> {
+        let needs = "the window: a time, or a number of keys";
+        let Some(span) = self.span else {
+            return Err(Error::Underspecified { kind: self.kind, needs });
+        };
+        let generations = self.generations.unwrap_or(DEFAULT_GENERATIONS);
+        let (steps, kept) = (u64::from(generations), f64::from(generations + 1));
+        let items = match span {
+            Span::Items(items) => Some(items),
+            Span::Millis(_) => self.items,
+        };
+        if let (Span::Items(last), Some(given)) = (span, self.items)
+            && last != given
+        {
+            return Err(Error::Parameter {
+                name: "items",
+                got: given.to_string(),
+                expected: format!("{last} as the window is, or left out"),
+            });
+        }
+        let of_one = PlanBuilder {
+            kind: Kind::Blocked,
+            items: items.map(|items| items.div_ceil(steps)),
+            rate: match (self.rate, self.bytes, self.bits_per_key) {
+                (None, None, None) => Some(DEFAULT_RATE / kept),
+                (given, ..) => given.map(|rate| (rate / kept).max(MIN_RATE)),
+            },
+            bytes: self.bytes.map(|bytes| bytes / (steps + 1)),
+            span: None,
+            generations: None,
+            ..*self
+        }
+        .build()?;
+        Plan {
+            kind: Kind::Window,
+            items: items.unwrap_or(of_one.items.saturating_mul(steps)),
+            rate: self.rate.unwrap_or((of_one.rate * kept).min(1.0)),
+            span: Some(span),
+            generations,
+            ..of_one
+        }
+        .check()
     }
 
     fn bitmap(&self) -> Result<Plan> {
@@ -209,15 +367,8 @@ impl PlanBuilder {
             Some(items) => sparse_bytes(items, universe) < dense,
             None => universe > DENSE_UNIVERSE,
         };
-        let plan = Plan {
-            kind: Kind::Bitmap,
-            items: self.items.unwrap_or(universe),
-            rate: 0.0,
-            bits: universe,
-            probes: 1,
-            lines: 1,
-            sparse,
-        };
+        let items = self.items.unwrap_or(universe);
+        let plan = Plan { items, bits: universe, sparse, ..Plan::blank(self.kind) };
         plan.check_shape()?;
         match self.bytes {
             Some(limit) if plan.bytes() > limit => Err(Error::Limit { bytes: plan.bytes(), limit }),
@@ -228,11 +379,14 @@ impl PlanBuilder {
     /// The shapes that the kind and what was given allow.
     fn shapes(&self) -> Vec<Shape> {
         let all: Vec<Shape> = match self.kind {
-            Kind::Blocked => (1..=2)
-                .flat_map(|lines| {
-                    Rounds::PROBES.map(move |per_line| Shape::Lines { lines, per_line })
-                })
-                .collect(),
+            Kind::Blocked | Kind::Counting => {
+                let counter = self.width.unwrap_or(DEFAULT_COUNTER);
+                let width = if self.kind == Kind::Counting { counter } else { 1 };
+                let lines = |lines| {
+                    Rounds::PROBES.map(move |per_line| Shape::Lines { lines, per_line, width })
+                };
+                (1..=2).flat_map(lines).collect()
+            }
             _ => (1..=MAX_CLASSIC_PROBES).map(Shape::Anywhere).collect(),
         };
         all.into_iter()
@@ -243,6 +397,9 @@ impl PlanBuilder {
 
     /// Items and rate to the fewest bits.
     fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
+        if self.kind == Kind::Cuckoo {
+            return buckets_plan(items, rate, cuckoo::shape_for(items, rate));
+        }
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64)> = None;
         let mut needed = f64::INFINITY;
@@ -250,7 +407,7 @@ impl PlanBuilder {
             // What a filter without blocks and without variance would take: a lower bound, and near
             // the truth. It also tells the shapes that are not worth the search.
             let k = f64::from(shape.probes());
-            let bound = -k * n / (-rate.powf(1.0 / k)).ln_1p();
+            let bound = f64::from(shape.width()) * -k * n / (-rate.powf(1.0 / k)).ln_1p();
             needed = needed.min(bound);
             if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
                 continue;
@@ -277,6 +434,23 @@ impl PlanBuilder {
 
     /// Items and bits to the lowest rate; if a rate was given too, it must be met.
     fn lowest_rate(&self, items: u64, bits: u64) -> Result<Plan> {
+        if self.kind == Kind::Cuckoo {
+            let Some(shape) = cuckoo::widest(items, bits) else {
+                let needed = cuckoo::narrowest_shape(items).bytes();
+                return Err(Error::Parameter {
+                    name: "bytes",
+                    got: (bits / 8).to_string(),
+                    expected: format!("at least {needed} for {items} items"),
+                });
+            };
+            let reached = cuckoo::rate(items.max(1) as f64, shape.buckets, shape.width);
+            return match self.rate {
+                Some(rate) if reached > rate => {
+                    Err(Error::Unreachable { items, bytes: bits / 8, rate, reachable: reached })
+                }
+                given => buckets_plan(items, given.unwrap_or(reached), shape),
+            };
+        }
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64, f64)> = None;
         let mut lowest = best;
@@ -316,6 +490,17 @@ impl PlanBuilder {
 
     /// Bits and rate to the most items.
     fn most_items(&self, bits: u64, rate: f64) -> Result<Plan> {
+        if self.kind == Kind::Cuckoo {
+            let fits = |items| cuckoo::shape_for(items, rate).bytes() <= bits / 8;
+            return match largest(MAX_ITEMS, fits) {
+                0 => {
+                    let needed = cuckoo::shape_for(1, rate).bytes();
+                    let (got, expected) = ((bits / 8).to_string(), format!("at least {needed}"));
+                    Err(Error::Parameter { name: "bytes", got, expected })
+                }
+                items => buckets_plan(items, rate, cuckoo::shape_for(items, rate)),
+            };
+        }
         let mut best: Option<(Shape, u64, u64)> = None;
         for shape in self.shapes() {
             let Some(bits) = shape.round_down(bits) else { continue };
@@ -362,7 +547,7 @@ impl PlanBuilder {
     /// Bits per key is a wish, not a limit: it is rounded up to blocks, so that the rate is lower.
     fn whole_blocks(&self, bits: u64) -> u64 {
         match self.kind {
-            Kind::Blocked => {
+            Kind::Blocked | Kind::Counting => {
                 let blocks = bits.div_ceil(BLOCK_BITS);
                 let two = self.two_lines_only();
                 (if two { round_up_to_ranges(blocks.max(2)) } else { blocks }) * BLOCK_BITS
@@ -370,6 +555,14 @@ impl PlanBuilder {
             _ => bits,
         }
     }
+}
+
+fn buckets_plan(items: u64, rate: f64, shape: cuckoo::Shape) -> Result<Plan> {
+    let bits = shape.bits();
+    if bits > MAX_BITS {
+        return Err(Error::TooLarge { bits: bits as f64, max: MAX_BITS });
+    }
+    Ok(Plan { items, rate, bits, width: shape.width, ..Plan::blank(Kind::Cuckoo) })
 }
 
 fn check_items(items: u64) -> Result<()> {
@@ -385,15 +578,15 @@ fn check_items(items: u64) -> Result<()> {
 enum Shape {
     /// That many probes anywhere in the bits.
     Anywhere(u32),
-    /// That many lines with that many probes in each.
-    Lines { lines: u32, per_line: u32 },
+    /// That many lines with that many probes in each, of cells that have so many bits.
+    Lines { lines: u32, per_line: u32, width: u32 },
 }
 
 impl Shape {
     fn probes(self) -> u32 {
         match self {
             Shape::Anywhere(probes) => probes,
-            Shape::Lines { lines, per_line } => lines * per_line,
+            Shape::Lines { lines, per_line, .. } => lines * per_line,
         }
     }
 
@@ -404,12 +597,19 @@ impl Shape {
         }
     }
 
+    fn width(self) -> u32 {
+        match self {
+            Shape::Anywhere(_) => 1,
+            Shape::Lines { width, .. } => width,
+        }
+    }
+
     fn rate(self, items: f64, bits: u64) -> f64 {
         match self {
             Shape::Anywhere(probes) => classic_rate(items, bits as f64, probes),
-            Shape::Lines { lines, per_line } => {
-                let rounds = Rounds::of(per_line);
-                Lines { blocks: (bits / BLOCK_BITS) as f64, lines, rounds }.rate(items)
+            Shape::Lines { lines, per_line, width } => {
+                let blocks = (bits / BLOCK_BITS) as f64;
+                Lines::new(blocks, lines, Rounds::of(per_line), width).rate(items)
             }
         }
     }
@@ -452,8 +652,8 @@ impl Shape {
     }
 
     fn plan(self, kind: Kind, items: u64, rate: f64, bits: u64) -> Plan {
-        let (probes, lines) = (self.probes(), self.lines());
-        Plan { kind, items, rate, bits, probes, lines, sparse: false }
+        let (probes, lines, width) = (self.probes(), self.lines(), self.width());
+        Plan { items, rate, bits, probes, lines, width, ..Plan::blank(kind) }
     }
 }
 

@@ -10,23 +10,21 @@
 //! (Bose et al., "On the false-positive rate of Bloom filters", 2008, discuss the bias; the variance
 //! of the number of empty cells is in every text on occupancy.)
 //!
-//! **Blocked**, one or two lines of 512 bits per key. A line is eight words of 64 bits in four pairs
-//! (i, i+4). A full round of probes puts one into every word, a half round one into every pair. The
-//! number of keys on a line is binomial; given L keys, pairs are independent. That given bits, i of
-//! one word and j of its partner, have been spared by all L keys, each with F full and H half rounds,
-//! has the probability b(i, j)^L with
+//! **Blocked and counting**, one or two lines of 512 bits per key. A line is eight words of w cells
+//! (64 bits, or 64 / width counters) in four pairs (i, i+4). A full round of probes puts one into
+//! every word, a half round one into every pair. The number of keys on a line is binomial; given L
+//! keys, pairs are independent. That given cells, i of one word and j of its partner, have been
+//! spared by all L keys, each with F full and H half rounds, has the probability b(i, j)^L with
 //!
-//!   b(i, j) = (1 - i/64)^F (1 - j/64)^F (1 - (i+j)/128)^H
+//!   b(i, j) = (1 - i/w)^F (1 - j/w)^F (1 - (i+j)/2w)^H
 //!
 //! from which inclusion and exclusion give the probability that they are all set. A foreign key's
-//! probes into the pair fall on some number of distinct bits of each word, with probabilities that
-//! are counted probe by probe. One bit of the last pair is reserved (bit 511 of the block): it is
-//! never set and never asked, so that a probe which falls on it always passes.
-
-/// Bits of a word, as probes see it.
-const WORD: f64 = 64.0;
-/// Bits of a line.
-const LINE: f64 = 512.0;
+//! probes into the pair fall on some number of distinct cells of each word, with probabilities that
+//! are counted probe by probe. In blocked one cell of the last pair is reserved (bit 511 of the
+//! block): it is never set and never asked, so that a probe which falls on it always passes.
+//!
+//! A counter is raised by each key that touches it, once. Keys are independent, so that its value
+//! is binomial too, and its overflow the upper tail.
 
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
 pub(super) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
@@ -91,11 +89,15 @@ pub(super) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     (items, (m * (load.exp() - 1.0 - load).max(0.0)).sqrt() / k)
 }
 
-/// The shape of a blocked filter, as far as its rate depends on it.
+/// The shape of a blocked or counting filter, as far as its rate depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     /// Number of 512-bit lines.
     pub blocks: f64,
+    /// Cells of a word: 64 bits, or 64 / width counters.
+    pub word: f64,
+    /// Cells of the last word that no key uses: 1 for blocked, 0 for counting.
+    pub reserved: u32,
     /// Lines that a key touches: 1 or 2.
     pub lines: u32,
     /// What a key does to each of its lines.
@@ -119,24 +121,16 @@ impl Rounds {
     pub(crate) fn of(probes: u32) -> Rounds {
         Rounds { full: probes / 8, half: probes % 8 / 4 }
     }
-
-    /// Probability that one key of the line spares `here` given bits of a word and `there` given bits
-    /// of its partner.
-    fn spared(self, here: u32, there: u32) -> f64 {
-        let (here, there) = (f64::from(here), f64::from(there));
-        ((1.0 - here / WORD) * (1.0 - there / WORD)).powi(self.full as i32)
-            * (1.0 - (here + there) / (2.0 * WORD)).powi(self.half as i32)
-    }
 }
 
-/// Distinct bits that the probes of a line fall on in one word: at most 2, and one more for sums.
+/// Distinct cells that the probes of a line fall on in one word: at most 2, and one more for sums.
 const DISTINCT: usize = 3;
 
 /// The probability that a foreign key's probes into a pair all hit, as a sum over i and j of
 /// `weight[i][j] * spared(i, j)^L`.
-fn pair_weights(rounds: Rounds, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT] {
-    // needed[i][j]: probability that the probes need i distinct bits of the one word and j of the
-    // other. A probe that falls on a bit that is needed already, or reserved, needs no other.
+fn pair_weights(rounds: Rounds, word: f64, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT] {
+    // needed[i][j]: probability that the probes need i distinct cells of the one word and j of the
+    // other. A probe that falls on a cell that is needed already, or reserved, needs no other.
     let mut needed = [[0.0; DISTINCT]; DISTINCT];
     needed[0][0] = 1.0;
     let probe = |needed: &mut [[f64; DISTINCT]; DISTINCT], chance: [f64; 2]| {
@@ -144,8 +138,8 @@ fn pair_weights(rounds: Rounds, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT]
             for j in (0..DISTINCT).rev() {
                 let here = needed[i][j];
                 let new = [
-                    chance[0] * (usable[0] - i as f64) / WORD,
-                    chance[1] * (usable[1] - j as f64) / WORD,
+                    chance[0] * (usable[0] - i as f64) / word,
+                    chance[1] * (usable[1] - j as f64) / word,
                 ];
                 if here > 0.0 {
                     needed[i][j] = here * (1.0 - new[0] - new[1]);
@@ -166,7 +160,7 @@ fn pair_weights(rounds: Rounds, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT]
     for _ in 0..rounds.half {
         probe(&mut needed, [0.5, 0.5]);
     }
-    // Inclusion and exclusion: that the needed bits are all set is a signed sum over which of them
+    // Inclusion and exclusion: that the needed cells are all set is a signed sum over which of them
     // are spared.
     const CHOOSE: [[f64; DISTINCT]; DISTINCT] = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 2.0, 1.0]];
     let mut weights = [[0.0; DISTINCT]; DISTINCT];
@@ -185,8 +179,14 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl Lines {
+    /// Lines of bits, of which one is reserved, or of counters that have more than one bit each.
+    pub(crate) fn new(blocks: f64, lines: u32, rounds: Rounds, width: u32) -> Lines {
+        let reserved = u32::from(width == 1);
+        Lines { blocks, word: f64::from(64 / width), reserved, lines, rounds }
+    }
+
     /// The rate with `n` keys inserted.
-    pub(super) fn rate(&self, n: f64) -> f64 {
+    pub(crate) fn rate(&self, n: f64) -> f64 {
         if n <= 0.0 {
             return 0.0;
         }
@@ -194,13 +194,13 @@ impl Lines {
         let chance = (f64::from(self.lines) / self.blocks).min(1.0);
         let load = n * chance;
         if load > 4096.0 {
-            return 1.0; // Every bit is set, but for a share below 10^-13.
+            return 1.0; // Every cell is set, but for a share below 10^-13.
         }
-        let plain = pair_weights(self.rounds, [WORD, WORD]);
-        let reserved = pair_weights(self.rounds, [WORD, WORD - 1.0]);
-        let logs: [[f64; DISTINCT]; DISTINCT] = std::array::from_fn(|i| {
-            std::array::from_fn(|j| self.rounds.spared(i as u32, j as u32).ln())
-        });
+        let usable = self.word - f64::from(self.reserved);
+        let plain = pair_weights(self.rounds, self.word, [self.word, self.word]);
+        let reserved = pair_weights(self.rounds, self.word, [self.word, usable]);
+        let logs: [[f64; DISTINCT]; DISTINCT] =
+            std::array::from_fn(|i| std::array::from_fn(|j| self.spared(i as u32, j as u32).ln()));
         let one_line = expectation_binomial(n, chance, |keys| {
             let (mut hit, mut last_hit) = (0.0, 0.0);
             for (i, j) in pairs().filter(|(i, j)| plain[*i][*j] != 0.0 || reserved[*i][*j] != 0.0) {
@@ -215,14 +215,59 @@ impl Lines {
         (one_line.powi(self.lines as i32) + indistinct).min(1.0)
     }
 
-    /// Expected share of set bits.
+    /// Expected share of set cells.
     pub(super) fn fill(&self, n: f64) -> f64 {
-        -(n * (-self.bit_chance()).ln_1p()).exp_m1()
+        -(n * (-self.cell_chance()).ln_1p()).exp_m1()
     }
 
-    /// Probability that one key sets one given bit.
-    fn bit_chance(&self) -> f64 {
-        (f64::from(self.lines) / self.blocks).min(1.0) * (1.0 - self.rounds.spared(1, 0))
+    /// Probability that one key sets one given cell.
+    fn cell_chance(&self) -> f64 {
+        (f64::from(self.lines) / self.blocks).min(1.0) * (1.0 - self.spared(1, 0))
+    }
+
+    /// Probability that one key of the line spares `here` given cells of a word and `there` given
+    /// cells of its partner.
+    fn spared(&self, here: u32, there: u32) -> f64 {
+        let (here, there) = (f64::from(here), f64::from(there));
+        ((1.0 - here / self.word) * (1.0 - there / self.word)).powi(self.rounds.full as i32)
+            * (1.0 - (here + there) / (2.0 * self.word)).powi(self.rounds.half as i32)
+    }
+
+    /// Probability that a given counter has been raised `max` times or more by `n` distinct keys:
+    /// the share of counters that are expected at their maximum.
+    ///
+    /// The tail is summed term by term from `max` outwards, so that it keeps its relative precision
+    /// however small it is.
+    pub(crate) fn overflow(&self, n: f64, max: u32) -> f64 {
+        let (chance, max) = (self.cell_chance(), f64::from(max));
+        if n < max {
+            return 0.0;
+        }
+        let odds = chance / (1.0 - chance);
+        let mut ln_choose = 0.0;
+        let mut i = 0.0;
+        while i < max {
+            ln_choose += ((n - i) / (i + 1.0)).ln();
+            i += 1.0;
+        }
+        let at_max = (ln_choose + max * chance.ln() + (n - max) * (-chance).ln_1p()).exp();
+        let (mut weight, mut keys) = (1.0, max);
+        if n * chance < max {
+            let mut above = weight;
+            while keys < n && weight > 1e-17 * above {
+                weight *= (n - keys) / (keys + 1.0) * odds;
+                keys += 1.0;
+                above += weight;
+            }
+            return at_max * above;
+        }
+        let mut below = 0.0;
+        while keys > 0.0 {
+            weight *= keys / ((n - keys + 1.0) * odds);
+            keys -= 1.0;
+            below += weight;
+        }
+        (1.0 - at_max * below).max(0.0)
     }
 
     /// The inverse of [`Lines::fill`], and one standard deviation of that estimate.
@@ -230,18 +275,19 @@ impl Lines {
     /// The deviation takes lines as independent with Poisson loads, then takes out the part of the
     /// variance that comes from the number of keys itself, which is what is being estimated.
     pub(super) fn items(&self, fill: f64) -> (f64, f64) {
-        let items = (-fill).ln_1p() / (-self.bit_chance()).ln_1p();
+        let items = (-fill).ln_1p() / (-self.cell_chance()).ln_1p();
         let load = items * f64::from(self.lines) / self.blocks;
         let empty = |spared: f64| (-load * (1.0 - spared)).exp();
-        let one = self.rounds.spared(1, 0);
-        // Ordered pairs of bits of a line: in one word, in partner words, and in others.
-        let variance = LINE * empty(one)
-            + LINE * (WORD - 1.0) * empty(self.rounds.spared(2, 0))
-            + LINE * WORD * empty(self.rounds.spared(1, 1))
-            + LINE * (LINE - 2.0 * WORD) * empty(one * one)
-            - (LINE * empty(one)).powi(2);
+        let one = self.spared(1, 0);
+        let (word, line) = (self.word, 8.0 * self.word);
+        // Ordered pairs of cells of a line: in one word, in partner words, and in others.
+        let variance = line * empty(one)
+            + line * (word - 1.0) * empty(self.spared(2, 0))
+            + line * word * empty(self.spared(1, 1))
+            + line * (line - 2.0 * word) * empty(one * one)
+            - (line * empty(one)).powi(2);
         // What one more key would set in one of its lines, and in all of them.
-        let share = LINE * empty(one) * (1.0 - one);
+        let share = line * empty(one) * (1.0 - one);
         let slope = f64::from(self.lines) * share;
         // Of the variance that the number of keys brings, items * slope^2, the part between the
         // lines of one key is not in `variance` to begin with.
@@ -306,35 +352,79 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             ((u128::from(state) * u128::from(bound)) >> 64) as usize
         };
-        for (probes, keys) in [(4, 60), (8, 45), (12, 30), (16, 25)] {
+        let bits = [(4, 60), (8, 45), (12, 30), (16, 25)].map(|(k, keys)| (64, 1, k, keys));
+        let counters = [(4, 15), (8, 12), (12, 9), (16, 7)].map(|(k, keys)| (16, 0, k, keys));
+        for (word, reserved, probes, keys) in bits.into_iter().chain(counters) {
             let rounds = Rounds::of(probes);
             let mut probe_line = |mut visit: Box<dyn FnMut(usize) + '_>| {
                 for _ in 0..rounds.full {
-                    (0..8).for_each(|word| visit(word * 64 + draw(64)));
+                    (0..8).for_each(|i| visit(i * word + draw(word as u64)));
                 }
                 for _ in 0..rounds.half {
-                    (0..4).for_each(|word| visit((word + 4 * draw(2)) * 64 + draw(64)));
+                    (0..4).for_each(|i| visit((i + 4 * draw(2)) * word + draw(word as u64)));
                 }
             };
             let (mut hits, trials) = (0_u32, 40_000);
             for _ in 0..trials {
                 let mut line = [false; 512];
                 for _ in 0..keys {
-                    probe_line(Box::new(|bit| line[bit] = true));
+                    probe_line(Box::new(|cell| line[cell] = true));
                 }
-                line[511] = true; // Reserved: probes on it pass.
+                if reserved == 1 {
+                    line[511] = true; // Probes on it pass.
+                }
                 let mut pass = true;
-                probe_line(Box::new(|bit| pass &= line[bit]));
+                probe_line(Box::new(|cell| pass &= line[cell]));
                 hits += u32::from(pass);
             }
             // One block, so that the load is not random.
-            let model = Lines { blocks: 1.0, lines: 1, rounds }.rate(f64::from(keys));
+            let lines = Lines { blocks: 1.0, word: word as f64, reserved, lines: 1, rounds };
+            let model = lines.rate(f64::from(keys));
             let measured = f64::from(hits) / f64::from(trials);
             let deviation = (model * (1.0 - model) / f64::from(trials)).sqrt();
             assert!(
                 (measured - model).abs() < 4.0 * deviation,
-                "{probes} probes: model {model}, measured {measured} +- {deviation}"
+                "{word} cells, {probes} probes: model {model}, measured {measured} +- {deviation}"
             );
+        }
+    }
+
+    #[test]
+    fn overflow_is_the_tail_of_the_binomial() {
+        let rounds = Rounds::of(8);
+        let lines = |blocks| Lines { blocks, word: 16.0, reserved: 0, lines: 1, rounds };
+        // Ten keys on one line, each on a given counter with probability 1/16; C(10, 3) = 120.
+        let term = |choose: f64, j: i32| choose / 16f64.powi(j) * (15.0 / 16.0_f64).powi(10 - j);
+        let below = term(1.0, 0) + term(10.0, 1) + term(45.0, 2);
+        assert!((lines(1.0).overflow(10.0, 3) - (1.0 - below)).abs() < 1e-12);
+        assert!((lines(1.0).overflow(10.0, 10) / term(1.0, 10) - 1.0).abs() < 1e-12);
+        assert_eq!(lines(1.0).overflow(9.0, 10), 0.0);
+        assert_eq!(lines(1.0).overflow(1e15, 255), 1.0);
+        // At load ln 2 Fan et al. bound the chance of 16 by 1.37e-15; Poisson gives it exactly.
+        let load = 2f64.ln();
+        let factorial: f64 = (1..=16).map(f64::from).product();
+        let tail = 0.5 * load.powi(16) / factorial
+            * (1.0 + load / 17.0 + load.powi(2) / (17.0 * 18.0) + load.powi(3) / 5814.0);
+        let overflow = lines(1e9).overflow(1e9 * 16.0 * load, 16);
+        assert!((overflow / tail - 1.0).abs() < 1e-5, "{overflow:e}, {tail:e}");
+        assert!(overflow < 1.37e-15);
+    }
+
+    /// On either side of the mean the sum runs the other way.
+    #[test]
+    fn overflow_is_smooth_across_the_mean() {
+        let rounds = Rounds::of(12);
+        let lines = Lines { blocks: 500.0, word: 32.0, reserved: 0, lines: 2, rounds };
+        let chance = lines.cell_chance();
+        for max in [3, 15, 255] {
+            for load in [0.5, 0.999, 1.0, 1.001, 2.0] {
+                let n = (f64::from(max) * load / chance).round();
+                let expected = expectation_binomial(n, chance, |raised| {
+                    f64::from(u8::from(raised >= f64::from(max)))
+                });
+                let got = lines.overflow(n, max);
+                assert!((got - expected).abs() < 1e-11, "{max} {load}: {got}, {expected}");
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The specification of the blocked layout, and the kernel for processors without wide vectors.
+//! The specification of the layout of lines, and the kernel for processors without wide vectors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,20 +6,43 @@ use super::{Geometry, Kernel, Run, Towards, WORDS};
 use crate::digest::Digest;
 use crate::plan::Rounds;
 
-/// What a key sets in one of its lines: the block, and the bits in each of its eight words.
+/// What a key sets in one of its lines: the block, and the bits in each of its eight words, or the
+/// lowest bits of counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
     pub block: u64,
     pub mask: [u64; 8],
 }
 
-/// Everything a key touches: one or two lines.
+/// All bits that a key touches, in one or two lines.
 #[inline]
 pub(crate) fn touches(geometry: &Geometry, digest: Digest) -> impl Iterator<Item = Touch> + use<> {
+    touches_of::<false>(geometry, digest)
+}
+
+/// All counters that a key touches, in one or two lines.
+#[inline]
+pub(crate) fn touched_counters(
+    geometry: &Geometry,
+    digest: Digest,
+) -> impl Iterator<Item = Touch> + use<> {
+    touches_of::<true>(geometry, digest)
+}
+
+#[inline]
+fn touches_of<const COUNTERS: bool>(
+    geometry: &Geometry,
+    digest: Digest,
+) -> impl Iterator<Item = Touch> + use<COUNTERS> {
     let geometry = *geometry;
     (0..geometry.lines).map(move |line| {
         let mut mask = [0; 8];
-        for_each_bit(&geometry, digest, line, |word, bit| mask[word] |= 1 << bit);
+        let mark = |word: usize, bit: u64| mask[word] |= 1_u64 << bit;
+        if COUNTERS {
+            for_each_counter(&geometry, digest, line, mark);
+        } else {
+            for_each_bit(&geometry, digest, line, mark);
+        }
         Touch { block: block(&geometry, digest, line), mask }
     })
 }
@@ -63,6 +86,34 @@ pub(crate) fn for_each_bit(
     }
 }
 
+/// As [`for_each_bit`], for counters: visits the lowest bit of each.
+#[inline]
+fn for_each_counter(
+    geometry: &Geometry,
+    digest: Digest,
+    line: u32,
+    mut visit: impl FnMut(usize, u64),
+) {
+    // An index moved up by this much is the place of the counter's lowest bit.
+    let up = geometry.counters.width.trailing_zeros();
+    let (index_bits, places) = (6 - up as usize, u64::from(64 - geometry.counters.width));
+    let Rounds { full, half } = geometry.rounds;
+    let first = line * (full + half);
+    for round in first..first + full {
+        let bits = word(digest.print, round) << up;
+        for i in 0..8 {
+            visit(i, bits >> (index_bits * i) & places);
+        }
+    }
+    for round in first + full..first + full + half {
+        let bits = word(digest.print, round) << up;
+        for pair in 0..4 {
+            let place = bits >> ((index_bits + 1) * pair);
+            visit(if place & 64 == 0 { pair } else { pair + 4 }, place & places);
+        }
+    }
+}
+
 /// The words of the digest that rounds take their bits from, each its own. The first is `print`; the
 /// others are derived from it, which adds no entropy and need not: the 64 bits of `print` tell the
 /// few dozen keys of a line apart.
@@ -78,24 +129,40 @@ pub(crate) fn fold(print: u64, factor: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Whether all bits of a key are set, where `load` gives the word at an index.
+/// Whether all bits of a key are set, or its counters above zero, where `load` gives the word at an
+/// index.
 #[inline]
-pub(crate) fn contains(load: impl Fn(usize) -> u64, geometry: &Geometry, digest: Digest) -> bool {
-    touches(geometry, digest).all(|touch| {
+pub(crate) fn contains<const COUNTERS: bool>(
+    load: impl Fn(usize) -> u64,
+    geometry: &Geometry,
+    digest: Digest,
+) -> bool {
+    let counters = geometry.counters;
+    let set = |word| if COUNTERS { counters.above_zero(word) } else { word };
+    touches_of::<COUNTERS>(geometry, digest).all(|touch| {
         let at = touch.block as usize * 8;
-        (0..8).all(|i| touch.mask[i] & !load(at + i) == 0)
+        (0..8).all(|i| touch.mask[i] & !set(load(at + i)) == 0)
     })
 }
 
-pub(super) static KERNEL: Kernel = Kernel {
-    name: "scalar",
-    contains_one,
-    contains_run,
-    insert_one,
-    insert_run,
-    racing_contains_one,
-    racing_contains_run,
-};
+/// The kernel of bits, which are counters of width 1, or of wider ones.
+pub(super) fn kernel(width: u32) -> &'static Kernel {
+    static BITS: Kernel = of::<false>();
+    static COUNTERS: Kernel = of::<true>();
+    if width == 1 { &BITS } else { &COUNTERS }
+}
+
+const fn of<const COUNTERS: bool>() -> Kernel {
+    Kernel {
+        name: "scalar",
+        contains_one: contains_one::<COUNTERS>,
+        contains_run: contains_run::<COUNTERS>,
+        insert_one: insert_one::<COUNTERS>,
+        insert_run: insert_run::<COUNTERS>,
+        racing_contains_one: racing_contains_one::<COUNTERS>,
+        racing_contains_run: racing_contains_run::<COUNTERS>,
+    }
+}
 
 /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes, and `at` a word of them.
 #[inline(always)]
@@ -112,24 +179,25 @@ unsafe fn racing(base: *const u8, at: usize) -> u64 {
     u64::from_le(word.load(Ordering::Relaxed))
 }
 
-unsafe fn contains_one(base: *const u8, geometry: &Geometry, digest: Digest) -> bool {
+unsafe fn contains_one<const COUNTERS: bool>(
+    base: *const u8,
+    geometry: &Geometry,
+    digest: Digest,
+) -> bool {
     // SAFETY: blocks are below `geometry.blocks`, so that every word asked for is in the array.
-    contains(|at| unsafe { plain(base, at) }, geometry, digest)
+    contains::<COUNTERS>(|at| unsafe { plain(base, at) }, geometry, digest)
 }
 
-unsafe fn racing_contains_one(base: *const u8, geometry: &Geometry, digest: Digest) -> bool {
+unsafe fn racing_contains_one<const COUNTERS: bool>(
+    base: *const u8,
+    geometry: &Geometry,
+    digest: Digest,
+) -> bool {
     // SAFETY: as above.
-    contains(|at| unsafe { racing(base, at) }, geometry, digest)
+    contains::<COUNTERS>(|at| unsafe { racing(base, at) }, geometry, digest)
 }
 
-unsafe fn contains_run(base: *const u8, geometry: &Geometry, run: Run<'_>, found: &mut [bool]) {
-    run.for_each_line(base, geometry, Towards::Near, |at, digest| {
-        // SAFETY: the caller's contract.
-        found[at] = unsafe { contains_one(base, geometry, digest) };
-    });
-}
-
-unsafe fn racing_contains_run(
+unsafe fn contains_run<const COUNTERS: bool>(
     base: *const u8,
     geometry: &Geometry,
     run: Run<'_>,
@@ -137,31 +205,58 @@ unsafe fn racing_contains_run(
 ) {
     run.for_each_line(base, geometry, Towards::Near, |at, digest| {
         // SAFETY: the caller's contract.
-        found[at] = unsafe { racing_contains_one(base, geometry, digest) };
+        found[at] = unsafe { contains_one::<COUNTERS>(base, geometry, digest) };
     });
 }
 
-unsafe fn insert_one(base: *mut u8, geometry: &Geometry, digest: Digest) -> u32 {
+unsafe fn racing_contains_run<const COUNTERS: bool>(
+    base: *const u8,
+    geometry: &Geometry,
+    run: Run<'_>,
+    found: &mut [bool],
+) {
+    run.for_each_line(base, geometry, Towards::Near, |at, digest| {
+        // SAFETY: the caller's contract.
+        found[at] = unsafe { racing_contains_one::<COUNTERS>(base, geometry, digest) };
+    });
+}
+
+unsafe fn insert_one<const COUNTERS: bool>(
+    base: *mut u8,
+    geometry: &Geometry,
+    digest: Digest,
+) -> u32 {
+    let counters = geometry.counters;
     let mut changed = 0;
-    for touch in touches(geometry, digest) {
+    for touch in touches_of::<COUNTERS>(geometry, digest) {
         for (i, mask) in touch.mask.into_iter().enumerate() {
             // SAFETY: as in `contains_one`; the caller lets us write.
             unsafe {
                 let at = touch.block as usize * 8 + i;
                 let old = plain(base, at);
-                base.cast::<u64>().add(at).write_unaligned((old | mask).to_le());
-                changed += (mask & !old).count_ones();
+                let (set, new) = if COUNTERS {
+                    (counters.above_zero(old), counters.raise(old, mask))
+                } else {
+                    (old, old | mask)
+                };
+                base.cast::<u64>().add(at).write_unaligned(new.to_le());
+                changed += (mask & !set).count_ones();
             }
         }
     }
     changed
 }
 
-unsafe fn insert_run(base: *mut u8, geometry: &Geometry, run: Run<'_>, new: &mut [bool]) -> u64 {
+unsafe fn insert_run<const COUNTERS: bool>(
+    base: *mut u8,
+    geometry: &Geometry,
+    run: Run<'_>,
+    new: &mut [bool],
+) -> u64 {
     let mut total = 0;
     run.for_each_line(base, geometry, Towards::NearToWrite, |at, digest| {
         // SAFETY: the caller's contract.
-        let changed = unsafe { insert_one(base, geometry, digest) };
+        let changed = unsafe { insert_one::<COUNTERS>(base, geometry, digest) };
         new[at] = changed != 0;
         total += u64::from(changed);
     });

@@ -1,10 +1,11 @@
-//! The blocked kernels for AVX2 and AVX-512. See `simd.rs` for the layout they implement.
+//! The kernels for AVX2, and of blocked for AVX-512. See `simd.rs` for the layout they implement.
 //!
-//! One source per instruction set, monomorphised over the rounds of a line, the lines of a key, and
-//! whether other threads may be writing. A vector load that races with an atomic store is undefined
-//! behaviour in Rust's memory model, so racing loads are written in assembly, where the processor's
-//! model holds: on x86 every aligned 64-bit part of a vector load is read as a whole, and a bit that
-//! was set before, in the sense of happens-before, is seen.
+//! One source per instruction set, monomorphised over the rounds of a line, the lines of a key, the
+//! width of counters (1 is a bit), and whether other threads may be writing. A vector load that
+//! races with an atomic store is undefined behaviour in Rust's memory model, so racing loads are
+//! written in assembly, where the processor's model holds: on x86 every aligned 64-bit part of a
+//! vector load is read as a whole, and a bit that was set before, in the sense of happens-before,
+//! is seen.
 //!
 //! The functions over whole runs stand twice, once per instruction set: a body is compiled for the
 //! instruction set only inside a function that enables it, which a shared generic one cannot.
@@ -23,23 +24,31 @@ pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Ke
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
     let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
-    let wide = wide.then(|| &AVX512[shape]);
-    let narrow = narrow.then(|| &AVX2[shape]);
+    let width = geometry.counters.width;
+    let wide = (wide && width == 1).then(|| &AVX512[shape]);
+    let narrow = narrow.then(|| &AVX2[width.trailing_zeros() as usize][shape]);
     wide.into_iter().chain(narrow)
 }
 
-/// By lines, then by probes of a line.
-static AVX2: [Kernel; 8] = [
-    avx2::kernel::<0, 1, 1>(),
-    avx2::kernel::<1, 0, 1>(),
-    avx2::kernel::<1, 1, 1>(),
-    avx2::kernel::<2, 0, 1>(),
-    avx2::kernel::<0, 1, 2>(),
-    avx2::kernel::<1, 0, 2>(),
-    avx2::kernel::<1, 1, 2>(),
-    avx2::kernel::<2, 0, 2>(),
-];
+/// By the width of counters.
+static AVX2: [[Kernel; 8]; 4] =
+    [avx2_shapes::<1>(), avx2_shapes::<2>(), avx2_shapes::<4>(), avx2_shapes::<8>()];
 
+/// By lines, then by probes of a line.
+const fn avx2_shapes<const WIDTH: u32>() -> [Kernel; 8] {
+    [
+        avx2::kernel::<0, 1, 1, WIDTH>(),
+        avx2::kernel::<1, 0, 1, WIDTH>(),
+        avx2::kernel::<1, 1, 1, WIDTH>(),
+        avx2::kernel::<2, 0, 1, WIDTH>(),
+        avx2::kernel::<0, 1, 2, WIDTH>(),
+        avx2::kernel::<1, 0, 2, WIDTH>(),
+        avx2::kernel::<1, 1, 2, WIDTH>(),
+        avx2::kernel::<2, 0, 2, WIDTH>(),
+    ]
+}
+
+/// By lines, then by probes of a line.
 static AVX512: [Kernel; 8] = [
     avx512::kernel::<0, 1, 1>(),
     avx512::kernel::<1, 0, 1>(),
@@ -60,25 +69,33 @@ fn block<const LINE: u32>(geometry: &Geometry, digest: Digest) -> usize {
 mod avx2 {
     use super::*;
 
-    pub(super) const fn kernel<const FULL: u32, const HALF: u32, const LINES: u32>() -> Kernel {
+    pub(super) const fn kernel<
+        const FULL: u32,
+        const HALF: u32,
+        const LINES: u32,
+        const WIDTH: u32,
+    >() -> Kernel {
         Kernel {
             name: "avx2",
-            contains_one: contains_one::<FULL, HALF, LINES, false>,
-            contains_run: contains_run::<FULL, HALF, LINES, false>,
-            insert_one: insert_one::<FULL, HALF, LINES>,
-            insert_run: insert_run::<FULL, HALF, LINES>,
-            racing_contains_one: contains_one::<FULL, HALF, LINES, true>,
-            racing_contains_run: contains_run::<FULL, HALF, LINES, true>,
+            contains_one: contains_one::<FULL, HALF, LINES, WIDTH, false>,
+            contains_run: contains_run::<FULL, HALF, LINES, WIDTH, false>,
+            insert_one: insert_one::<FULL, HALF, LINES, WIDTH>,
+            insert_run: insert_run::<FULL, HALF, LINES, WIDTH>,
+            racing_contains_one: contains_one::<FULL, HALF, LINES, WIDTH, true>,
+            racing_contains_run: contains_run::<FULL, HALF, LINES, WIDTH, true>,
         }
     }
 
     /// Words 0 to 3 of a line, and words 4 to 7.
     type Line = (__m256i, __m256i);
 
-    /// The bits that a full or half round sets.
+    /// The bits that a full or half round sets, or the highest bits of the counters that it raises.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
-    fn round_mask<const FULL: bool>(print: u64, round: u32) -> Line {
+    fn round_mask<const FULL: bool, const WIDTH: u32>(print: u64, round: u32) -> Line {
+        if WIDTH > 1 {
+            return round_counters::<FULL, WIDTH>(print, round);
+        }
         let top = _mm256_set1_epi64x(i64::MIN);
         let top_high = _mm256_setr_epi64x(i64::MIN, i64::MIN, i64::MIN, 1 << 62);
         let bits = _mm256_set1_epi64x(word(print, round) as i64);
@@ -102,6 +119,69 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
+    fn round_counters<const FULL: bool, const WIDTH: u32>(print: u64, round: u32) -> Line {
+        // An index moved up by this much is the place of its counter.
+        let up = WIDTH.trailing_zeros();
+        let index_bits = i64::from(6 - up);
+        let mark = _mm256_set1_epi64x(1 << (WIDTH - 1));
+        let at = |bits| {
+            let places = _mm256_set1_epi64x(i64::from(64 - WIDTH));
+            _mm256_sllv_epi64(mark, _mm256_and_si256(bits, places))
+        };
+        let bits = _mm256_set1_epi64x((word(print, round) << up) as i64);
+        let fields = |size, first| {
+            let shifts = [first, first + 1, first + 2, first + 3].map(|field: i64| size * field);
+            let [a, b, c, d] = shifts;
+            _mm256_srlv_epi64(bits, _mm256_setr_epi64x(a, b, c, d))
+        };
+        if FULL {
+            return (at(fields(index_bits, 0)), at(fields(index_bits, 4)));
+        }
+        let fields = fields(index_bits + 1, 0);
+        // The bit above the index, moved to the sign, chooses the word of the pair.
+        let sign = _mm256_slli_epi64::<57>(fields);
+        let second = _mm256_cmpgt_epi64(_mm256_setzero_si256(), sign);
+        (_mm256_andnot_si256(second, at(fields)), _mm256_and_si256(second, at(fields)))
+    }
+
+    /// The highest bits of the counters above zero, and anything in their other bits. See
+    /// `Counters::above_zero`. Of bits, all that are set.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn above_zero<const WIDTH: u32>(words: __m256i) -> __m256i {
+        if WIDTH == 1 {
+            return words;
+        }
+        let highest = _mm256_set1_epi64x(highest(WIDTH));
+        let others = _mm256_set1_epi64x(!self::highest(WIDTH));
+        _mm256_or_si256(_mm256_add_epi64(_mm256_andnot_si256(highest, words), others), words)
+    }
+
+    /// The highest bit of every counter.
+    const fn highest(width: u32) -> i64 {
+        ((u64::MAX / ((1 << width) - 1)) << (width - 1)) as i64
+    }
+
+    /// Raises the counters whose highest bits are in `mask`, except at their maximum, and except
+    /// those that this key has `raised` before.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn raise<const WIDTH: u32>(line: Line, mask: Line, raised: Line) -> Line {
+        if WIDTH == 1 {
+            return or(line, mask);
+        }
+        let mask = missing::<1>(raised, mask);
+        let raise = |words, mask| {
+            let inverse = _mm256_xor_si256(words, _mm256_set1_epi64x(-1));
+            let below_maximum = _mm256_and_si256(above_zero::<WIDTH>(inverse), mask);
+            let down = _mm_cvtsi32_si128(WIDTH as i32 - 1);
+            _mm256_add_epi64(words, _mm256_srl_epi64(below_maximum, down))
+        };
+        (raise(line.0, mask.0), raise(line.1, mask.1))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
     fn or(one: Line, other: Line) -> Line {
         (_mm256_or_si256(one.0, other.0), _mm256_or_si256(one.1, other.1))
     }
@@ -109,21 +189,24 @@ mod avx2 {
     /// What `wanted` has and `here` has not.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn missing(here: Line, wanted: Line) -> Line {
+    fn missing<const WIDTH: u32>(here: Line, wanted: Line) -> Line {
+        let here = (above_zero::<WIDTH>(here.0), above_zero::<WIDTH>(here.1));
         (_mm256_andnot_si256(here.0, wanted.0), _mm256_andnot_si256(here.1, wanted.1))
     }
 
     /// The bits that a key sets in a line.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
-    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> Line {
+    fn mask<const FULL: u32, const HALF: u32, const LINE: u32, const WIDTH: u32>(
+        print: u64,
+    ) -> Line {
         let first = LINE * (FULL + HALF);
         let mut mask = (_mm256_setzero_si256(), _mm256_setzero_si256());
         for round in first..first + FULL {
-            mask = or(mask, round_mask::<true>(print, round));
+            mask = or(mask, round_mask::<true, WIDTH>(print, round));
         }
         for round in first + FULL..first + FULL + HALF {
-            mask = or(mask, round_mask::<false>(print, round));
+            mask = or(mask, round_mask::<false, WIDTH>(print, round));
         }
         mask
     }
@@ -153,19 +236,20 @@ mod avx2 {
         const FULL: u32,
         const HALF: u32,
         const LINE: u32,
+        const WIDTH: u32,
         const RACING: bool,
     >(
         base: *const u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> bool {
-        let wanted = mask::<FULL, HALF, LINE>(digest.print);
+        let wanted = mask::<FULL, HALF, LINE, WIDTH>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
         let here = unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
             (load::<RACING>(at), load::<RACING>(at.add(32)))
         };
-        let (low, high) = missing(here, wanted);
+        let (low, high) = missing::<WIDTH>(here, wanted);
         let any = _mm256_or_si256(low, high);
         _mm256_testz_si256(any, any) == 1
     }
@@ -175,6 +259,7 @@ mod avx2 {
         const FULL: u32,
         const HALF: u32,
         const LINES: u32,
+        const WIDTH: u32,
         const RACING: bool,
     >(
         base: *const u8,
@@ -183,8 +268,9 @@ mod avx2 {
     ) -> bool {
         // SAFETY: the caller's contract.
         unsafe {
-            line_contains::<FULL, HALF, 0, RACING>(base, geometry, digest)
-                && (LINES == 1 || line_contains::<FULL, HALF, 1, RACING>(base, geometry, digest))
+            line_contains::<FULL, HALF, 0, WIDTH, RACING>(base, geometry, digest)
+                && (LINES == 1
+                    || line_contains::<FULL, HALF, 1, WIDTH, RACING>(base, geometry, digest))
         }
     }
 
@@ -193,6 +279,7 @@ mod avx2 {
         const FULL: u32,
         const HALF: u32,
         const LINES: u32,
+        const WIDTH: u32,
         const RACING: bool,
     >(
         base: *const u8,
@@ -204,7 +291,7 @@ mod avx2 {
             // SAFETY: the caller's contract: there are as many answers as keys.
             unsafe {
                 *found.get_unchecked_mut(at) =
-                    contains_one::<FULL, HALF, LINES, RACING>(base, geometry, digest);
+                    contains_one::<FULL, HALF, LINES, WIDTH, RACING>(base, geometry, digest);
             }
         });
     }
@@ -218,33 +305,36 @@ mod avx2 {
     /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
-    unsafe fn line_insert<const FULL: u32, const HALF: u32, const LINE: u32>(
+    unsafe fn line_insert<const FULL: u32, const HALF: u32, const LINE: u32, const WIDTH: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> (__m256i, __m256i) {
         let zero = _mm256_setzero_si256();
         let (mut found, mut changed) = (zero, zero);
+        let mut raised = (zero, zero);
         let first = LINE * (FULL + HALF);
         // SAFETY: the block is below `geometry.blocks`.
         unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
             let mut line = (load::<false>(at), load::<false>(at.add(32)));
             for round in first..first + FULL {
-                let mask = round_mask::<true>(digest.print, round);
-                let (low, high) = missing(line, mask);
+                let mask = round_mask::<true, WIDTH>(digest.print, round);
+                let (low, high) = missing::<WIDTH>(line, mask);
                 found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(low, zero));
                 found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(high, zero));
                 changed = _mm256_or_si256(changed, _mm256_or_si256(low, high));
-                line = or(line, mask);
+                line = raise::<WIDTH>(line, mask, raised);
+                raised = or(raised, mask);
             }
             for round in first + FULL..first + FULL + HALF {
-                let mask = round_mask::<false>(digest.print, round);
-                let (low, high) = missing(line, mask);
+                let mask = round_mask::<false, WIDTH>(digest.print, round);
+                let (low, high) = missing::<WIDTH>(line, mask);
                 let either = _mm256_or_si256(low, high);
                 found = _mm256_add_epi64(found, _mm256_cmpeq_epi64(either, zero));
                 changed = _mm256_or_si256(changed, either);
-                line = or(line, mask);
+                line = raise::<WIDTH>(line, mask, raised);
+                raised = or(raised, mask);
             }
             _mm256_storeu_si256(at.cast(), line.0);
             _mm256_storeu_si256(at.add(32).cast(), line.1);
@@ -255,18 +345,19 @@ mod avx2 {
     /// As [`line_insert`], over all lines of a key.
     #[inline]
     #[target_feature(enable = "avx2,bmi2")]
-    unsafe fn key_insert<const FULL: u32, const HALF: u32, const LINES: u32>(
+    unsafe fn key_insert<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> (__m256i, __m256i) {
         // SAFETY: the caller's contract.
-        let (found, changed) = unsafe { line_insert::<FULL, HALF, 0>(base, geometry, digest) };
+        let (found, changed) =
+            unsafe { line_insert::<FULL, HALF, 0, WIDTH>(base, geometry, digest) };
         if LINES == 1 {
             return (found, changed);
         }
         // SAFETY: the caller's contract.
-        let second = unsafe { line_insert::<FULL, HALF, 1>(base, geometry, digest) };
+        let second = unsafe { line_insert::<FULL, HALF, 1, WIDTH>(base, geometry, digest) };
         (_mm256_add_epi64(found, second.0), _mm256_or_si256(changed, second.1))
     }
 
@@ -284,18 +375,18 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,bmi2")]
-    unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
+    unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
         base: *mut u8,
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
         // SAFETY: the caller's contract.
-        let (found, _) = unsafe { key_insert::<FULL, HALF, LINES>(base, geometry, digest) };
+        let (found, _) = unsafe { key_insert::<FULL, HALF, LINES, WIDTH>(base, geometry, digest) };
         changes::<FULL, HALF, LINES>(1, found) as u32
     }
 
     #[target_feature(enable = "avx2,bmi2")]
-    unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
+    unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
         base: *mut u8,
         geometry: &Geometry,
         run: Run<'_>,
@@ -305,7 +396,8 @@ mod avx2 {
         run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract: there are as many answers as keys.
             let found = unsafe {
-                let (found, changed) = key_insert::<FULL, HALF, LINES>(base, geometry, digest);
+                let (found, changed) =
+                    key_insert::<FULL, HALF, LINES, WIDTH>(base, geometry, digest);
                 *new.get_unchecked_mut(at) = _mm256_testz_si256(changed, changed) == 0;
                 found
             };

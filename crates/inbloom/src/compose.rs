@@ -1,0 +1,3 @@
+//! Many filters that answer as one.
+
+pub mod window;

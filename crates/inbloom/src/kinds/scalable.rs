@@ -1,0 +1,1087 @@
+//! A filter that grows with its keys, and keeps the promised rate at every size.
+//!
+//! **Idea.** A Bloom filter cannot grow, because its bits do not tell whose they are. A table of
+//! fingerprints can: a fingerprint is a piece of the key's hash, and so is its address. When the
+//! table has doubled, the address takes one bit over from the fingerprint, and no key is needed. So
+//! a query looks at two buckets whatever the size and the history; the obvious alternative, a chain
+//! of filters each twice as large as the one before, asks all of them (17 from 100 keys to 10
+//! million).
+//!
+//! **Rate.** After a doubling an entry is one bit shorter, in twice as many buckets: it errs as
+//! often as before. So the errors of all generations add up, for ever, and each must get less than
+//! the one before. A generation (what comes in between two doublings) may take the share 1 - t of
+//! what is left of the promised rate, t being the *tightening*; that decides how long its
+//! fingerprints are. What is taken is counted exactly, by entry, and what was not used is left to
+//! the later ones. Until there are about 7000 keys memory hardly matters, and all of that time
+//! together takes a small part.
+//!
+//! **Layout.** 64 shards, each a cuckoo table (see `table.rs`) that grows on its own. Shard i has
+//! the keys between 2^(i/64) - 1 and 2^((i+1)/64) - 1 of the hash space: the last has twice the
+//! keys of the first, so that the 64 grow one after another instead of all at once, and memory and
+//! pauses stay even. `place` chooses the shard (by its top 12 bits), `print` and the rest of
+//! `place` everything in it. A full shard first gets a fifth, sixth and seventh slot in each
+//! bucket, which moves no entry, and then twice the buckets with four slots. That keeps 87% of the
+//! slots in use (10 million keys, measured); doubling alone, 67%. It costs a bit less than one bit
+//! per fingerprint, since more of them are in a bucket.
+//!
+//! A small filter is one table, without shards. Its fingerprints begin with the number of the
+//! shard, so that it can be divided when it is large.
+//!
+//! **Cost.** Two cache misses per query, overlapped. For 10 million keys that began as 100, 18.0
+//! bits per key at 1%, 22.7 at 0.1% (blocked: 10.1 and 15.8). An insert now and then rebuilds one
+//! shard, 1/64 of the filter.
+//! **When not.** If the number of keys is known, blocked takes about half the memory and a fraction
+//! of the time. High rates save little, as
+//! fingerprints need bits to give away: 15.4 bits per key at 10% (5 million keys). A bad hash
+//! (integers not hashed) does not fill the tables evenly. It cannot remove: a key that came in
+//! while a false positive claimed it has no entry of its own, and would be denied once that one's
+//! owner is removed.
+//!
+//! Sources: Apple, "Stretching your data with Taffy filters", 2021 (a cuckoo table that doubles);
+//! Dayan, Bercea, Reviriego, Pagh, "InfiniFilter", SIGMOD 2023 (a unary end, so that lengths mix);
+//! Almeida et al., "Scalable Bloom filters", 2007 (tightening); Larson, "Linear hashing with
+//! partial expansions", VLDB 1980 (growing by less than twice).
+
+mod table;
+
+use std::borrow::Cow;
+
+use crate::cells::Cells;
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::filter::Estimate;
+use crate::format::mismatch;
+use crate::kinds::State;
+use crate::membership::Membership;
+use crate::plan::{Kind, MAX_BITS, Plan};
+use crate::simd::{FITS_IN_L2, Towards};
+use table::{Claim, HEAD, MAX_LEVEL, MAX_PRINT, MIN_SLOTS, Shape, TAG, Table};
+
+/// Items that a plan is for if it is given none, as RedisBloom has it.
+pub(crate) const FIRST_ITEMS: u64 = 100;
+const SHARDS: usize = 64;
+/// The largest table without shards: 1024 buckets, up to 7168 slots.
+const MAX_SMALL_LEVEL: u32 = 10;
+/// Each generation without shards takes this part of what the first with shards may take.
+const SMALL_PART: f64 = 1.0 / 32.0;
+/// Bits that a new fingerprint in a growing shard has at least to give away. An entry that has none
+/// left becomes two at each doubling; 2^-(SPARE + 1) of the entries get there with every generation
+/// and add up. With 6 that is 8% after ten; with 1, such twins soon fill the table by themselves.
+const SPARE: u32 = 6;
+/// How full tables get: 93% or more, the more slots the fuller (see the tests of `table.rs`).
+const LOAD: f64 = 0.95;
+
+/// What `info` shows of a shard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shard {
+    /// The part of all keys that is in this shard.
+    pub share: f64,
+    pub buckets: u64,
+    pub slots_per_bucket: u32,
+    /// Bits of a new fingerprint.
+    pub print_bits: u32,
+    /// Slots in use.
+    pub entries: u64,
+    /// The rate among the keys of this shard.
+    pub rate: f64,
+}
+
+/// A filter that grows with its keys.
+pub struct Scalable {
+    plan: Plan,
+    /// One, or as many as there are shards.
+    tables: Vec<Table>,
+    len: u64,
+    /// Doublings before there were shards.
+    early: u32,
+    /// Of all tables.
+    bytes: u64,
+}
+
+/// Shard i has the places whose top 12 bits are in `BOUNDS[i]..BOUNDS[i + 1]`.
+const BOUNDS: [u16; SHARDS + 1] = bounds();
+/// The shard of each.
+const ROUTES: [u8; 1 << 12] = routes();
+
+const fn bounds() -> [u16; SHARDS + 1] {
+    const ROOT: u128 = 0x102c_9a3e_7780_60ee; // 2^(1/64) * 2^60
+    let mut bounds = [0; SHARDS + 1];
+    let (mut i, mut power) = (0, 1 << 60); // 2^(i/64) * 2^60
+    while i <= SHARDS {
+        bounds[i] = ((power - (1 << 60) + (1 << 47)) >> 48) as u16;
+        power = (power * ROOT) >> 60;
+        i += 1;
+    }
+    bounds
+}
+
+const fn routes() -> [u8; 1 << 12] {
+    let mut routes = [0; 1 << 12];
+    let (mut at, mut shard) = (0, 0);
+    while at < routes.len() {
+        if at == BOUNDS[shard + 1] as usize {
+            shard += 1;
+        }
+        routes[at] = shard as u8;
+        at += 1;
+    }
+    routes
+}
+
+/// The share of a shard, in 4096ths.
+fn share(shard: u8) -> u16 {
+    BOUNDS[usize::from(shard) + 1] - BOUNDS[usize::from(shard)]
+}
+
+fn share_of(shard: usize) -> f64 {
+    f64::from(share(shard as u8)) / 4096.0
+}
+
+/// The shard of a digest, and the hash that is used in it: 116 bits, from the top.
+#[inline(always)]
+fn route(digest: Digest) -> (u8, u128) {
+    let hash = u128::from(digest.print) << 64 | u128::from(digest.place << 12);
+    (ROUTES[(digest.place >> 52) as usize], hash)
+}
+
+/// How many claims there are of each length: enough to tell what they claim in a table to come.
+struct Lengths([u64; 128]);
+
+impl Lengths {
+    fn of(claims: impl Iterator<Item = Claim>) -> Lengths {
+        let mut lengths = Lengths([0; 128]);
+        claims.for_each(|claim| lengths.0[claim.len as usize] += 1);
+        lengths
+    }
+
+    fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The share of all hashes that is claimed, if no claim is longer than `most`.
+    fn rate(&self, most: u32) -> f64 {
+        let claimed = |(len, count): (usize, &u64)| *count as f64 * half_to(most.min(len as u32));
+        self.0.iter().enumerate().map(claimed).sum()
+    }
+}
+
+/// 2^-n
+fn half_to(n: u32) -> f64 {
+    0.5f64.powi(n as i32)
+}
+
+/// The sizes of its tables. They depend on what is in them already, so that they are here.
+impl Plan {
+    /// The most slots of a bucket: small steps are for small growth.
+    fn max_slots(&self, print: u32) -> u32 {
+        if self.growth > 2 { MIN_SLOTS } else { Shape::max_slots(print) }
+    }
+
+    /// Bits of fingerprints for the next generation of a table: the fewest whose errors are within
+    /// what it may take, when every slot that it can have is in use.
+    fn print_bits(&self, level: u32, tagged: bool, present: &Lengths) -> u32 {
+        self.print_bits_for(level, tagged, present, |print| self.max_slots(print))
+    }
+
+    fn print_bits_for(
+        &self,
+        level: u32,
+        tagged: bool,
+        present: &Lengths,
+        max_slots: impl Fn(u32) -> u32,
+    ) -> u32 {
+        let (shortest, tag) = match (self.growth, tagged) {
+            (_, true) => (TAG, TAG),
+            (0, false) => (HEAD, 0),
+            (_, false) => (HEAD + SPARE, 0),
+        };
+        // Among tagged entries, only those of the same shard count.
+        let same = |shard: usize| share_of(shard) * share_of(shard);
+        let same: f64 = if tagged { (0..SHARDS).map(same).sum() } else { 1.0 };
+        let spent = present.rate(127) * same;
+        let allowed = match (self.growth, tagged) {
+            (0, _) => self.rate - spent,
+            (_, false) => (self.rate - spent) * (1.0 - self.tightening),
+            (_, true) => self.rate * (1.0 - self.tightening) * SMALL_PART,
+        };
+        let buckets = 2f64.powi(level as i32);
+        let taken = |print: u32| {
+            let slots = f64::from(max_slots(print)) * buckets;
+            let more = (slots - present.count() as f64).max(0.0);
+            let length = level + print - tag;
+            (present.rate(length) + more * half_to(length)) * same - spent
+        };
+        (shortest..MAX_PRINT).find(|print| taken(*print) <= allowed).unwrap_or(MAX_PRINT)
+    }
+
+    /// The smallest table with room for `items` more, beside what is `present`.
+    fn shape(&self, items: f64, tagged: bool, present: &Lengths) -> Result<Shape> {
+        let items = items + present.count() as f64;
+        // One that cannot grow has to be lucky with the first keys: four deviations of slack.
+        let fixed = self.growth == 0;
+        let slots = if fixed { (items + 4.0 * items.sqrt() + 4.0) / LOAD } else { items / LOAD };
+        for level in 0..=MAX_LEVEL {
+            let print = self.print_bits(level, tagged, present);
+            let of_bucket = (slots * half_to(level)).ceil().max(f64::from(MIN_SLOTS));
+            if of_bucket <= f64::from(self.max_slots(print)) {
+                let slots = of_bucket as u32;
+                // One that cannot grow gets no more slots later.
+                let print = match fixed {
+                    true => self.print_bits_for(level, tagged, present, |_| slots),
+                    false => print,
+                };
+                return Ok(Shape { level, slots, print, tagged });
+            }
+        }
+        Err(Error::TooLarge { bits: slots * SHARDS as f64, max: MAX_BITS })
+    }
+}
+
+/// The tables of an empty filter: one, or as many as there are shards.
+fn first_shapes(plan: &Plan) -> Result<Vec<Shape>> {
+    let none = Lengths([0; 128]);
+    let items = plan.items() as f64;
+    let small = plan.shape(items, true, &none)?;
+    if small.level <= MAX_SMALL_LEVEL {
+        return Ok(vec![small]);
+    }
+    (0..SHARDS).map(|i| plan.shape(items * share_of(i), false, &none)).collect()
+}
+
+/// The bytes of an empty filter.
+pub(crate) fn first_bytes(plan: &Plan) -> Result<u64> {
+    Ok(first_shapes(plan)?.into_iter().map(Shape::bytes).sum())
+}
+
+impl Scalable {
+    /// An empty filter. Panics if the plan is for another kind.
+    pub fn new(plan: Plan) -> Result<Scalable> {
+        assert_eq!(plan.kind(), Kind::Scalable, "a plan for another kind");
+        let tables = first_shapes(&plan)?.into_iter().map(|shape| Table::new(shape, 0));
+        Ok(Scalable::of(plan, tables.collect::<Result<_>>()?, 0, 0))
+    }
+
+    fn of(plan: Plan, tables: Vec<Table>, len: u64, early: u32) -> Scalable {
+        let bytes = tables.iter().map(|table| table.shape().bytes()).sum();
+        Scalable { plan, tables, len, early, bytes }
+    }
+
+    /// The plan it was made from.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether the digest may have been inserted: false is certain, true is probable.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, digest: Digest) -> bool {
+        let (shard, hash) = route(digest);
+        let table = &self.tables[self.index(shard)];
+        table.claims(table.spot(shard, hash))
+    }
+
+    /// Inserts, unless the digest is claimed already, and tells whether it was certainly new. Fails
+    /// with [`Error::Full`] if the filter may not grow and has no room, and with [`Error::Memory`]
+    /// if it could not grow; what is in stays in.
+    #[inline]
+    pub fn insert(&mut self, digest: Digest) -> Result<bool> {
+        let (shard, hash) = route(digest);
+        let at = self.index(shard);
+        let table = &mut self.tables[at];
+        let spot = table.spot(shard, hash);
+        if table.claims(spot) {
+            return Ok(false);
+        }
+        if table.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        if !table.insert(spot) {
+            self.insert_otherwise(shard, hash)?;
+        }
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Makes room, and inserts.
+    #[inline(never)]
+    fn insert_otherwise(&mut self, shard: u8, hash: u128) -> Result<()> {
+        loop {
+            // A planned key is never refused, even if chance has put too many into one shard.
+            if self.plan.growth == 0 && self.len >= self.plan.items {
+                return Err(self.full());
+            }
+            self.expand(self.index(shard))?;
+            let at = self.index(shard);
+            let table = &mut self.tables[at];
+            if table.insert(table.spot(shard, hash)) {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn index(&self, shard: u8) -> usize {
+        usize::from(shard) & (self.tables.len() - 1) // There is one table, or 64.
+    }
+
+    fn full(&self) -> Error {
+        Error::Full { items: self.len, planned: self.plan.items }
+    }
+
+    fn duplicate(&self) -> Result<Scalable> {
+        let tables = self.tables.iter().map(Table::copy).collect::<Result<_>>()?;
+        Ok(Scalable::of(self.plan, tables, self.len, self.early))
+    }
+
+    /// The number of digests that were new.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was inserted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes of all tables.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The rate right now: the share of all hashes that is claimed.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.shards().map(|shard| shard.share * shard.rate).sum()
+    }
+
+    /// How many items there will be, about, when the next shard has to grow; if none may, how many
+    /// it is for.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        if self.plan.growth == 0 {
+            return self.plan.items;
+        }
+        let room = self.shards().map(|shard| {
+            let slots = shard.buckets as f64 * f64::from(shard.slots_per_bucket);
+            (slots * LOAD - shard.entries as f64).max(0.0) / shard.share
+        });
+        self.len + room.fold(f64::INFINITY, f64::min) as u64
+    }
+
+    /// How many times the buckets of the shard that did so most often were doubled (or multiplied
+    /// by the growth).
+    #[must_use]
+    pub fn expansions(&self) -> u32 {
+        self.early + self.tables.iter().map(|table| table.generation).max().unwrap_or(0)
+    }
+
+    /// Every shard; as long as there are none, the one table.
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
+        self.tables.iter().enumerate().map(|(i, table)| {
+            let shape = table.shape();
+            Shard {
+                share: if shape.tagged { 1.0 } else { share_of(i) },
+                buckets: shape.buckets(),
+                slots_per_bucket: shape.slots,
+                print_bits: shape.print,
+                entries: table.entries,
+                rate: table.rate().min(1.0),
+            }
+        })
+    }
+
+    fn merge(&mut self, shard: u8, claim: Claim) -> Result<()> {
+        let at = self.index(shard);
+        let before = self.tables[at].entries;
+        let mut at_last = at;
+        while !self.tables[at_last].merge(claim) {
+            if self.plan.growth == 0 {
+                return Err(self.full());
+            }
+            self.expand(at_last)?;
+            at_last = self.index(shard);
+        }
+        self.len += u64::from(at != at_last || self.tables[at].entries != before);
+        Ok(())
+    }
+
+    /// Makes a table larger by one step.
+    fn expand(&mut self, at: usize) -> Result<()> {
+        let table = &self.tables[at];
+        let shape = table.shape();
+        // Keys that are no hashes crowd in a few buckets, and no growth would help.
+        if shape.all_slots() > 1 << 10 && table.entries < shape.all_slots() / 16 {
+            return Err(self.full());
+        }
+        if shape.slots < self.plan.max_slots(shape.print) {
+            let wider = table.widened()?;
+            self.replace(at, wider);
+            return Ok(());
+        }
+        if shape.tagged && shape.level + self.growth_bits() > MAX_SMALL_LEVEL {
+            return self.divide();
+        }
+        self.multiply(at)
+    }
+
+    fn growth_bits(&self) -> u32 {
+        self.plan.growth.max(2).ilog2()
+    }
+
+    fn replace(&mut self, at: usize, table: Table) {
+        self.bytes += table.shape().bytes();
+        self.bytes -= self.tables[at].shape().bytes();
+        self.tables[at] = table;
+    }
+
+    /// Multiplies the buckets of a table. Its next generation begins.
+    fn multiply(&mut self, at: usize) -> Result<()> {
+        let table = &self.tables[at];
+        let Shape { level, tagged, .. } = table.shape();
+        let level = level + self.growth_bits();
+        let lengths = Lengths::of(table.iter());
+        let print = self.plan.print_bits(level, tagged, &lengths);
+        let shape = Shape { level, slots: MIN_SLOTS, print, tagged };
+        let larger = filled(shape, table.generation + 1, table.iter())?;
+        self.replace(at, larger);
+        Ok(())
+    }
+
+    /// Divides the one table into shards.
+    fn divide(&mut self) -> Result<()> {
+        let [small] = &self.tables[..] else { return Ok(()) };
+        let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
+        small.iter().for_each(|claim| claims[usize::from(claim.tag)].push(claim));
+        let tables = claims.iter().map(|claims| {
+            let lengths = Lengths::of(claims.iter().copied());
+            // Room for 5% more, so that not all of them grow at once again.
+            let shape = self.plan.shape(lengths.count() as f64 * 0.05, false, &lengths)?;
+            filled(shape, 0, claims.iter().copied())
+        });
+        let tables = tables.collect::<Result<_>>()?;
+        // The shards are the next generation.
+        let early = self.early + small.generation + 1;
+        *self = Scalable::of(self.plan, tables, self.len, early);
+        Ok(())
+    }
+}
+
+/// A table of this shape with these claims; a larger one if they do not fit, which is rare.
+fn filled(
+    mut shape: Shape,
+    generation: u32,
+    claims: impl Iterator<Item = Claim> + Clone,
+) -> Result<Table> {
+    loop {
+        if !shape.is_valid() {
+            return Err(Error::TooLarge { bits: shape.bytes() as f64 * 8.0, max: MAX_BITS });
+        }
+        let mut table = Table::new(shape, generation)?;
+        if claims.clone().all(|claim| table.absorb(claim)) {
+            return Ok(table);
+        }
+        if shape.slots < Shape::max_slots(shape.print) {
+            shape.slots += 1;
+        } else {
+            shape.level += 1;
+        }
+    }
+}
+
+impl State for Scalable {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The slots in use.
+    fn ones(&self) -> u64 {
+        self.tables.iter().map(|table| table.entries).sum()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
+        self.tables.iter().all(right).then(|| self.ones())
+    }
+
+    /// Forgets all digests, and keeps the memory for as many again: the rate's budget starts anew.
+    fn clear(&mut self) -> Result<()> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let items = self.len.max(self.plan.items);
+        let empty = Scalable::new(Plan { items, ..self.plan })?;
+        *self = Scalable { plan: self.plan, ..empty };
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(self.duplicate()?))
+    }
+
+    /// Whether both have the same entries in tables of the same shapes, wherever in them: that
+    /// depends on the order of inserts.
+    fn same(&self, other: &dyn State) -> bool {
+        let other = other.of::<Scalable>();
+        let alike = |(here, there): (&Table, &Table)| {
+            let sorted = |table: &Table| {
+                let mut claims: Vec<Claim> = table.iter().collect();
+                claims.sort_unstable();
+                claims
+            };
+            (here.shape(), here.entries, here.weight)
+                == (there.shape(), there.entries, there.weight)
+                && (here.bytes() == there.bytes() || sorted(here) == sorted(there))
+        };
+        self.len == other.len
+            && self.tables.len() == other.tables.len()
+            && self.tables.iter().zip(&other.tables).all(alike)
+    }
+
+    /// Takes all entries of the other in, or none: if the rate would be above the promise, which is
+    /// then named in the error. What both have may be counted twice, in the length and in the rate:
+    /// of two entries for one key, the shorter does not tell that it is the same.
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        let other = other.of::<Scalable>();
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let mut merged = self.duplicate()?;
+        if merged.tables.len() < other.tables.len() {
+            merged.divide()?;
+        }
+        for (i, table) in other.tables.iter().enumerate() {
+            // A smaller table would forget bits that these entries have.
+            while merged.plan.growth != 0
+                && merged.tables.len() == other.tables.len()
+                && merged.tables[i].shape().level < table.shape().level
+            {
+                merged.multiply(i)?;
+            }
+            let tagged = table.shape().tagged;
+            for claim in table.iter() {
+                let shard = if tagged { claim.tag } else { i as u8 };
+                merged.merge(shard, claim)?;
+            }
+        }
+        if merged.rate() > merged.plan.rate {
+            let promised = merged.plan.rate;
+            return Err(Error::MergedRate { rate: merged.rate(), promised });
+        }
+        *self = merged;
+        Ok(())
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.tables[0].is_read_only()
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        let directory = (FIXED + LISTED * self.tables.len()).next_multiple_of(LINE);
+        let mut bytes = Vec::with_capacity(directory + self.bytes as usize + LINE * SHARDS);
+        bytes.extend(self.len.to_le_bytes());
+        bytes.extend(self.early.to_le_bytes());
+        bytes.extend((self.tables.len() as u32).to_le_bytes());
+        for table in &self.tables {
+            let Shape { level, slots, print, .. } = table.shape();
+            bytes.extend([level as u8, slots as u8, print as u8, 0]);
+            bytes.extend(table.generation.to_le_bytes());
+            bytes.extend(table.entries.to_le_bytes());
+            bytes.extend(table.weight.to_le_bytes());
+        }
+        for table in &self.tables {
+            bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+            bytes.extend_from_slice(table.bytes());
+        }
+        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+        Cow::Owned(bytes)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn rate(&self) -> f64 {
+        self.rate()
+    }
+
+    fn estimate(&self) -> Estimate {
+        let items = self.len as f64;
+        // Those that were taken for others when they came, of which the rate tells the number.
+        Estimate { items, error: (items * self.rate()).sqrt() }
+    }
+
+    fn room(&self) -> u64 {
+        if self.plan.growth == 0 { self.plan.items.saturating_sub(self.len) } else { u64::MAX }
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let slots: u64 = self.tables.iter().map(|table| table.shape().all_slots()).sum();
+        let load = self.ones() as f64 / slots as f64 * 100.0;
+        let (fewest, most) = self.shards().fold((u32::MAX, 0), |(fewest, most), shard| {
+            (fewest.min(shard.print_bits), most.max(shard.print_bits))
+        });
+        let growth = match self.plan.growth {
+            0 => format!("none; full at {} keys", self.plan.items),
+            _ => format!("next at about {} keys", self.capacity()),
+        };
+        vec![
+            ("expansions", format!("{} so far, {} tables", self.expansions(), self.tables.len())),
+            ("load", format!("{} of {slots} slots, {load:.1}%", self.ones())),
+            ("fingerprints", format!("new ones of {fewest} to {most} bits")),
+            ("growth", growth),
+        ]
+    }
+}
+
+impl Membership for Scalable {
+    #[inline]
+    fn contains_digest(&self, digest: Digest) -> bool {
+        self.contains(digest)
+    }
+
+    #[inline]
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        self.insert(digest)
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        if self.bytes as usize > FITS_IN_L2 {
+            digests.iter().for_each(|digest| self.prefetch_one(*digest));
+        }
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        let next = if self.bytes as usize <= FITS_IN_L2 { &[] } else { next };
+        for (at, (digest, found)) in run.iter().zip(found).enumerate() {
+            if let Some(far) = next.get(at) {
+                self.prefetch_one(*far);
+            }
+            *found = self.contains(*digest);
+        }
+        // A next run is longer than this one only if this one is empty.
+        next.iter().skip(run.len()).for_each(|far| self.prefetch_one(*far));
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        let next = if self.bytes as usize <= FITS_IN_L2 { &[] } else { next };
+        for (at, digest) in run.iter().enumerate() {
+            if let Some(far) = next.get(at) {
+                self.prefetch_one(*far);
+            }
+            new.push(self.insert(*digest)?);
+        }
+        next.iter().skip(run.len()).for_each(|far| self.prefetch_one(*far));
+        Ok(())
+    }
+}
+
+impl Scalable {
+    #[inline(always)]
+    fn prefetch_one(&self, digest: Digest) {
+        let (shard, hash) = route(digest);
+        let table = &self.tables[self.index(shard)];
+        table.prefetch(table.spot(shard, hash), Towards::Far);
+    }
+}
+
+/// Bytes of the payload before its directory, and of each entry of that: a table.
+const FIXED: usize = 16;
+const LISTED: usize = 32;
+/// Tables start on a cache line.
+const LINE: usize = 64;
+/// More doublings than a table can have.
+const MAX_GENERATION: u32 = 256;
+
+/// The filter as bytes: all numbers little-endian.
+///
+/// ```text
+/// 0   u64  digests that were new
+/// 8   u32  doublings before there were shards
+/// 12  u32  tables: 1 or 64
+/// 16  for each table:  u8 level, u8 slots of a bucket, u8 bits of a fingerprint, u8 0,
+///                      u32 generation, u64 entries, u128 weight
+/// ..  for each table, from a multiple of 64 on: its cells
+/// ..  zeros up to a multiple of 64
+/// ```
+impl Scalable {
+    /// From the payload of a file, which may be a stranger's. The directory is checked; the cells are
+    /// where [`State::recount`] looks.
+    pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Scalable> {
+        let bytes = cells.bytes();
+        let got = || format!("{} bytes", bytes.len());
+        let short = || mismatch("payload", "a directory of tables", got());
+        let mut rest = bytes;
+        let len = u64::from_le_bytes(take(&mut rest).ok_or_else(short)?);
+        let early = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?);
+        let count = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?) as usize;
+        if count != 1 && count != SHARDS {
+            return Err(mismatch("tables of the filter", "1 or 64", count));
+        }
+        if early > MAX_GENERATION || len > 1 << 63 {
+            let got = format!("{early}, {len}");
+            return Err(mismatch("counts of the filter", "plausible ones", got));
+        }
+        let listed = rest.get(..LISTED * count).ok_or_else(short)?;
+        let mut listed_tables = Vec::with_capacity(count);
+        let mut end = FIXED + LISTED * count;
+        // The directory, then the cells of each table, from a multiple of 64 on.
+        let mut lengths = vec![end.next_multiple_of(LINE)];
+        for mut fields in listed.chunks_exact(LISTED) {
+            let [level, slots, print, zero] = take(&mut fields).ok_or_else(short)?;
+            let [level, slots, print] = [level, slots, print].map(u32::from);
+            let shape = Shape { level, slots, print, tagged: count == 1 };
+            let generation = u32::from_le_bytes(take(&mut fields).ok_or_else(short)?);
+            if !shape.is_valid() || zero != 0 || generation > MAX_GENERATION {
+                let got = format!("{shape:?}, {zero}, generation {generation}");
+                return Err(mismatch("shape of a table", "one that can be", got));
+            }
+            let entries = u64::from_le_bytes(take(&mut fields).ok_or_else(short)?);
+            let weight = u128::from_le_bytes(take(&mut fields).ok_or_else(short)?);
+            // Each entry weighs 2^64 at most, so that sums stay within 128 bits.
+            if entries > shape.all_slots() || weight > u128::from(entries) << 64 {
+                let most = format!("at most {}, and their weight", shape.all_slots());
+                let got = format!("{entries}, and {weight}");
+                return Err(mismatch("entries of a table", most, got));
+            }
+            let start = end.next_multiple_of(LINE);
+            let size = usize::try_from(shape.bytes()).ok();
+            let next = size.and_then(|size| start.checked_add(size));
+            let Some(next) = next.filter(|next| *next <= bytes.len()) else {
+                let expected = format!("{} bytes", shape.bytes());
+                return Err(mismatch("cells of a table", expected, got()));
+            };
+            check_zeros(&bytes[end..start])?;
+            end = next;
+            // As far as the next table, or the end: parts follow each other.
+            lengths.push((next - start).next_multiple_of(LINE));
+            listed_tables.push((shape, generation, entries, weight));
+        }
+        if bytes.len() != end.next_multiple_of(LINE) {
+            let expected = format!("{} bytes", end.next_multiple_of(LINE));
+            return Err(mismatch("payload", expected, got()));
+        }
+        check_zeros(&bytes[end..])?;
+        let parts = cells.split(lengths).into_iter().skip(1);
+        let tables = listed_tables.into_iter().zip(parts).map(|(listed, cells)| {
+            let (shape, generation, entries, weight) = listed;
+            let mut table = Table::with_cells(shape, generation, cells);
+            (table.entries, table.weight) = (entries, weight);
+            table
+        });
+        Ok(Scalable::of(plan, tables.collect(), len, early))
+    }
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk::<N>()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+fn check_zeros(bytes: &[u8]) -> Result<()> {
+    match bytes.iter().find(|byte| **byte != 0) {
+        Some(byte) => Err(mismatch("padding between tables", "zeros", byte)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Hasher;
+    use crate::plan::MAX_ITEMS;
+
+    const GROWING: Plan =
+        Plan { items: 100, rate: 0.01, growth: 2, tightening: 0.8, ..Plan::blank(Kind::Scalable) };
+    /// Keys of queries start here, and those that are inserted end before.
+    const FOREIGN: u64 = 1 << 40;
+
+    fn digest(key: u64) -> Digest {
+        Hasher::default().digest(key.to_le_bytes())
+    }
+
+    fn grown(params: Plan, keys: std::ops::Range<u64>) -> Scalable {
+        let mut filter = Scalable::new(params).unwrap();
+        for key in keys {
+            filter.insert(digest(key)).unwrap();
+        }
+        filter
+    }
+
+    fn measured(filter: &Scalable, queries: u64) -> f64 {
+        let found = (FOREIGN..FOREIGN + queries).filter(|key| filter.contains(digest(*key)));
+        found.count() as f64 / queries as f64
+    }
+
+    fn counts_hold(filter: &Scalable) {
+        assert!(filter.recount().is_some());
+    }
+
+    fn read(plan: Plan, bytes: &[u8]) -> Result<Scalable> {
+        let mut cells = Cells::zeroed(bytes.len().next_multiple_of(8) as u64)?;
+        cells.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
+        let read = Scalable::from_cells(plan, cells)?;
+        read.recount().map(|_| read).ok_or_else(|| mismatch("cells", "fingerprints", "others"))
+    }
+
+    #[test]
+    fn shards_cover_the_space_in_their_shares() {
+        assert_eq!((BOUNDS[0], BOUNDS[SHARDS]), (0, 4096));
+        assert_eq!((0..SHARDS as u8).map(|shard| u32::from(share(shard))).sum::<u32>(), 4096);
+        for shard in 0..SHARDS {
+            let bound = |i: usize| (i as f64 / 64.0).exp2() - 1.0;
+            let exact = bound(shard + 1) - bound(shard);
+            assert!((share_of(shard) - exact).abs() < 1.01 / 4096.0, "{shard}");
+            for at in BOUNDS[shard]..BOUNDS[shard + 1] {
+                let place = u64::from(at) << 52 | 12345;
+                assert_eq!(usize::from(route(Digest { place, print: 0 }).0), shard);
+            }
+        }
+    }
+
+    #[test]
+    fn no_false_negatives_through_many_expansions() {
+        // Slots of every width; and so many doublings that old fingerprints run out of bits.
+        for (rate, growth, keys) in [
+            (0.5, 2, 1_500_000),
+            (0.1, 8, 1_500_000),
+            (1e-3, 2, 100_000),
+            (1e-8, 2, 100_000),
+            (1e-12, 2, 100_000),
+        ] {
+            let params = Plan { items: 1, rate, growth, tightening: 0.8, ..GROWING };
+            let mut filter = Scalable::new(params).unwrap();
+            for key in 0..keys {
+                filter.insert(digest(key)).unwrap();
+                if (key + 1).is_power_of_two() {
+                    assert!((0..=key).all(|key| filter.contains(digest(key))), "{rate} {key}");
+                }
+            }
+            assert!((0..keys).all(|key| filter.contains(digest(key))), "{rate}");
+            let least = if growth == 2 { 13 } else { 5 };
+            assert!(filter.expansions() >= least, "{rate}: {}", filter.expansions());
+            let entries: u64 = filter.shards().map(|shard| shard.entries).sum();
+            assert_eq!(entries > filter.len(), rate >= 0.1, "{entries} for {}", filter.len());
+            assert!(entries < filter.len() * 5 / 4, "{entries} for {}", filter.len());
+            counts_hold(&filter);
+        }
+    }
+
+    #[test]
+    fn the_compound_rate_is_kept_and_known() {
+        const QUERIES: u64 = 1_000_000;
+        for rate in [0.1, 0.01, 0.001] {
+            for items in [1, 10, 100] {
+                let mut filter = Scalable::new(Plan { items, rate, ..GROWING }).unwrap();
+                let mut keys = 0;
+                for expansions in [0, 1, 5, 12] {
+                    while filter.expansions() < expansions || keys < items {
+                        filter.insert(digest(keys)).unwrap();
+                        keys += 1;
+                    }
+                    let (known, measured) = (filter.rate(), measured(&filter, QUERIES));
+                    let deviation = |rate: f64| (rate / QUERIES as f64).sqrt();
+                    let message = format!(
+                        "{keys} keys from {items}, {expansions} expansions: promised {rate}, \
+                         known {known}, measured {measured}"
+                    );
+                    assert!(known <= rate, "{message}");
+                    assert!(measured <= rate + 4.0 * deviation(rate), "{message}");
+                    // A rate of less than one in all queries is not seen.
+                    let seen = deviation(known.max(1.0 / QUERIES as f64));
+                    assert!((measured - known).abs() <= 4.0 * seen, "{message}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn memory_grows_without_a_cliff() {
+        let mut filter = grown(GROWING, 0..1_000_000);
+        let (mut least, mut most) = (f64::INFINITY, 0f64);
+        for key in 1_000_000..4_000_000 {
+            filter.insert(digest(key)).unwrap();
+            let per_key = filter.bytes() as f64 * 8.0 / (key + 1) as f64;
+            (least, most) = (least.min(per_key), most.max(per_key));
+        }
+        assert!(most < 1.2 * least && most < 19.0, "{least} to {most} bits per key");
+    }
+
+    #[test]
+    fn small_filters_are_small() {
+        assert!(Scalable::new(GROWING).unwrap().bytes() <= 400);
+        let one = Plan { items: 1, ..GROWING };
+        assert!(Scalable::new(one).unwrap().bytes() <= 40);
+    }
+
+    #[test]
+    fn a_repeated_key_takes_no_room() {
+        let mut filter = Scalable::new(GROWING).unwrap();
+        assert!(filter.insert(digest(1)).unwrap());
+        let before = filter.payload().into_owned();
+        assert!((0..1000).all(|_| !filter.insert(digest(1)).unwrap()));
+        assert_eq!((filter.len(), filter.payload().into_owned()), (1, before));
+    }
+
+    #[test]
+    fn batches_do_as_single_calls() {
+        let digests: Vec<Digest> = (0..300_000).map(|key| digest(key % 200_000)).collect();
+        let mut batched = Scalable::new(GROWING).unwrap();
+        let (mut new, mut found) = (Vec::new(), Vec::new());
+        batched.insert_digests(&digests, &mut new).unwrap();
+        let mut single = Scalable::new(GROWING).unwrap();
+        let one_by_one: Vec<bool> = digests.iter().map(|d| single.insert(*d).unwrap()).collect();
+        assert!(new == one_by_one && batched.same(&single));
+        let queries: Vec<Digest> = (100_000..400_000).map(digest).collect();
+        batched.contains_digests(&queries, &mut found);
+        assert!(queries.iter().zip(&found).all(|(d, found)| single.contains(*d) == *found));
+    }
+
+    /// What is planned fits at once, and keeps the rate.
+    #[test]
+    fn planned_items_fit_without_expansion() {
+        for items in [100, 5000, 20_000, 300_000] {
+            let filter = grown(Plan { items, ..GROWING }, 0..items);
+            let doubled = filter.tables.iter().filter(|table| table.generation > 0).count();
+            assert!(doubled * 4 <= filter.tables.len(), "{items}: {doubled}");
+            assert!(filter.rate() <= 0.01);
+        }
+    }
+
+    #[test]
+    fn a_fixed_filter_takes_what_was_planned_and_then_says_full() {
+        for (items, rate) in [(1, 0.01), (100, 0.1), (1000, 1e-6), (50_000, 0.01)] {
+            let params = Plan { items, rate, growth: 0, tightening: 0.8, ..GROWING };
+            let mut filter = Scalable::new(params).unwrap();
+            let bytes = filter.bytes();
+            let mut keys = 0;
+            let error = loop {
+                match filter.insert(digest(keys)) {
+                    Ok(_) => keys += 1,
+                    Err(error) => break error,
+                }
+            };
+            let len = filter.len();
+            assert!(len >= items && len < items * 2 + 40, "{len} of {items}");
+            let Error::Full { items: named, planned } = error else { panic!("{error}") };
+            assert_eq!((named, planned), (len, items));
+            assert_eq!((filter.bytes(), filter.expansions()), (bytes, 0));
+            assert!((0..keys).all(|key| filter.contains(digest(key))));
+            let (known, measured) = (filter.rate(), measured(&filter, 100_000));
+            assert!(known <= rate && measured <= rate + 4.0 * (rate / 1e5).sqrt(), "{measured}");
+        }
+    }
+
+    #[test]
+    fn keys_that_are_no_hashes_do_not_exhaust_memory() {
+        for shift in [0, 20, 32, 40] {
+            let bad = |key: u64| Digest { place: key, print: key << shift };
+            let mut filter = Scalable::new(GROWING).unwrap();
+            let refused = (0..100_000).find(|key| filter.insert(bad(*key)).is_err());
+            assert!(filter.bytes() < 4 << 20, "{} bytes", filter.bytes());
+            let kept = refused.unwrap_or(100_000);
+            assert!((0..kept).all(|key| filter.contains(bad(key))), "{shift}: {kept}");
+        }
+    }
+
+    #[test]
+    fn a_merged_filter_has_what_either_has() {
+        let sizes = [50, 3000, 20_000, 150_000];
+        for left in sizes {
+            for right in sizes {
+                let mut filter = grown(GROWING, 0..left);
+                let other = grown(Plan { rate: 0.002, ..GROWING }, left / 2..left / 2 + right);
+                filter.unite(&other).unwrap();
+                let keys = left.max(left / 2 + right);
+                assert!((0..keys).all(|key| filter.contains(digest(key))), "{left}, {right}");
+                assert!(filter.rate() <= 0.01 && filter.len() <= left + right);
+                counts_hold(&filter);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_merged_with_itself_is_the_same() {
+        for keys in [50, 3000, 100_000] {
+            let mut filter = grown(GROWING, 0..keys);
+            let before = filter.duplicate().unwrap();
+            filter.unite(&before).unwrap();
+            assert!(filter.same(&before), "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_merge_that_breaks_the_promise_is_refused_and_changes_nothing() {
+        let mut filter = grown(Plan { rate: 1e-5, ..GROWING }, 0..20_000);
+        let before = filter.duplicate().unwrap();
+        let coarse = grown(Plan { rate: 0.1, ..GROWING }, 20_000..40_000);
+        let error = filter.unite(&coarse).unwrap_err();
+        assert!(matches!(error, Error::MergedRate { rate, promised } if rate > promised));
+        assert!(filter.same(&before));
+    }
+
+    #[test]
+    fn the_payload_is_the_filter() {
+        for keys in [0, 1, 100, 5000, 30_000] {
+            let filter = grown(GROWING, 0..keys);
+            let bytes = filter.payload().into_owned();
+            assert!(bytes.len().is_multiple_of(64));
+            let mut read = read(GROWING, &bytes).unwrap();
+            assert!(read.same(&filter) && read.payload().into_owned() == bytes);
+            assert_eq!(read.expansions(), filter.expansions());
+            for key in keys..2 * keys {
+                read.insert(digest(key)).unwrap();
+            }
+            assert!((0..2 * keys).all(|key| read.contains(digest(key))));
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_are_refused_or_harmless() {
+        for keys in [20, 9000] {
+            let params = Plan { items: 20, ..GROWING };
+            let bytes = grown(params, 0..keys).payload().into_owned();
+            let step = if keys < 100 { 1 } else { 997 };
+            for len in (0..bytes.len()).step_by(step) {
+                assert!(read(params, &bytes[..len / 8 * 8]).is_err(), "{len}");
+            }
+            for bit in (0..bytes.len() * 8).step_by(step) {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(mut filter) = read(params, &flipped) {
+                    (0..300).for_each(|key| drop(filter.insert(digest(key))));
+                    assert!(filter.contains(digest(299)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn clear_forgets_and_starts_anew() {
+        let mut filter = grown(GROWING, 0..30_000);
+        filter.clear().unwrap();
+        assert_eq!((filter.len(), filter.expansions(), filter.rate()), (0, 0, 0.0));
+        assert_eq!(measured(&filter, 1000), 0.0);
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused() {
+        for params in [
+            Plan { items: 0, ..GROWING },
+            Plan { items: MAX_ITEMS + 1, ..GROWING },
+            Plan { rate: 0.0, ..GROWING },
+            Plan { rate: 1.0, ..GROWING },
+            Plan { rate: f64::NAN, ..GROWING },
+            Plan { growth: 1, ..GROWING },
+            Plan { growth: 16, ..GROWING },
+            Plan { tightening: 1.0, ..GROWING },
+            Plan { tightening: f64::NAN, ..GROWING },
+        ] {
+            assert!(params.check().is_err(), "{params:?}");
+        }
+    }
+}

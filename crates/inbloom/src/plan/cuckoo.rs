@@ -1,0 +1,136 @@
+//! The sizes of a cuckoo filter: how many keys fit into its buckets, and how often a foreign key is
+//! claimed.
+
+use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
+
+/// The narrowest fingerprint: with one bit all keys would look the same.
+pub(crate) const MIN_WIDTH: u32 = 2;
+
+/// How many buckets there are, and the bits of a fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub buckets: u64,
+    pub width: u32,
+}
+
+impl Shape {
+    pub(crate) fn slots(self) -> u64 {
+        self.buckets * SLOTS as u64
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.slots() * u64::from(self.width)
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        Slots::new(self.width).bytes(self.buckets)
+    }
+}
+
+/// The rate of a table of `buckets` with `items` distinct keys.
+///
+/// It does not matter in which of its buckets an entry is: a foreign key meets a member if they
+/// have the same fingerprint, one of F = 2^w - 1, and the same two buckets. Its first bucket then
+/// is either of the member's two, so that this has probability 2 / BF, or 1 / BF for a key whose
+/// buckets coincide, which for odd B is one in B.
+pub(crate) fn rate(items: f64, buckets: u64, width: u32) -> f64 {
+    let prints = (2f64.powi(width as i32) - 1.0) * buckets as f64;
+    let meets = |chance: f64| -(items * (-chance).ln_1p()).exp_m1();
+    let coincide = if buckets.is_multiple_of(2) { 0.0 } else { 1.0 / buckets as f64 };
+    let one = if coincide > 0.0 { coincide * meets(1.0 / prints) } else { 0.0 };
+    let two = if coincide < 1.0 { (1.0 - coincide) * meets(2.0 / prints) } else { 0.0 };
+    one + two
+}
+
+/// Items that fit into so many buckets, but for a chance of 10^-6.
+///
+/// By Hall's theorem keys fit unless more than 4s of them have both their buckets among some s. For
+/// a even and b odd ones, s = a + b, of m each, that has at most the probability C(m,a) C(m,b)
+/// P[Binomial(n, ab/m^2) > 4s]. The sum over all a and b is below 10^-6 for the numbers n given
+/// here, and a search for room sees all of such a table. (Measured: 7 refusals in 16 million tables
+/// of 6 to 32 buckets, with 8 and 12 bits.) From 200 buckets on the sum allows 95%; larger tables
+/// were measured to take more, see the top.
+pub(crate) fn capacity(buckets: u64) -> u64 {
+    /// For 2, 4, 6, ... 32 buckets.
+    const FEW: [u64; 16] = [8, 8, 10, 15, 20, 26, 33, 40, 48, 56, 65, 73, 80, 88, 95, 103];
+    match buckets {
+        0 => 0,
+        1 => 4,
+        // With C(B,s) P[Binomial(n, s^2/B^2) > 4s]: five keys may have one and the same bucket
+        // twice.
+        _ if buckets % 2 == 1 => {
+            capacity(buckets - 1).min(buckets.saturating_mul(buckets) / 12).max(4)
+        }
+        2..=32 => FEW[buckets as usize / 2 - 1],
+        // The largest difference to 95% is 27, at 80 buckets.
+        _ => (buckets * 19 / 5 - 28).max(FEW[15]),
+    }
+}
+
+/// The fewest buckets into which so many items fit: one, or an even number.
+pub(crate) fn buckets_for(items: u64) -> u64 {
+    if items <= 4 {
+        return 1;
+    }
+    // At most two less than needed, by the slope of `capacity`, or in the small ones a few.
+    let mut buckets = if items <= 103 { 2 } else { (items + 28) / 19 * 5 / 2 * 2 };
+    while capacity(buckets) < items {
+        buckets += 2;
+    }
+    buckets
+}
+
+/// The shape of the fewest bits that takes so many items and then has at most this rate, between 0
+/// and 1 and no lower than plans offer.
+///
+/// A wider fingerprint in as few buckets as the items need, or a narrower one in some more: the
+/// latter if the rate is only just missed.
+pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
+    let items = items.max(1);
+    let fewest = buckets_for(items);
+    // The largest chance that a foreign key may have to meet a given member.
+    let chance = -((-rate).ln_1p() / items as f64).exp_m1();
+    let shapes = (MIN_WIDTH..=MAX_WIDTH).filter_map(|width| {
+        let prints = 2f64.powi(width as i32) - 1.0;
+        if fewest == 1 && 1.0 / prints <= chance {
+            return Some(Shape { buckets: 1, width });
+        }
+        let needed = 2.0 / (prints * chance);
+        // With so many, one more bit would halve them.
+        if needed > 2.0 * (fewest + 1) as f64 {
+            return None;
+        }
+        let mut buckets = (needed.ceil() as u64).max(fewest).next_multiple_of(2);
+        while self::rate(items as f64, buckets, width) > rate {
+            buckets += 2;
+        }
+        (width >= narrowest(buckets)).then_some(Shape { buckets, width })
+    });
+    shapes.min_by_key(|shape| shape.bits()).expect("56 bits reach the lowest rate")
+}
+
+/// The narrowest fingerprint with which items fit up to the capacity.
+///
+/// Keys of one fingerprint and one pair of buckets fit only 8 times. There are BF/2 such classes
+/// with L = 8 * 0.95 / F keys each, and BF/2 * L^9 / 9! is to be below 10^-6: w > (log2 B + 27) /
+/// 8. In small tables few fingerprints also mean few, uneven pairs. With 6 bits at most 1 table in
+/// 10^5 was refused a key before its capacity, with 4 bits it was 1 in 6000.
+pub(crate) fn narrowest(buckets: u64) -> u32 {
+    match buckets {
+        ..=2 => MIN_WIDTH, // There is one pair only, and room for 8 of anything.
+        _ => (((buckets as f64).log2() + 27.0) / 8.0).floor().max(5.0) as u32 + 1,
+    }
+}
+
+/// The shape with the fewest bits that takes so many items at all.
+pub(crate) fn narrowest_shape(items: u64) -> Shape {
+    let buckets = buckets_for(items.max(1));
+    Shape { buckets, width: narrowest(buckets) }
+}
+
+/// The shape with the widest fingerprints that takes so many items in so many bits; None if there is none.
+pub(crate) fn widest(items: u64, bits: u64) -> Option<Shape> {
+    let narrow = narrowest_shape(items);
+    let fits = |width: &u32| Shape { width: *width, ..narrow }.bytes() <= bits / 8;
+    (narrow.width..=MAX_WIDTH).rev().find(fits).map(|width| Shape { width, ..narrow })
+}
