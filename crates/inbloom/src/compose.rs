@@ -1,3 +1,4 @@
 //! Many filters that answer as one.
 
+pub mod sharded;
 pub mod window;

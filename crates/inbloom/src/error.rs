@@ -128,6 +128,32 @@ pub enum Error {
         /// Items that the filter is for.
         planned: u64,
     },
+    /// A key of another shard. Nothing was changed.
+    #[error(
+        "the key belongs to shard {key_shard} of {shards}, this is shard {shard}: give it to that one, or use Sharded, which finds it"
+    )]
+    OtherShard {
+        /// The key's shard, from 0.
+        key_shard: u32,
+        /// The shard that was asked.
+        shard: u32,
+        /// How many there are.
+        shards: u32,
+    },
+    /// Shards that do not make up a whole filter.
+    #[error(
+        "of {shards} shards, {}: give each of 0 to {} once",
+        problem(.missing, .twice),
+        .shards - 1
+    )]
+    Shards {
+        /// How many there are.
+        shards: u32,
+        /// Those that are not there.
+        missing: Vec<u32>,
+        /// Those that came more than once.
+        twice: Vec<u32>,
+    },
     /// A key that a bitmap cannot hold.
     #[error("the bitmap holds integers below {universe}, got {got}")]
     NotInUniverse {
@@ -174,4 +200,22 @@ pub enum Error {
         /// The system's reason.
         cause: io::Error,
     },
+}
+
+/// What is wrong with a set of shards, in words.
+fn problem(missing: &[u32], twice: &[u32]) -> String {
+    let named = |shards: &[u32], problem: &str| {
+        const SHOWN: usize = 8;
+        let shown: Vec<String> = shards.iter().take(SHOWN).map(u32::to_string).collect();
+        let more = match shards.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{problem}: {}{more}", shown.join(", "))
+    };
+    match (missing, twice) {
+        (missing, []) => named(missing, "missing"),
+        ([], twice) => named(twice, "given twice"),
+        _ => format!("{}; {}", named(missing, "missing"), named(twice, "given twice")),
+    }
 }

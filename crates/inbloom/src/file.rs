@@ -2,15 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
 use crate::cells::Cells;
+use crate::compose::sharded::Sharded;
 use crate::digest::Key;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::format;
+use crate::plan::MAX_SHARDS;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory.
@@ -70,10 +72,7 @@ pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
     // Where the path is a link, what it leads to is replaced, not the link.
     let path = &fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned());
     let failed = |action| failed(action, path);
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".inbloom-").suffix(".tmp");
     // Without this the file would be readable by its owner only; with it the umask decides.
@@ -98,6 +97,116 @@ pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
         folder.sync_all().map_err(failed("syncing the folder of"))?;
     }
     Ok(())
+}
+
+/// Saves shards side by side, each as [`save`] does: `seen` becomes `seen.000-of-016.ib` and so on.
+///
+/// Each file is the old one or the new one. If it fails half-way, some shards are new and some old.
+pub fn save_sharded(sharded: &Sharded, stem: impl AsRef<Path>) -> Result<()> {
+    let count = sharded.shards().len() as u32;
+    let mut shards = (0..count).zip(sharded.shards());
+    shards.try_for_each(|(shard, filter)| save(filter, shard_path(stem.as_ref(), shard, count)))
+}
+
+/// Opens shards that [`save_sharded`] has saved, to query them: each as [`open`] does.
+///
+/// ```
+/// use inbloom::{Kind, Plan, Sharded, file};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let stem = folder.path().join("seen");
+/// let mut seen = Sharded::new(Plan::new(Kind::Blocked).items(1000).build()?, 16)?;
+/// seen.insert("alice")?;
+/// file::save_sharded(&seen, &stem)?;
+/// assert!(file::open_sharded(&stem)?.contains("alice"));
+///
+/// // Each shard is a filter of its own.
+/// let shard = file::open(file::shard_path(&stem, seen.shard_of("alice"), 16))?;
+/// assert!(shard.contains("alice"));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+pub fn open_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
+    open_shards(stem.as_ref(), Access::Query, None)
+}
+
+/// As [`open_sharded`], for shards with a secret key.
+pub fn open_sharded_keyed(stem: impl AsRef<Path>, key: &Key) -> Result<Sharded> {
+    open_shards(stem.as_ref(), Access::Query, Some(key))
+}
+
+/// Opens shards that [`save_sharded`] has saved, to change them: each as [`open_mut`] does.
+pub fn open_mut_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
+    open_shards(stem.as_ref(), Access::Change, None)
+}
+
+/// As [`open_mut_sharded`], for shards with a secret key.
+pub fn open_mut_sharded_keyed(stem: impl AsRef<Path>, key: &Key) -> Result<Sharded> {
+    open_shards(stem.as_ref(), Access::Change, Some(key))
+}
+
+/// The file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem `seen`.
+#[must_use]
+pub fn shard_path(stem: impl AsRef<Path>, shard: u32, shards: u32) -> PathBuf {
+    let mut path = stem.as_ref().as_os_str().to_owned();
+    path.push(format!(".{shard:03}-of-{shards:03}.ib"));
+    path.into()
+}
+
+/// Opens all shards of a stem. How many there are is told by the names of those that are there.
+fn open_shards(stem: &Path, access: Access, key: Option<&Key>) -> Result<Sharded> {
+    let mut found = shards_of(stem)?;
+    found.sort_unstable();
+    let Some(&(count, _)) = found.first() else {
+        let path = shard_path(stem, 0, 1).with_file_name(format!(
+            "{}.000-of-*.ib",
+            stem.file_name().unwrap_or_default().display()
+        ));
+        return Err(failed("opening", &path)(io::ErrorKind::NotFound.into()));
+    };
+    if let Some((other, _)) = found.iter().find(|(other, _)| *other != count) {
+        let (left, right) = (count.to_string(), other.to_string());
+        return Err(Error::Mismatch { field: "number of shards", left, right });
+    }
+    let there = |shard: &u32| found.binary_search(&(count, *shard)).is_ok();
+    let missing: Vec<u32> = (0..count).filter(|shard| !there(shard)).collect();
+    if !missing.is_empty() {
+        return Err(Error::Shards { shards: count, missing, twice: Vec::new() });
+    }
+    let open =
+        |(count, shard): &(u32, u32)| open_for(&shard_path(stem, *shard, *count), access, key);
+    Sharded::from_shards(found.iter().map(open).collect::<Result<_>>()?)
+}
+
+/// For each file of the stem, how many shards its name says there are, and which it is.
+fn shards_of(stem: &Path) -> Result<Vec<(u32, u32)>> {
+    let folder = folder_of(stem);
+    let failed = || failed("looking for shards in", folder);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed())? {
+        let name = entry.map_err(failed())?.file_name();
+        let numbers = name
+            .as_encoded_bytes()
+            .strip_prefix(stem.file_name().unwrap_or_default().as_encoded_bytes())
+            .and_then(|rest| std::str::from_utf8(rest).ok()?.strip_prefix('.')?.strip_suffix(".ib"))
+            .and_then(|numbers| numbers.split_once("-of-"));
+        let Some((shard, count)) = numbers else { continue };
+        let (Ok(shard), Ok(count)) = (shard.parse(), count.parse()) else { continue };
+        // A name that is not what would be written, to the digit, is somebody else's.
+        if shard_path(stem, shard, count).file_name() == Some(&name)
+            && shard < count
+            && count <= MAX_SHARDS
+        {
+            found.push((count, shard));
+        }
+    }
+    Ok(found)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::cells::{Bits, Cells};
+use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
 use crate::error::{Error, Result};
@@ -74,6 +75,9 @@ pub(crate) enum Any {
 
 impl Any {
     fn new(plan: Plan) -> Result<Any> {
+        if plan.shard().is_some() {
+            return Ok(Any::piece(plan, Any::new(plan.without_shard())?));
+        }
         Ok(match plan.kind() {
             Kind::Blocked => Any::Blocked(Blocked::new(plan)?),
             Kind::Bitmap => Any::other(Bitmap::new(plan)?),
@@ -87,6 +91,10 @@ impl Any {
 
     /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
     pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Any> {
+        if plan.shard().is_some() {
+            let inner = Any::from_cells(plan.without_shard(), cells, ones)?;
+            return Ok(Any::piece(plan, inner));
+        }
         Ok(match plan.kind() {
             Kind::Bitmap if plan.is_sparse() => Any::other(Bitmap::read_sparse(plan, &cells)?),
             Kind::Scalable => Any::other(Scalable::from_cells(plan, cells)?),
@@ -97,6 +105,9 @@ impl Any {
 
     /// A kind whose state is an array of cells.
     pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Any {
+        if plan.shard().is_some() {
+            return Any::piece(plan, Any::with_bits(plan.without_shard(), bits));
+        }
         match plan.kind() {
             Kind::Blocked => Any::Blocked(Blocked::with_bits(plan, bits)),
             Kind::Bitmap => Any::other(Bitmap::with_store(plan, Store::Dense(bits))),
@@ -105,6 +116,10 @@ impl Any {
             Kind::Cuckoo => Any::other(Cuckoo::with_bits(plan, bits)),
             Kind::Scalable | Kind::Window => unreachable!("more than an array of cells"),
         }
+    }
+
+    fn piece(plan: Plan, inner: Any) -> Any {
+        Any::other(Piece::new(plan, inner.into_state()))
     }
 
     pub(crate) fn other(state: impl State) -> Any {
@@ -135,7 +150,7 @@ impl Any {
     /// The way back from [`Any::into_state`].
     pub(crate) fn from_state(state: Box<dyn State>) -> Any {
         match state.plan().kind() {
-            Kind::Blocked => {
+            Kind::Blocked if state.plan().shard().is_none() => {
                 let plan = *state.plan();
                 Any::with_bits(plan, state.into_bits().expect("a blocked filter is its bits"))
             }
@@ -143,7 +158,7 @@ impl Any {
         }
     }
 
-    fn members(&self) -> &dyn Membership {
+    pub(crate) fn members(&self) -> &dyn Membership {
         match self {
             Any::Blocked(blocked) => blocked,
             Any::Other(other) => other.as_ref(),
@@ -420,10 +435,14 @@ impl Filter {
         Ok(())
     }
 
-    fn check_compatible(&self, other: &Filter) -> Result<()> {
+    pub(crate) fn check_compatible(&self, other: &Filter) -> Result<()> {
         if let Some((field, left, right)) = self.plan().difference(other.plan()) {
             return Err(Error::Mismatch { field, left, right });
         }
+        self.check_same_hash(other)
+    }
+
+    pub(crate) fn check_same_hash(&self, other: &Filter) -> Result<()> {
         let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });
         match (self.hasher.0, other.hasher.0) {
             (here, there) if here == there => Ok(()),
@@ -505,7 +524,12 @@ impl Filter {
     /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
     /// same. Kinds that move what they hold have none to tell.
     pub fn positions(&self, key: impl AsRef<[u8]>) -> Result<Vec<u64>> {
-        let positions = self.any.state().positions(self.hasher.digest(key));
+        let digest = self.hasher.digest(key);
+        if self.plan().shard().is_some() {
+            // A key of another shard has none here, and none would mean "all of them are set".
+            self.any.state().check(digest)?;
+        }
+        let positions = self.any.state().positions(digest);
         positions.ok_or_else(|| Error::Unsupported {
             kind: self.plan().kind(),
             verb: "tell the positions of a key",

@@ -57,6 +57,7 @@ mod shared;
 mod simd;
 mod sync;
 
+pub use compose::sharded::Sharded;
 pub use digest::{Digest, Hasher, Key};
 pub use error::{Error, Result};
 pub use filter::{Estimate, Filter, View};

@@ -21,6 +21,7 @@
 mod builder;
 pub(crate) mod cuckoo;
 mod model;
+mod shards;
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -33,6 +34,7 @@ use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
 pub use builder::PlanBuilder;
 pub(crate) use model::{Lines, Rounds};
 use model::{classic_fill, classic_items, classic_rate};
+pub(crate) use shards::cannot_shard;
 
 /// The structure behind a filter. Numbers are on disk: they are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,6 +235,8 @@ const TIGHTENINGS: RangeInclusive<f64> = 0.5..=0.99;
 /// Steps in which a window forgets, at most, and unless told.
 const MAX_GENERATIONS: u32 = 64;
 const DEFAULT_GENERATIONS: u32 = 4;
+/// The most shards that a filter is divided into.
+pub(crate) const MAX_SHARDS: u32 = 1 << 20;
 /// Up to this many possible values a bitmap of unknown content is kept dense: 1 GiB.
 const DENSE_UNIVERSE: u64 = 1 << 33;
 
@@ -476,8 +480,14 @@ impl Plan {
                 expected: "one that has the other fields".to_owned(),
             });
         }
+        if !(1..=MAX_SHARDS).contains(&self.shards) {
+            return parameter("shards", u64::from(self.shards), "at most 2^20");
+        }
         if self.shard >= self.shards {
             return parameter("shard", u64::from(self.shard), "below the number of shards");
+        }
+        if self.shards > 1 && self.kind == Kind::Bitmap {
+            return Err(cannot_shard());
         }
         Ok(())
     }
@@ -584,7 +594,7 @@ impl Plan {
         self.generations
     }
 
-    /// Which shard of how many the plan is for, if it is not for a whole filter.
+    /// Which shard, from 0, of how many the plan is for, if it is not for a whole filter.
     #[must_use]
     pub fn shard(&self) -> Option<(u32, u32)> {
         (self.shards > 1).then_some((self.shard, self.shards))
@@ -778,7 +788,7 @@ impl Plan {
     pub(crate) fn difference(&self, other: &Plan) -> Option<(&'static str, String, String)> {
         let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
         let span = |plan: &Plan| plan.span.map_or("none".to_owned(), |span| span.to_string());
-        let shard = |plan: &Plan| format!("{} of {}", plan.shard + 1, plan.shards);
+        let shard = |plan: &Plan| format!("{} of {}", plan.shard, plan.shards);
         // A scalable filter's content depends on what it promises; the others' only on their shape.
         let scales = self.kind == Kind::Scalable;
         let promise = |plan: &Plan| if scales { plan.rate.to_string() } else { String::new() };

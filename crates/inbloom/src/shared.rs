@@ -99,6 +99,8 @@ impl SharedFilter {
         let state = any.into_state();
         let plan = *state.plan();
         let shape = match plan.kind() {
+            // Its words are those of a filter that sees what is left of a digest.
+            _ if plan.shard().is_some() => None,
             Kind::Bitmap if !plan.is_sparse() => Some(Shape::Bitmap(bitmap::Racing::new(&plan))),
             Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
             Kind::Blocked => Some(Shape::Blocked(blocked::Racing::new(&plan))),

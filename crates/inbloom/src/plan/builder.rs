@@ -379,7 +379,7 @@ impl PlanBuilder {
     /// The shapes that the kind and what was given allow.
     fn shapes(&self) -> Vec<Shape> {
         let all: Vec<Shape> = match self.kind {
-            Kind::Blocked | Kind::Counting => {
+            Kind::Blocked | Kind::Counting | Kind::Window => {
                 let counter = self.width.unwrap_or(DEFAULT_COUNTER);
                 let width = if self.kind == Kind::Counting { counter } else { 1 };
                 let lines = |lines| {
@@ -658,7 +658,7 @@ impl Shape {
 }
 
 /// The fewest blocks, at least `blocks`, that divide evenly into their ranges.
-fn round_up_to_ranges(blocks: u64) -> u64 {
+pub(super) fn round_up_to_ranges(blocks: u64) -> u64 {
     blocks.next_multiple_of(ranges(blocks))
 }
 

@@ -1,0 +1,1269 @@
+//! A filter in shards: pieces that are filled, saved, sent, locked and merged alone.
+//!
+//! **Idea.** The first thing that is taken from a digest is the shard, `digest.pick(shards)`, and
+//! the shard sees only what is left of it. So all positions of a key are in one shard, shards share
+//! nothing, and threads, processes or machines each work on their own without a lock.
+//!
+//! ```text
+//! digest.pick(3):      0                        1                        2
+//! blocked, whole:   | block 0 ... block 333 | block 334 ... block 667 | block 668 ... block 1001 |
+//! in shards:        | block 0 ... block 333 | block 0   ... block 333 | block 0   ... block 333  |
+//! ```
+//!
+//! **The same bytes.** To pick one of s shards and then one of b blocks is to pick one of s * b
+//! blocks ([`Digest::pick`]). So shards of blocked and counting filters are ranges of the whole
+//! one's blocks, and their bytes, one after the other, are its bytes: [`Sharded::into_filter`] and
+//! [`Sharded::from_filter`] go to and fro. The other kinds mix the whole place into their
+//! positions; their shards are filters of their own.
+//!
+//! **The trap.** A shard by `hash % 16` and a block by `hash % blocks` use the same bits twice: a
+//! shard's keys then fall on every 16th of its blocks only, and nearly every query is answered
+//! "yes". What is left after a pick is independent of it, so that here a shard is as even as the
+//! whole.
+//!
+//! **Sizes.** Keys fall on shards unevenly, which costs shards of their own a margin;
+//! `plan/shards.rs` has it. A shard's [`rate`](Filter::rate) is that for keys that belong to it; as
+//! they are equally many for every shard, the rate of all is the mean.
+//!
+//! **Windows.** A window in time is one in every shard. A window in keys is in every shard its
+//! share of the keys and five deviations more, so that a key is found for at least as many keys as
+//! planned, but for a chance of less than one in a million, and for up to a step and those
+//! deviations longer.
+//!
+//! **Cost.** A query takes one multiplication more and a second call: 50 ns instead of 30. A batch
+//! is sorted by shard first, 8 ns per key, and shards that would fit into the cache alone come back
+//! to it cold: 15 to 40 ns instead of 6 (4 million keys, 1 to 256 shards, on two cores that were
+//! busy otherwise). A parallel build gives the same bytes on any number of threads: each shard gets
+//! its keys in their order.
+//! **When not.** For threads that insert into one filter of bits, [`Filter::into_shared`] needs no
+//! shards.
+
+use std::borrow::Cow;
+use std::io::{Read, Write};
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::cells::{Bits, Cells};
+use crate::digest::{Digest, Hasher, Key};
+use crate::error::{Error, Result};
+use crate::filter::{Any, Estimate, Filter};
+use crate::format;
+use crate::kinds::State;
+use crate::membership::Membership;
+use crate::plan::{Kind, Plan, cannot_shard};
+
+/// A filter whose keys are divided among shards. It answers as one filter does; each shard is a
+/// [`Filter`] that can be taken out, saved, sent, and merged with the same shard of another.
+///
+/// ```
+/// use inbloom::{Hasher, Kind, Plan, Sharded};
+///
+/// let keys: Vec<String> = (0..10_000).map(|i| format!("key {i}")).collect();
+/// let plan = Plan::new(Kind::Blocked).items(10_000).rate(0.001).build()?;
+/// let mut seen = Sharded::build(plan, 16, Hasher::default(), &keys, 4)?; // on 4 threads
+/// assert!(keys.iter().all(|key| seen.contains(key)));
+/// assert!(seen.insert("another")?);
+///
+/// // One shard alone knows its own keys, and refuses others.
+/// let shard = seen.shard_of("another") as usize;
+/// let mut shards = seen.into_shards();
+/// assert!(shards[shard].contains("another"));
+/// assert!(shards[(shard + 1) % 16].insert("another").is_err());
+///
+/// // In any order they are the whole again; of this kind, even one filter.
+/// shards.reverse();
+/// let whole = Sharded::from_shards(shards)?.into_filter()?;
+/// assert!(whole.contains("another"));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sharded {
+    /// All shards of one plan and hash, in order. Never empty.
+    shards: Vec<Filter>,
+}
+
+/// Keys that a batch sorts at a time: with their digests and answers they stay in L2.
+const BATCH: usize = 1 << 15;
+/// Keys that a parallel insert hashes before it inserts them: 40 MiB of digests.
+const ROUND: usize = 1 << 20;
+/// Keys whose memory is asked for together, where they are inserted one by one.
+const RUN: usize = 128;
+
+impl Sharded {
+    /// Empty shards, hashing with XXH3-128 under seed 0. The plan is that of the whole: how many
+    /// keys all shards are for, and at which rate.
+    ///
+    /// Refused for a bitmap, whose integers are not hashed and would not spread.
+    pub fn new(plan: Plan, shards: u32) -> Result<Sharded> {
+        Sharded::with_hasher(plan, shards, plan.kind().default_hasher())
+    }
+
+    /// Empty shards with a hash of your choice.
+    pub fn with_hasher(plan: Plan, shards: u32, hasher: Hasher) -> Result<Sharded> {
+        let plans = plan.for_shards(shards)?;
+        let shards = plans.into_iter().map(|plan| Filter::with_hasher(plan, hasher));
+        Ok(Sharded { shards: shards.collect::<Result<_>>()? })
+    }
+
+    /// Shards that hold all these keys, made by several threads: see
+    /// [`Sharded::insert_many_parallel`].
+    pub fn build<K: AsRef<[u8]> + Sync>(
+        plan: Plan,
+        shards: u32,
+        hasher: Hasher,
+        keys: &[K],
+        threads: usize,
+    ) -> Result<Sharded> {
+        let mut sharded = Sharded::with_hasher(plan, shards, hasher)?;
+        sharded.insert_many_parallel(keys, threads)?;
+        Ok(sharded)
+    }
+
+    /// Makes a whole of all shards of one plan and hash, given in any order.
+    ///
+    /// The error names what differs between them, or which are missing or come twice.
+    pub fn from_shards(mut shards: Vec<Filter>) -> Result<Sharded> {
+        let place = |filter: &Filter| filter.plan().shard().unwrap_or((0, 1));
+        let Some(first) = shards.first() else {
+            let (got, expected) = ("none".to_owned(), "given".to_owned());
+            return Err(Error::Parameter { name: "shards", got, expected });
+        };
+        let (shard, count) = place(first);
+        if first.plan().kind() == Kind::Bitmap {
+            return Err(cannot_shard());
+        }
+        for other in &shards[1..] {
+            let (_, their_count) = place(other);
+            if their_count != count {
+                let (left, right) = (count.to_string(), their_count.to_string());
+                return Err(Error::Mismatch { field: "number of shards", left, right });
+            }
+            let same_shard = Plan { shard, ..*other.plan() };
+            if let Some((field, left, right)) = first.plan().difference(&same_shard) {
+                return Err(Error::Mismatch { field, left, right });
+            }
+            first.check_same_hash(other)?;
+        }
+        shards.sort_by_key(|filter| place(filter).0);
+        let (mut missing, mut twice) = (Vec::new(), Vec::new());
+        let mut next = 0;
+        for (shard, _) in shards.iter().map(place) {
+            missing.extend(next..shard);
+            if shard < next && twice.last() != Some(&shard) {
+                twice.push(shard);
+            }
+            next = shard + 1;
+        }
+        missing.extend(next..count);
+        if !missing.is_empty() || !twice.is_empty() {
+            return Err(Error::Shards { shards: count, missing, twice });
+        }
+        Ok(Sharded { shards })
+    }
+
+    /// The shards, in order.
+    #[must_use]
+    pub fn shards(&self) -> &[Filter] {
+        &self.shards
+    }
+
+    /// Takes the whole apart: to give each shard a lock, a thread or a machine of its own.
+    #[must_use]
+    pub fn into_shards(self) -> Vec<Filter> {
+        self.shards
+    }
+
+    /// Cuts a blocked or counting filter into shards, which are copies of ranges of its blocks.
+    /// Refused unless the blocks divide evenly.
+    pub fn from_filter(filter: &Filter, shards: u32) -> Result<Sharded> {
+        let whole = filter.plan();
+        let plans = whole.for_shards(shards)?;
+        if shards == 1 {
+            return Ok(Sharded { shards: vec![filter.try_clone()?] });
+        }
+        let part = plans[0];
+        if !part.concatenates() {
+            return Err(not_concatenated(whole.kind(), "be cut into shards"));
+        }
+        if Plan::of_shards(&plans).is_none_or(|sum| sum.difference(whole).is_some()) {
+            return Err(Error::Parameter {
+                name: "shards",
+                got: shards.to_string(),
+                expected: format!("a divisor of the filter's {} blocks and ranges", whole.blocks()),
+            });
+        }
+        let bits = filter.any.state().bits().expect("blocks are all of their state");
+        let mut made = Vec::new();
+        let (mut ones_before, mut inserted_before) = (0, 0);
+        for (plan, bytes) in plans.iter().zip(bits.cells.bytes().chunks(part.bytes() as usize)) {
+            let mut cells = Cells::zeroed(bytes.len() as u64)?;
+            cells.bytes_mut()?.copy_from_slice(bytes);
+            let uncounted = Any::with_bits(*plan, Bits { cells, ones: 0 });
+            let ones = uncounted
+                .state()
+                .recount()
+                .ok_or_else(|| format::mismatch("unused bits", "zeros", "some that are set"))?;
+            let cells = uncounted.into_state().into_bits().expect("blocks").cells;
+            // Nobody knows how many keys were inserted into this part: they are shared out by bits.
+            ones_before += ones;
+            let inserted = u128::from(filter.inserted) * u128::from(ones_before);
+            let inserted = (inserted / u128::from(bits.ones.max(1))) as u64;
+            made.push(Filter {
+                hasher: filter.hasher,
+                any: Any::with_bits(*plan, Bits { cells, ones }),
+                inserted: inserted.saturating_sub(inserted_before),
+                auto_clear: filter.auto_clear,
+                texts: filter.texts.clone(),
+            });
+            inserted_before = inserted;
+        }
+        Ok(Sharded { shards: made })
+    }
+
+    /// The one filter that has what all shards have: a blocked or counting filter of the plan
+    /// [`Sharded::whole_plan`], whose bytes are the shards' one after the other. Its notes are
+    /// those of the first shard. The other kinds cannot, unless there is only one shard.
+    pub fn into_filter(mut self) -> Result<Filter> {
+        if self.shards.len() == 1 {
+            return Ok(self.shards.remove(0));
+        }
+        let first = &self.shards[0];
+        if !first.plan().concatenates() {
+            return Err(not_concatenated(first.plan().kind(), "become one filter of its shards"));
+        }
+        let plan = self.whole_plan().check()?;
+        let mut cells = Cells::zeroed(plan.bytes())?;
+        let mut rest = cells.bytes_mut()?;
+        for shard in &self.shards {
+            let bytes = shard.any.state().payload();
+            let (here, later) = rest.split_at_mut(bytes.len());
+            here.copy_from_slice(&bytes);
+            rest = later;
+        }
+        let bits = Bits { cells, ones: self.ones() };
+        Ok(Filter {
+            hasher: first.hasher,
+            any: Any::with_bits(plan, bits),
+            inserted: self.inserted(),
+            auto_clear: first.auto_clear,
+            texts: first.texts.clone(),
+        })
+    }
+
+    /// The plan of all shards together: their items and bits, at their rate. For blocked and
+    /// counting it is the plan of the one filter with the same bytes, that is the plan that was
+    /// given, with its blocks rounded up so that they divide.
+    #[must_use]
+    pub fn whole_plan(&self) -> Plan {
+        Plan::of_shards(self.shards.iter().map(Filter::plan)).expect("never empty")
+    }
+
+    /// The hash of all shards.
+    #[must_use]
+    pub fn hasher(&self) -> &Hasher {
+        self.shards[0].hasher()
+    }
+
+    /// The digest of a key under this hash.
+    #[inline]
+    #[must_use]
+    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+        self.hasher().digest(key)
+    }
+
+    /// The number of the shard that a key belongs to, from 0.
+    #[must_use]
+    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> u32 {
+        self.index(self.digest(key)) as u32
+    }
+
+    #[inline]
+    fn index(&self, digest: Digest) -> usize {
+        digest.pick(self.shards.len() as u64).0 as usize
+    }
+
+    /// Records a key: see [`Filter::insert`].
+    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_digest(self.digest(key))
+    }
+
+    /// Whether a key may have been inserted: false is certain, true is probable.
+    #[must_use]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+        self.contains_digest(self.digest(key))
+    }
+
+    /// Takes a key out: see [`Filter::remove`], also for what must not be removed.
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.remove_digest(self.digest(key))
+    }
+
+    /// How often a key was inserted and not removed: see [`Filter::count`].
+    #[must_use]
+    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+        let digest = self.digest(key);
+        self.shards[self.index(digest)].any.state().count(digest)
+    }
+
+    /// Records many keys, in order: the answers of [`Sharded::insert`], one for each. `new` is
+    /// emptied first. On an error its length says how many keys were recorded.
+    pub fn insert_many<K: AsRef<[u8]>>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
+        new.clear();
+        self.check_writable()?;
+        let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
+        for keys in keys.chunks(BATCH) {
+            self.digest_all(keys, &mut digests);
+            self.insert_batch(&digests, &mut sorted, new)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for many keys, in order: the answers of [`Sharded::contains`], one for each. `found` is
+    /// emptied first.
+    pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
+        found.clear();
+        let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
+        for keys in keys.chunks(BATCH) {
+            self.digest_all(keys, &mut digests);
+            self.contains_batch(&digests, &mut sorted, found);
+        }
+    }
+
+    fn digest_all<K: AsRef<[u8]>>(&self, keys: &[K], digests: &mut Vec<Digest>) {
+        digests.clear();
+        digests.extend(keys.iter().map(|key| self.digest(key)));
+    }
+
+    /// Records many keys on several threads; 0 are as many as the machine has for us.
+    ///
+    /// Threads first hash each a part of the keys and sort them by shard, and then insert each
+    /// whole shards, so that there are no locks, and the result is that of [`Sharded::insert_many`]
+    /// to the byte whatever their number. Up to a million keys are under way at a time. More
+    /// threads than shards are of little use.
+    ///
+    /// On an error some later keys may have been recorded too, in other shards.
+    pub fn insert_many_parallel<K: AsRef<[u8]> + Sync>(
+        &mut self,
+        keys: &[K],
+        threads: usize,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let threads = match threads {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            given => given,
+        };
+        let (hasher, shards) = (*self.hasher(), self.shards.len());
+        for round in keys.chunks(ROUND) {
+            let parts = round.chunks(round.len().div_ceil(threads));
+            let sort = |keys: &[K]| {
+                let digests: Vec<Digest> = keys.iter().map(|key| hasher.digest(key)).collect();
+                let mut sorted = Sorted::default();
+                sorted.sort(&digests, shards);
+                sorted
+            };
+            let sorted = on_threads(parts.map(|keys| move || sort(keys)));
+            self.insert_sorted(&sorted, threads)?;
+        }
+        Ok(())
+    }
+
+    /// Inserts what was sorted, part after part, so that each shard gets its keys in order. The
+    /// error is that of the first shard that has one.
+    fn insert_sorted(&mut self, parts: &[Sorted], threads: usize) -> Result<()> {
+        let queue = Mutex::new(self.shards.iter_mut().enumerate());
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            let mut new = Vec::new();
+            let mut errors = Vec::new();
+            while let Some((at, shard)) = next() {
+                let mut inserts =
+                    parts.iter().map(|sorted| shard.insert_digests(sorted.of(at).0, &mut new));
+                if let Some(Err(error)) = inserts.find(Result::is_err) {
+                    errors.push((at, error));
+                }
+            }
+            errors
+        };
+        let errors = on_threads((0..threads).map(|_| &work)).into_iter().flatten();
+        errors.min_by_key(|(at, _)| *at).map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    /// [`Sharded::insert`] for a key that is hashed already.
+    pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        let shard = self.index(digest);
+        self.shards[shard].insert_digest(digest)
+    }
+
+    /// [`Sharded::contains`] for a key that is hashed already.
+    #[must_use]
+    pub fn contains_digest(&self, digest: Digest) -> bool {
+        self.shards[self.index(digest)].contains_digest(digest)
+    }
+
+    /// [`Sharded::remove`] for a key that is hashed already.
+    pub fn remove_digest(&mut self, digest: Digest) -> Result<bool> {
+        let shard = self.index(digest);
+        self.shards[shard].remove_digest(digest)
+    }
+
+    /// [`Sharded::insert_many`] for keys that are hashed already.
+    pub fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        new.clear();
+        self.check_writable()?;
+        let mut sorted = Sorted::default();
+        let mut batches = digests.chunks(BATCH);
+        batches.try_for_each(|batch| self.insert_batch(batch, &mut sorted, new))
+    }
+
+    /// Inserts a batch and appends the answers.
+    fn insert_batch(
+        &mut self,
+        digests: &[Digest],
+        sorted: &mut Sorted,
+        new: &mut Vec<bool>,
+    ) -> Result<()> {
+        if self.may_refuse() || self.is_few(digests) {
+            // One by one, so that the answers tell how many were inserted before a refusal.
+            for run in digests.chunks(RUN) {
+                self.prefetch(run);
+                for digest in run {
+                    new.push(self.insert_digest(*digest)?);
+                }
+            }
+            return Ok(());
+        }
+        sorted.sort(digests, self.shards.len());
+        let before = new.len();
+        new.resize(before + digests.len(), false);
+        let mut answers = Vec::new();
+        for (at, shard) in self.shards.iter_mut().enumerate() {
+            let (digests, from) = sorted.of(at);
+            shard.insert_digests(digests, &mut answers)?;
+            scatter(&answers, from, &mut new[before..]);
+        }
+        Ok(())
+    }
+
+    /// [`Sharded::contains_many`] for keys that are hashed already.
+    pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        found.clear();
+        let mut sorted = Sorted::default();
+        for batch in digests.chunks(BATCH) {
+            self.contains_batch(batch, &mut sorted, found);
+        }
+    }
+
+    /// Asks for a batch and appends the answers.
+    fn contains_batch(&self, digests: &[Digest], sorted: &mut Sorted, found: &mut Vec<bool>) {
+        if self.is_few(digests) {
+            self.prefetch(digests);
+            found.extend(digests.iter().map(|digest| self.contains_digest(*digest)));
+            return;
+        }
+        sorted.sort(digests, self.shards.len());
+        let before = found.len();
+        found.resize(before + digests.len(), false);
+        let mut answers = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let (digests, from) = sorted.of(at);
+            shard.contains_digests(digests, &mut answers);
+            scatter(&answers, from, &mut found[before..]);
+        }
+    }
+
+    /// Whether a batch is too small to be worth sorting.
+    fn is_few(&self, digests: &[Digest]) -> bool {
+        digests.len() < self.shards.len().max(RUN)
+    }
+
+    /// Whether an insert may be refused though the shards can be written: they fill up, or need
+    /// memory.
+    fn may_refuse(&self) -> bool {
+        match self.shards[0].plan().kind() {
+            Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => false,
+            Kind::Cuckoo | Kind::Scalable | Kind::Window => true,
+        }
+    }
+
+    /// Whether inserts are refused because a shard was opened read-only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.shards.iter().any(Filter::is_read_only)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Keeps in this what either has. Both must have the same shards and hash; the error names what
+    /// differs, and nothing has changed then. If a cuckoo filter's shard becomes full, those before
+    /// it have been merged.
+    pub fn merge(&mut self, other: &Sharded) -> Result<()> {
+        if self.shards.len() != other.shards.len() {
+            let (left, right) = (self.shards.len().to_string(), other.shards.len().to_string());
+            return Err(Error::Mismatch { field: "number of shards", left, right });
+        }
+        self.shards[0].check_compatible(&other.shards[0])?;
+        self.check_writable()?;
+        self.shards.iter_mut().zip(&other.shards).try_for_each(|(here, there)| here.merge(there))
+    }
+
+    /// Forgets every key. Notes stay.
+    pub fn clear(&mut self) -> Result<()> {
+        self.check_writable()?;
+        self.shards.iter_mut().try_for_each(Filter::clear)
+    }
+
+    /// Lets the clocks of windows go on: see [`Filter::advance`].
+    pub fn advance(&mut self, now: u64) -> Result<()> {
+        self.check_writable()?;
+        self.shards.iter_mut().try_for_each(|shard| shard.advance(now))
+    }
+
+    /// How many inserts were told "new", over all shards.
+    #[must_use]
+    pub fn inserted(&self) -> u64 {
+        self.shards.iter().map(Filter::inserted).fold(0, u64::saturating_add)
+    }
+
+    /// The number of cells in use, over all shards.
+    #[must_use]
+    pub fn ones(&self) -> u64 {
+        self.shards.iter().map(Filter::ones).fold(0, u64::saturating_add)
+    }
+
+    /// The share of cells in use, from 0 to 1, over all shards.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        self.mean(Filter::fill)
+    }
+
+    /// The rate at which a foreign key is claimed now: the mean of the shards', as it falls on each
+    /// with the same chance.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.mean(Filter::rate)
+    }
+
+    fn mean(&self, of: impl Fn(&Filter) -> f64) -> f64 {
+        self.shards.iter().map(of).sum::<f64>() / self.shards.len() as f64
+    }
+
+    /// The bytes that the cells of all shards take now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(Filter::bytes).fold(0, u64::saturating_add)
+    }
+
+    /// How many distinct keys the cells in use speak for: the sum of what the shards say.
+    #[must_use]
+    pub fn estimated_items(&self) -> Estimate {
+        let (mut items, mut variance) = (0.0, 0.0);
+        for estimate in self.shards.iter().map(Filter::estimated_items) {
+            items += estimate.items;
+            variance += estimate.error * estimate.error;
+        }
+        Estimate { items, error: variance.sqrt() }
+    }
+
+    /// Writes the shards one after the other, each as [`Filter::write_to`] does.
+    pub fn write_to(&self, mut writer: impl Write) -> Result<()> {
+        self.shards.iter().try_for_each(|shard| shard.write_to(&mut writer))
+    }
+
+    /// Reads what [`Sharded::write_to`] has written: as many shards as the first one says there
+    /// are.
+    pub fn read_from(reader: impl Read) -> Result<Sharded> {
+        Sharded::read(reader, None)
+    }
+
+    /// As [`Sharded::read_from`], for shards with a secret key.
+    pub fn read_from_keyed(reader: impl Read, key: &Key) -> Result<Sharded> {
+        Sharded::read(reader, Some(key))
+    }
+
+    fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Sharded> {
+        let first = format::read(&mut reader, key)?;
+        let (_, count) = first.plan().shard().unwrap_or((0, 1));
+        // The number is a stranger's claim: no memory is taken before a shard has arrived.
+        let mut shards = vec![first];
+        for _ in 1..count {
+            shards.push(format::read(&mut reader, key)?);
+        }
+        Sharded::from_shards(shards)
+    }
+}
+
+fn not_concatenated(kind: Kind, verb: &'static str) -> Error {
+    Error::Unsupported {
+        kind,
+        verb,
+        remedy: "only blocked and counting shards whose blocks divide evenly are ranges of one \
+                 filter; the others answer together, in Sharded",
+    }
+}
+
+/// Runs each task on a thread of its own, and gives their results in order.
+fn on_threads<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> T + Send>) -> Vec<T> {
+    thread::scope(|scope| {
+        let running: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
+        // A panic is the caller's: only its keys can.
+        running.into_iter().map(|task| task.join().unwrap_or_else(|p| resume_unwind(p))).collect()
+    })
+}
+
+/// Digests sorted by shard, in their order within each. Kept from batch to batch: new memory for
+/// each would cost more than the sorting.
+#[derive(Default)]
+struct Sorted {
+    digests: Vec<Digest>,
+    /// Where each came from.
+    from: Vec<u32>,
+    /// Where each shard starts; one more, for the end.
+    starts: Vec<usize>,
+}
+
+impl Sorted {
+    fn sort(&mut self, digests: &[Digest], shards: usize) {
+        let shard = |digest: &Digest| digest.pick(shards as u64).0 as usize;
+        self.starts.clear();
+        self.starts.resize(shards + 1, 0);
+        for digest in digests {
+            self.starts[shard(digest) + 1] += 1;
+        }
+        for at in 0..shards {
+            self.starts[at + 1] += self.starts[at];
+        }
+        let mut ends = self.starts.clone();
+        self.digests.resize(digests.len(), Digest::default());
+        self.from.resize(digests.len(), 0);
+        for (at, digest) in digests.iter().enumerate() {
+            let end = &mut ends[shard(digest)];
+            self.digests[*end] = *digest;
+            self.from[*end] = at as u32; // batches and rounds are far shorter
+            *end += 1;
+        }
+    }
+
+    fn of(&self, shard: usize) -> (&[Digest], &[u32]) {
+        let range = self.starts[shard]..self.starts[shard + 1];
+        (&self.digests[range.clone()], &self.from[range])
+    }
+}
+
+/// Puts answers back to where their digests came from.
+fn scatter(answers: &[bool], from: &[u32], to: &mut [bool]) {
+    for (answer, from) in answers.iter().zip(from) {
+        to[*from as usize] = *answer;
+    }
+}
+
+impl Membership for Sharded {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        Sharded::contains_digest(self, digest)
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        Sharded::insert_digest(self, digest)
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        for digest in digests {
+            let shard = &self.shards[self.index(*digest)];
+            shard.any.members().prefetch(std::slice::from_ref(digest));
+        }
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.prefetch(next);
+        for (digest, found) in run.iter().zip(found) {
+            *found = self.contains_digest(*digest);
+        }
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        self.prefetch(next);
+        for digest in run {
+            new.push(self.insert_digest(*digest)?);
+        }
+        Ok(())
+    }
+
+    fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        Sharded::contains_digests(self, digests, found);
+    }
+
+    fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        Sharded::insert_digests(self, digests, new)
+    }
+}
+
+/// What a shard's filter holds: the kind, behind the pick of the shard.
+pub(crate) struct Piece {
+    /// That of the kind, and which shard this is.
+    plan: Plan,
+    shard: u64,
+    shards: u64,
+    /// Sees what the pick has left of digests.
+    inner: Box<dyn State>,
+}
+
+impl Piece {
+    /// The plan says which shard it is, and is otherwise that of the state.
+    pub(crate) fn new(plan: Plan, inner: Box<dyn State>) -> Piece {
+        debug_assert_eq!(plan.without_shard(), *inner.plan());
+        let (shard, shards) = plan.shard().expect("a plan for a shard");
+        Piece { plan, shard: shard.into(), shards: shards.into(), inner }
+    }
+
+    /// What the kind sees of a digest; None if it belongs to another shard.
+    #[inline]
+    fn ours(&self, digest: Digest) -> Option<Digest> {
+        let (shard, rest) = digest.pick(self.shards);
+        (shard == self.shard).then_some(rest)
+    }
+
+    fn own(&self, digest: Digest) -> Result<Digest> {
+        self.ours(digest).ok_or_else(|| Error::OtherShard {
+            key_shard: digest.pick(self.shards).0 as u32,
+            shard: self.shard as u32,
+            shards: self.shards as u32,
+        })
+    }
+
+    /// What the kind would see of digests, if all were ours.
+    fn rests(&self, digests: &[Digest]) -> Vec<Digest> {
+        digests.iter().map(|digest| digest.pick(self.shards).1).collect()
+    }
+}
+
+impl Membership for Piece {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        self.ours(digest).is_some_and(|rest| self.inner.contains_digest(rest))
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        let rest = self.own(digest)?;
+        self.inner.insert_digest(rest)
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        if let [digest] = digests {
+            self.inner.prefetch(&[digest.pick(self.shards).1]);
+        } else {
+            self.inner.prefetch(&self.rests(digests));
+        }
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.inner.contains_run(&self.rests(run), &self.rests(next), found);
+        for (digest, found) in run.iter().zip(found) {
+            *found &= self.ours(*digest).is_some();
+        }
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        let foreign = run.iter().position(|digest| self.ours(*digest).is_none());
+        let ours = &run[..foreign.unwrap_or(run.len())];
+        let (rests, next) = (self.rests(ours), self.rests(next));
+        self.inner.insert_run(&rests, &next, new)?;
+        foreign.map_or(Ok(()), |at| self.own(run[at]).map(drop))
+    }
+}
+
+impl State for Piece {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn ones(&self) -> u64 {
+        self.inner.ones()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.inner.recount()
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.inner.clear()
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(Piece { inner: self.inner.copy()?, ..*self }))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        self.inner.same(other.of::<Piece>().inner.as_ref())
+    }
+
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        self.inner.unite(other.of::<Piece>().inner.as_ref())
+    }
+
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.inner.intersect(other.of::<Piece>().inner.as_ref())
+    }
+
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        let rest = self.own(digest)?;
+        self.inner.remove(rest)
+    }
+
+    fn count(&self, digest: Digest) -> u64 {
+        self.ours(digest).map_or(0, |rest| self.inner.count(rest))
+    }
+
+    fn check(&self, digest: Digest) -> Result<()> {
+        self.inner.check(self.own(digest)?)
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        self.inner.bits()
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        self.inner.into_bits()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
+        self.inner.positions(self.ours(digest)?)
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.inner.is_set(position)
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.inner.payload()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn rate(&self) -> f64 {
+        self.inner.rate()
+    }
+
+    fn estimate(&self) -> Estimate {
+        self.inner.estimate()
+    }
+
+    fn advance(&mut self, now: u64) -> Result<()> {
+        self.inner.advance(now)
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        self.inner.details()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+
+    fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
+        range.map(u64::to_le_bytes).collect()
+    }
+
+    fn plan(kind: Kind, items: u64, rate: f64) -> Plan {
+        match kind {
+            Kind::Window => Plan::new(kind).last(items).rate(rate),
+            _ => Plan::new(kind).items(items).rate(rate),
+        }
+        .build()
+        .unwrap()
+    }
+
+    const KINDS: [Kind; 5] =
+        [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo, Kind::Window];
+
+    fn full(plan: Plan, shards: u32, seed: u64) -> Sharded {
+        let hasher = Hasher::xxh3(seed);
+        Sharded::build(plan, shards, hasher, &keys(0..plan.items()), 1).unwrap()
+    }
+
+    fn payload(filter: &Filter) -> Vec<u8> {
+        filter.any.state().payload().into_owned()
+    }
+
+    fn written(sharded: &Sharded) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        sharded.write_to(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn shards_of_blocks_are_ranges_of_the_whole() {
+        let plans = [
+            Plan::new(Kind::Blocked).items(20_000).rate(0.01),
+            Plan::new(Kind::Blocked).items(20_000).rate(1e-4).lines(1),
+            Plan::new(Kind::Blocked).items(5000).rate(1e-6),
+            Plan::new(Kind::Blocked).items(1_200_000).rate(1e-8).lines(2),
+            Plan::new(Kind::Blocked).items(10).rate(0.01),
+            Plan::new(Kind::Counting).items(20_000).rate(0.01),
+        ];
+        let mut two_lines = 0;
+        for plan in plans.map(|plan| plan.build().unwrap()) {
+            let added = keys(0..plan.items().min(20_000));
+            for shards in [1, 2, 7, 16] {
+                let sharded = Sharded::build(plan, shards, Hasher::default(), &added, 2).unwrap();
+                two_lines += u32::from(shards > 1 && sharded.whole_plan().lines() == 2);
+                let mut whole = Filter::new(sharded.whole_plan()).unwrap();
+                whole.insert_many(&added, &mut Vec::new()).unwrap();
+                let bytes: Vec<u8> = sharded.shards().iter().flat_map(payload).collect();
+                assert!(bytes == payload(&whole), "{plan:?} in {shards} shards");
+                assert_eq!(sharded.inserted(), whole.inserted());
+
+                let cut = Sharded::from_filter(&whole, shards).unwrap();
+                assert!(cut == sharded, "{plan:?} cut into {shards}");
+                assert_eq!(cut.ones(), whole.ones());
+                assert_eq!(cut.inserted(), whole.inserted());
+                let joined = sharded.into_filter().unwrap();
+                assert!(joined == whole);
+                assert_eq!((joined.ones(), joined.inserted()), (whole.ones(), whole.inserted()));
+                assert_eq!(joined.plan(), whole.plan());
+            }
+        }
+        assert!(two_lines > 0, "large plans keep their two lines");
+    }
+
+    /// Also that the shard and the block are independent: if both came from the same bits, the rate
+    /// would be near 1 from 16 shards on. The bound is four deviations of the mean over filters of
+    /// 20 seeds.
+    #[test]
+    fn shards_keep_the_rate() {
+        let (seeds, probes) = (20, 10_000);
+        for kind in KINDS {
+            for (shards, items) in
+                [(1, 100), (3, 100), (16, 100), (1, 10_000), (3, 10_000), (16, 10_000)]
+            {
+                let plan = plan(kind, items, 0.01);
+                let rates: Vec<f64> = (0..seeds)
+                    .map(|seed| {
+                        let sharded = full(plan, shards, seed);
+                        let mut found = Vec::new();
+                        sharded.contains_many(&keys(1 << 40..(1 << 40) + probes), &mut found);
+                        let hits = found.iter().filter(|found| **found).count();
+                        hits as f64 / probes as f64
+                    })
+                    .collect();
+                let mean = rates.iter().sum::<f64>() / seeds as f64;
+                let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>()
+                    / (seeds - 1) as f64;
+                let bound = 0.01 + 4.0 * (variance / seeds as f64).sqrt();
+                assert!(mean <= bound, "{kind}, {items} in {shards}: {mean} above {bound}");
+                // A hundred keys in 16 blocks are claimed hardly ever.
+                assert!(mean > 0.001 || items == 100, "{kind}, {items} in {shards}: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn shards_deny_no_member_and_answer_alike_in_every_way() {
+        for kind in KINDS {
+            for (shards, items) in [(1, 1000), (3, 10), (16, 20_000), (40, 100)] {
+                let plan = plan(kind, items, 0.001);
+                let (added, asked) = (keys(0..items), keys(0..items * 2));
+                let mut one_by_one = Sharded::new(plan, shards).unwrap();
+                let singly: Vec<bool> =
+                    added.iter().map(|key| one_by_one.insert(key).unwrap()).collect();
+                let mut at_once = Sharded::new(plan, shards).unwrap();
+                let mut new = Vec::new();
+                at_once.insert_many(&added, &mut new).unwrap();
+                assert_eq!(new, singly, "{kind}");
+                assert!(one_by_one == at_once);
+                let mut as_members = Sharded::new(plan, shards).unwrap();
+                let digests: Vec<Digest> = added.iter().map(|key| at_once.digest(key)).collect();
+                for run in digests.chunks(100) {
+                    as_members.insert_run(run, &digests, &mut Vec::new()).unwrap();
+                }
+                assert!(as_members == at_once);
+
+                let singly: Vec<bool> = asked.iter().map(|key| at_once.contains(key)).collect();
+                assert!(singly[..items as usize].iter().all(|found| *found), "{kind}");
+                let mut found = Vec::new();
+                at_once.contains_many(&asked, &mut found);
+                assert_eq!(found, singly, "{kind}");
+                let mut run = vec![false; digests.len()];
+                at_once.contains_run(&digests, &[], &mut run);
+                assert!(run.iter().all(|found| *found));
+                assert!(at_once.rate() <= 0.002 && at_once.fill() > 0.0);
+                let estimate = at_once.estimated_items();
+                let off = (estimate.items - items as f64).abs();
+                assert!(off < 6.0 * estimate.error + 0.02 * items as f64 + 2.0, "{kind}: {off}");
+                at_once.clear().unwrap();
+                assert_eq!((at_once.ones(), at_once.inserted()), (0, 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_parallel_build_is_the_same_on_any_number_of_threads() {
+        let added = keys(0..30_000);
+        for kind in KINDS {
+            let plan = plan(kind, 30_000, 0.01);
+            let build =
+                |threads| Sharded::build(plan, 7, Hasher::xxh3(5), &added, threads).unwrap();
+            let alone = written(&build(1));
+            for threads in [2, 5, 50, 0] {
+                assert!(written(&build(threads)) == alone, "{kind} on {threads}");
+            }
+            let mut in_order = Sharded::with_hasher(plan, 7, Hasher::xxh3(5)).unwrap();
+            in_order.insert_many(&added, &mut Vec::new()).unwrap();
+            assert!(written(&in_order) == alone, "{kind} in order");
+            let nothing: [&str; 0] = [];
+            in_order.insert_many_parallel(&nothing, 3).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_full_shard_is_reported_the_same_on_any_number_of_threads() {
+        let plan = plan(Kind::Cuckoo, 1000, 0.01);
+        let states = [1, 2, 5].map(|threads| {
+            let mut sharded = Sharded::new(plan, 4).unwrap();
+            let error = sharded.insert_many_parallel(&keys(0..10_000), threads).unwrap_err();
+            assert!(matches!(error, Error::Full { .. }));
+            (written(&sharded), error.to_string())
+        });
+        assert!(states.iter().all(|state| *state == states[0]));
+        let mut sharded = Sharded::new(plan, 4).unwrap();
+        let mut new = Vec::new();
+        let all = keys(0..10_000);
+        assert!(sharded.insert_many(&all, &mut new).is_err());
+        assert!(sharded.insert(all[new.len()]).is_err(), "the answers end where it was refused");
+        assert!(all[..new.len()].iter().all(|key| sharded.contains(key)));
+    }
+
+    #[test]
+    fn a_shard_refuses_keys_of_others_and_is_left_as_it_was() {
+        for kind in KINDS {
+            let sharded = full(plan(kind, 1000, 0.01), 5, 0);
+            let (mine, other) = (keys(0..1000), keys(1000..1200));
+            for (at, shard) in (0..).zip(sharded.shards()) {
+                let mut changed = shard.clone();
+                let foreign = other.iter().find(|key| sharded.shard_of(key) != at).unwrap();
+                let key_shard = sharded.shard_of(foreign);
+                let error = changed.insert(foreign).unwrap_err();
+                let text = format!("belongs to shard {key_shard} of 5, this is shard {at}");
+                assert!(error.to_string().contains(&text), "{error}");
+                let refused =
+                    |result: Result<bool>| matches!(result, Err(Error::OtherShard { .. }));
+                assert!(refused(changed.remove(foreign)) || !kind.can_remove());
+                assert!(changed.positions(foreign).is_err());
+                assert!(!changed.contains(foreign));
+                assert_eq!(changed.count(foreign), 0);
+                // A batch ends at the first of them.
+                let mut new = Vec::new();
+                let before = mine.iter().take_while(|key| sharded.shard_of(key) == at).count();
+                let result = changed.insert_many(&mine, &mut new);
+                assert!(refused(result.map(|()| true)));
+                assert_eq!(new.len(), before);
+                if before == 0 || !kind.counts() && kind != Kind::Window {
+                    assert!(changed == *shard, "{kind}");
+                }
+                let mut found = Vec::new();
+                shard.contains_many(&mine, &mut found);
+                for (key, found) in mine.iter().zip(found) {
+                    assert_eq!(found, sharded.shard_of(key) == at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        for kind in KINDS {
+            let plan = plan(kind, 2000, 0.01);
+            let mut here = Sharded::new(plan, 4).unwrap();
+            here.insert_many_parallel(&keys(0..1000), 2).unwrap();
+            let mut there = Sharded::new(plan, 4).unwrap();
+            there.insert_many_parallel(&keys(1000..2000), 2).unwrap();
+            let path = folder.path().join("shard.ib");
+            let merged = here.shards().iter().zip(there.shards()).map(|(here, there)| {
+                let mut bytes = Vec::new();
+                there.write_to(&mut bytes).unwrap();
+                format::verify(&bytes).unwrap();
+                let read = Filter::read_from(bytes.as_slice()).unwrap();
+                assert!(read == *there && read.plan() == there.plan());
+                assert!(Filter::view(&bytes).unwrap().clone() == *there);
+                file::save(here, &path).unwrap();
+                let mut mapped = file::open_mut(&path).unwrap();
+                mapped.merge(&read).unwrap();
+                mapped.into_shared().unwrap().into_exclusive()
+            });
+            let merged = Sharded::from_shards(merged.collect()).unwrap();
+            assert!(keys(0..2000).iter().all(|key| merged.contains(key)), "{kind}");
+            here.merge(&there).unwrap();
+            assert!(here == merged, "{kind}");
+
+            let shard = here.shards()[1].clone().into_shared().unwrap();
+            for key in keys(0..100) {
+                assert_eq!(shard.contains(key), here.shard_of(key) == 1);
+                assert_eq!(shard.insert(key).is_ok(), here.shard_of(key) == 1);
+            }
+            let error = here.shards[0].merge(&there.shards[1]).unwrap_err().to_string();
+            assert!(error.contains("shard: 0 of 4 here, 1 of 4 there"), "{error}");
+            let other = Sharded::new(plan, 5).unwrap();
+            let error = here.merge(&other).unwrap_err().to_string();
+            assert!(error.contains("number of shards: 4 here, 5 there"), "{error}");
+        }
+    }
+
+    #[test]
+    fn shards_make_a_whole_only_if_all_are_there_once() {
+        let make = |seed| full(plan(Kind::Classic, 1000, 0.01), 4, seed);
+        let sharded = make(1);
+        let text = |shards: Vec<Filter>| Sharded::from_shards(shards).unwrap_err().to_string();
+        let pick = |which: &[usize]| which.iter().map(|at| sharded.shards[*at].clone()).collect();
+
+        assert!(Sharded::from_shards(pick(&[2, 0, 3, 1])).unwrap() == sharded);
+        assert!(text(pick(&[])).contains("shards is none"));
+        assert!(text(pick(&[3, 1])).contains("of 4 shards, missing: 0, 2"));
+        assert!(text(pick(&[3, 1, 0, 2, 1, 1])).contains("of 4 shards, given twice: 1"));
+        let both = text(pick(&[3, 3, 0]));
+        assert!(both.contains("missing: 1, 2; given twice: 3: give each of 0 to 3 once"), "{both}");
+
+        let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
+        foreign.push(make(2).shards[3].clone());
+        assert!(text(foreign).contains("hash seed: 1 here, 2 there"));
+        let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
+        foreign.push(full(plan(Kind::Classic, 5000, 0.01), 4, 1).shards[3].clone());
+        assert!(text(foreign).contains("differ in bits"));
+        let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
+        foreign.push(full(plan(Kind::Classic, 1000, 0.01), 5, 1).shards[3].clone());
+        assert!(text(foreign).contains("number of shards: 4 here, 5 there"));
+        let whole = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
+        assert!(Sharded::from_shards(vec![whole]).is_ok());
+        let bitmap = Filter::new(Plan::new(Kind::Bitmap).universe(9).build().unwrap()).unwrap();
+        assert!(Sharded::new(*bitmap.plan(), 3).is_err());
+        assert!(text(vec![bitmap]).contains("an integer is not hashed"));
+    }
+
+    #[test]
+    fn what_is_no_range_of_one_filter_does_not_become_one() {
+        let sharded = full(plan(Kind::Cuckoo, 1000, 0.01), 4, 0);
+        let text = sharded.into_filter().unwrap_err().to_string();
+        assert!(text.contains("cuckoo cannot become one filter"), "{text}");
+        let classic = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
+        assert!(Sharded::from_filter(&classic, 4).is_err());
+        let blocked = Filter::new(Plan::exact(Kind::Blocked, 512 * 9, 8).unwrap()).unwrap();
+        assert!(Sharded::from_filter(&blocked, 3).is_ok());
+        let text = Sharded::from_filter(&blocked, 4).unwrap_err().to_string();
+        assert!(text.contains("a divisor of the filter's 9 blocks"), "{text}");
+    }
+
+    #[test]
+    fn keys_are_removed_and_counted_through_their_shard() {
+        for kind in [Kind::Counting, Kind::Cuckoo] {
+            let mut sharded = full(plan(kind, 1000, 1e-6), 6, 3);
+            sharded.insert(7u64.to_le_bytes()).unwrap();
+            assert_eq!(sharded.count(7u64.to_le_bytes()), 2, "{kind}");
+            for key in keys(0..1000) {
+                assert!(sharded.remove(key).unwrap());
+            }
+            assert_eq!(sharded.count(7u64.to_le_bytes()), 1);
+            assert!(sharded.remove(7u64.to_le_bytes()).unwrap());
+            assert_eq!((sharded.ones(), sharded.inserted()), (0, 0), "{kind}");
+            assert!(!sharded.remove(7u64.to_le_bytes()).unwrap());
+        }
+        let mut blocked = Sharded::new(plan(Kind::Blocked, 1000, 0.01), 6).unwrap();
+        assert!(blocked.remove("alice").is_err());
+        assert!(blocked.advance(5).is_err());
+    }
+
+    #[test]
+    fn a_window_in_shards_reaches_as_far_back_as_the_whole() {
+        let mut sharded = Sharded::new(plan(Kind::Window, 1000, 1e-4), 8).unwrap();
+        assert_eq!(sharded.whole_plan().span(), Some(crate::Span::Items(1000)));
+        for (at, key) in keys(0..20_000).into_iter().enumerate() {
+            sharded.insert(key).unwrap();
+            let oldest = (at as u64).saturating_sub(999);
+            assert!(sharded.contains(oldest.to_le_bytes()), "{oldest} at {at}");
+        }
+        let old = keys(0..16_000).iter().filter(|key| sharded.contains(key)).count();
+        assert!(old < 20, "{old} of 16000 long gone are still there");
+
+        let timed = Plan::new(Kind::Window).window(std::time::Duration::from_secs(4));
+        let mut timed = Sharded::new(timed.items(1000).build().unwrap(), 8).unwrap();
+        timed.advance(0).unwrap();
+        timed.insert_many(&keys(0..1000), &mut Vec::new()).unwrap();
+        timed.advance(4000).unwrap();
+        assert!(keys(0..1000).iter().all(|key| timed.contains(key)));
+        timed.advance(9000).unwrap();
+        assert_eq!(timed.ones(), 0);
+    }
+
+    #[test]
+    fn shards_are_written_and_read_as_a_whole() {
+        for kind in KINDS {
+            for shards in [1, 3] {
+                let sharded = full(plan(kind, 500, 0.01), shards, 9);
+                let mut bytes = written(&sharded);
+                bytes.extend(b"what follows");
+                let mut rest = bytes.as_slice();
+                let read = Sharded::read_from(&mut rest).unwrap();
+                assert_eq!(rest, b"what follows");
+                assert!(read == sharded);
+                assert_eq!(read.whole_plan(), sharded.whole_plan());
+            }
+        }
+        let bytes = written(&full(plan(Kind::Blocked, 500, 0.01), 3, 9));
+        let cut = &bytes[..bytes.len() - bytes.len() / 3];
+        assert!(Sharded::read_from(cut).is_err());
+        let key = Key::new([3; 16]);
+        let keyed =
+            Sharded::with_hasher(plan(Kind::Blocked, 500, 0.01), 3, Hasher::sip13(key)).unwrap();
+        assert!(Sharded::read_from(written(&keyed).as_slice()).is_err());
+        assert!(Sharded::read_from_keyed(written(&keyed).as_slice(), &key).unwrap() == keyed);
+    }
+
+    #[test]
+    fn shards_in_files_are_opened_together_or_say_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let stem = folder.path().join("seen");
+        let text = |stem| file::open_sharded(stem).unwrap_err().to_string();
+        assert!(text(&stem).contains("seen.000-of-*.ib"), "{}", text(&stem));
+        for kind in KINDS {
+            let sharded = full(plan(kind, 500, 0.01), 11, 0);
+            file::save_sharded(&sharded, &stem).unwrap();
+            let mut open = file::open_sharded(&stem).unwrap();
+            assert!(open == sharded);
+            assert!(matches!(open.insert("alice"), Err(Error::ReadOnly)));
+            assert!(matches!(open.insert_many(&["a"; 999], &mut Vec::new()), Err(Error::ReadOnly)));
+            assert!(open.insert_many_parallel(&["a"], 2).is_err() && open.clear().is_err());
+            let mut open = file::open_mut_sharded(&stem).unwrap();
+            open.insert("alice").unwrap();
+            file::save_sharded(&open, &stem).unwrap();
+            assert!(file::open_sharded(&stem).unwrap().contains("alice"));
+        }
+        assert!(file::shard_path(&stem, 3, 11).ends_with("seen.003-of-011.ib"));
+        std::fs::write(folder.path().join("seen.3-of-4.ib"), "somebody else's").unwrap();
+        std::fs::remove_file(file::shard_path(&stem, 3, 11)).unwrap();
+        assert!(text(&stem).contains("of 11 shards, missing: 3:"), "{}", text(&stem));
+        let other = Sharded::new(plan(Kind::Blocked, 500, 0.01), 2).unwrap();
+        file::save_sharded(&other, &stem).unwrap();
+        assert!(text(&stem).contains("number of shards: 2 here, 11 there"));
+    }
+
+    /// The time windows and low rates of small shards, where the margin of two deviations is too
+    /// little.
+    #[test]
+    fn small_shards_at_low_rates_keep_them_on_average() {
+        for (items, shards, rate) in [(100, 16, 1e-9), (64, 64, 1e-4), (1000, 7, 1e-12)] {
+            let sharded: Vec<f64> = (0..200)
+                .map(|seed| full(plan(Kind::Classic, items, rate), shards, seed).rate())
+                .collect();
+            let mean = sharded.iter().sum::<f64>() / sharded.len() as f64;
+            // The mean of a heavy tail: most of the time far below, so that twice is a wide bound.
+            assert!(mean <= 2.0 * rate, "{items} in {shards}: {mean:e}");
+        }
+    }
+}
