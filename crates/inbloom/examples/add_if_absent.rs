@@ -1,30 +1,50 @@
 //! The crawler's question, across restarts: is this path new? Run it with
 //! `cargo run --release -p inbloom --example add_if_absent`.
 
+use std::path::Path;
+
 use inbloom::{Filter, Kind, Plan, file};
 
+const PAGES: [&str; 3] = ["/8/8217/5159455.html", "/8/8217/5159456.html", "/8/8217/5159457.html"];
+
+fn plan() -> inbloom::Result<Plan> {
+    Plan::new(Kind::Blocked).items(1_000_000).rate(1e-4).build()
+}
+
+/// One run of the program: open the filter to change it, if there is one, and save it as a whole.
+fn one_run(path: &Path) -> inbloom::Result<Vec<bool>> {
+    let mut seen = if path.exists() { file::open_mut(path)? } else { Filter::new(plan()?)? };
+    let mut new = Vec::new();
+    for page in PAGES {
+        new.push(seen.insert(page)?);
+    }
+    file::save(&seen, path)?;
+    Ok(new)
+}
+
+fn run() -> inbloom::Result<[Vec<bool>; 2]> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("seen.ib");
+    Ok([one_run(&path)?, one_run(&path)?])
+}
+
 fn main() -> inbloom::Result<()> {
-    let path = std::env::temp_dir().join(format!("inbloom-example-{}.ib", std::process::id()));
-    let pages = ["/8/8217/5159455.html", "/8/8217/5159456.html", "/8/8217/5159457.html"];
-
-    let plan = Plan::new(Kind::Blocked).items(1_000_000).rate(1e-4).build()?;
-    println!("a million paths at one error in ten thousand take {} bytes", plan.bytes());
-
-    let mut seen = Filter::new(plan)?;
-    for page in pages {
-        let new = seen.insert(page)?;
-        println!("{page}: {}", if new { "new, crawl it" } else { "seen" });
-        assert!(new);
+    println!("a million paths at one error in ten thousand take {} bytes", plan()?.bytes());
+    for answers in run()? {
+        for (page, new) in PAGES.iter().zip(answers) {
+            println!("{page}: {}", if new { "new, crawl it" } else { "seen" });
+        }
     }
-    file::save(&seen, &path)?;
-
-    // A later run of the program: open to change, then save as a whole again.
-    let mut seen = file::open_mut(&path)?;
-    for page in pages {
-        let new = seen.insert(page)?;
-        println!("{page}: {}", if new { "new, crawl it" } else { "seen" });
-        assert!(!new);
-    }
-    std::fs::remove_file(&path).expect("the file was just saved");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_new_once() {
+        assert_eq!(run().unwrap(), [vec![true; 3], vec![false; 3]]);
+        assert!(plan().unwrap().bytes() < 3_000_000);
+    }
 }

@@ -208,10 +208,24 @@ impl Filter {
 
     /// Records a key. `Ok(true)`: it is certainly new. `Ok(false)`: it was probably there.
     ///
-    /// Refused if the filter is open read-only, or if a bitmap cannot hold the key.
+    /// Refused if the filter is open read-only, if a bitmap cannot hold the key, or with
+    /// [`Error::Full`] if a cuckoo filter (or a scalable one that may not grow) has no room.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
+    }
+
+    /// Records a key unless it is probably there: the answer of [`Filter::insert`], and no second copy.
+    ///
+    /// For most kinds the two are the same. A counting or cuckoo filter counts every insert, and a key
+    /// has to be removed as often; a window begins anew for a key that is inserted again. Where keys
+    /// come repeatedly and that is not wanted, this is the call.
+    pub fn insert_if_absent(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let digest = self.hasher.digest(key);
+        if self.contains_digest(digest) {
+            return Ok(false);
+        }
+        self.insert_digest(digest)
     }
 
     /// Whether a key may have been inserted: false is certain, true is probable.
@@ -375,7 +389,7 @@ impl Filter {
     /// The share of bits that are set, from 0 to 1. Always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.plan().fill_of(self.ones())
+        self.any.state().fill()
     }
 
     /// The number of bits that are set.
@@ -474,7 +488,7 @@ impl Filter {
     /// of that insert is kept: only older ones are forgotten.
     pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
         if let Some(share) = share {
-            check_auto_clear(share)?;
+            check_auto_clear(self.plan().kind(), share)?;
         }
         self.auto_clear = share;
         Ok(())
@@ -623,6 +637,51 @@ impl Filter {
         format::view(bytes, Some(key))
     }
 
+    /// A filter of another plan with this one's hash and texts, from the keys, where they are at hand: the
+    /// way to compact a filter that has grown, or to change its kind or its rate.
+    ///
+    /// Refused if this filter denies one of the keys: then they are not the keys it was made from.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let mut grown = Filter::new(Plan::new(Kind::Scalable).items(100).rate(0.01).build()?)?;
+    /// let keys: Vec<String> = (0..50_000).map(|i| format!("key {i}")).collect();
+    /// grown.insert_many(&keys, &mut Vec::new())?;
+    ///
+    /// let plan = Plan::new(Kind::Blocked).items(grown.inserted()).rate(0.01).build()?;
+    /// let compact = grown.rebuild(plan, &keys)?;
+    /// assert!(keys.iter().all(|key| compact.contains(key)));
+    /// assert!(compact.bytes() < grown.bytes() * 2 / 3);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn rebuild<K: AsRef<[u8]>>(
+        &self,
+        plan: Plan,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Filter> {
+        let mut rebuilt = Filter::with_hasher(plan, self.hasher)?;
+        rebuilt.texts = self.texts.clone();
+        let mut digests = keys.into_iter().map(|key| self.hasher.digest(key));
+        let (mut batch, mut answers) = (Vec::new(), Vec::new());
+        loop {
+            batch.clear();
+            batch.extend(digests.by_ref().take(REBUILT_AT_ONCE));
+            if batch.is_empty() {
+                return Ok(rebuilt);
+            }
+            self.contains_digests(&batch, &mut answers);
+            if answers.contains(&false) {
+                return Err(Error::Parameter {
+                    name: "keys",
+                    got: "one that this filter denies".to_owned(),
+                    expected: "those that it was made from".to_owned(),
+                });
+            }
+            rebuilt.insert_digests(&batch, &mut answers)?;
+        }
+    }
+
     /// As `clone`, for those who would rather be told that there is no memory than stop.
     pub fn try_clone(&self) -> Result<Filter> {
         Ok(Filter {
@@ -635,6 +694,9 @@ impl Filter {
     }
 }
 
+/// Keys that [`Filter::rebuild`] takes at once.
+const REBUILT_AT_ONCE: usize = 8192;
+
 /// The longest note.
 pub(crate) const MAX_TEXT: usize = 64 << 10;
 
@@ -646,7 +708,11 @@ fn check_text(name: &'static str, text: &str) -> Result<()> {
     Err(Error::Parameter { name, got, expected: format!("at most {MAX_TEXT} bytes long") })
 }
 
-pub(crate) fn check_auto_clear(share: f64) -> Result<()> {
+pub(crate) fn check_auto_clear(kind: Kind, share: f64) -> Result<()> {
+    if kind.can_grow() {
+        let remedy = "it grows instead; use another kind, or clear it yourself";
+        return Err(Error::Unsupported { kind, verb: "clear itself when it is full", remedy });
+    }
     if share > 0.0 && share < 1.0 {
         return Ok(());
     }

@@ -362,9 +362,9 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     }
     let auto_clear = if auto_clear == 0.0 { None } else { Some(auto_clear) };
     if let Some(share) = auto_clear {
-        check_auto_clear(share).map_err(in_file)?;
+        check_auto_clear(kind, share).map_err(in_file)?;
     }
-    if ones > plan.cells() {
+    if plan.has_fixed_size() && ones > plan.cells() {
         let expected = format!("at most {}", plan.cells());
         return Err(mismatch("number of set bits", expected, ones));
     }

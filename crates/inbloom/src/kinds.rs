@@ -25,6 +25,11 @@ pub(crate) trait State: Membership + Any + Send + Sync {
     /// The cells that are in use: set bits, counters above zero, fingerprints.
     fn ones(&self) -> u64;
 
+    /// The share of cells in use, from 0 to 1.
+    fn fill(&self) -> f64 {
+        self.plan().fill_of(self.ones())
+    }
+
     /// Counts the cells in use anew: reads everything. None if one is in use that no digest uses.
     fn recount(&self) -> Option<u64>;
 

@@ -285,7 +285,10 @@ impl SharedFilter {
     /// The share of cells in use, from 0 to 1.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.plan.fill_of(self.ones())
+        match &self.content {
+            Content::Words(words) => self.plan.fill_of(words.ones.total()),
+            Content::Locked(lock) => unpoisoned(lock.read()).fill(),
+        }
     }
 
     /// How many inserts were told "new", less those that were removed.

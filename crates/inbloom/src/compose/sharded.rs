@@ -826,6 +826,14 @@ impl State for Piece {
         self.inner.into_bits()
     }
 
+    fn fill(&self) -> f64 {
+        self.inner.fill()
+    }
+
+    fn room(&self) -> u64 {
+        self.inner.room()
+    }
+
     fn is_read_only(&self) -> bool {
         self.inner.is_read_only()
     }

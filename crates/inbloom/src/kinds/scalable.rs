@@ -329,6 +329,11 @@ impl Scalable {
         Error::Full { items: self.len, planned: self.plan.items }
     }
 
+    /// Slots of all tables.
+    fn slots(&self) -> u64 {
+        self.tables.iter().map(|table| table.shape().all_slots()).sum()
+    }
+
     fn duplicate(&self) -> Result<Scalable> {
         let tables = self.tables.iter().map(Table::copy).collect::<Result<_>>()?;
         Ok(Scalable::of(self.plan, tables, self.len, self.early))
@@ -502,6 +507,10 @@ impl State for Scalable {
         self.tables.iter().map(|table| table.entries).sum()
     }
 
+    fn fill(&self) -> f64 {
+        self.ones() as f64 / self.slots() as f64
+    }
+
     fn recount(&self) -> Option<u64> {
         let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
         self.tables.iter().all(right).then(|| self.ones())
@@ -619,8 +628,7 @@ impl State for Scalable {
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
-        let slots: u64 = self.tables.iter().map(|table| table.shape().all_slots()).sum();
-        let load = self.ones() as f64 / slots as f64 * 100.0;
+        let (slots, load) = (self.slots(), self.fill() * 100.0);
         let (fewest, most) = self.shards().fold((u32::MAX, 0), |(fewest, most), shard| {
             (fewest.min(shard.print_bits), most.max(shard.print_bits))
         });
