@@ -889,8 +889,8 @@ mod tests {
         .unwrap()
     }
 
-    const KINDS: [Kind; 5] =
-        [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo, Kind::Window];
+    const KINDS: [Kind; 6] =
+        [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo, Kind::Window, Kind::Scalable];
 
     fn full(plan: Plan, shards: u32, seed: u64) -> Sharded {
         let hasher = Hasher::xxh3(seed);
@@ -967,8 +967,10 @@ mod tests {
                     / (seeds - 1) as f64;
                 let bound = 0.01 + 4.0 * (variance / seeds as f64).sqrt();
                 assert!(mean <= bound, "{kind}, {items} in {shards}: {mean} above {bound}");
-                // A hundred keys in 16 blocks are claimed hardly ever.
-                assert!(mean > 0.001 || items == 100, "{kind}, {items} in {shards}: {mean}");
+                // A hundred keys in 16 blocks are claimed hardly ever, nor are those of a filter that
+                // keeps its rate for when it has grown.
+                let spends = items > 100 && kind != Kind::Scalable;
+                assert!(mean > 0.001 || !spends, "{kind}, {items} in {shards}: {mean}");
             }
         }
     }
