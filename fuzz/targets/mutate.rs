@@ -1,6 +1,8 @@
-//! A right file with fields of the header changed and its checksums made right again: what lies behind
-//! the checksums, which bytes at random never get past.
+//! A right file with fields of the header changed and its checksums made right again: what lies
+//! behind the checksums, which bytes at random never get past.
 #![no_main]
+
+use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use inbloom::{Filter, Hasher, Kind, Plan};
@@ -24,6 +26,15 @@ enum Base {
     Dense,
     Sparse,
     Keyed,
+    /// With counters of 2, 4 or 8 bits.
+    Counting(u8),
+    /// With as many items as fit into a few buckets.
+    Cuckoo(u8),
+    /// Of the last keys, with some generations.
+    LastKeys(u8),
+    /// Of a time, with as many calls of the clock.
+    Time(u8),
+    Scalable(u8),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -38,13 +49,15 @@ enum Edit {
     Byte(u16, u8),
     /// The payload, from some byte on.
     Payload(u8, Vec<u8>),
+    /// A word at the start of the payload: the directory of a window, or of a scalable filter.
+    Directory(u8, Value),
     /// An entry more in the section table, and room for it.
     MoreSections(u8),
     Cut(u16),
     Append(u8),
     /// The length of the file, as it is now.
     TrueLength,
-    /// The number of set bits, as it is now.
+    /// The number of cells in use, as it is now.
     TrueOnes,
 }
 
@@ -73,7 +86,7 @@ impl Value {
 }
 
 /// Offset and length of the header's fields; the checksum is not among them.
-const FIELDS: [(usize, usize); 17] = [
+const FIELDS: [(usize, usize); 23] = [
     (8, 2),
     (10, 2),
     (12, 4),
@@ -85,12 +98,18 @@ const FIELDS: [(usize, usize); 17] = [
     (52, 2),
     (54, 2),
     (56, 2),
-    (58, 6),
+    (58, 2),
+    (60, 2),
+    (62, 1),
+    (63, 1),
     (64, 8),
     (72, 8),
     (80, 8),
     (88, 8),
     (96, 8),
+    (104, 8),
+    (112, 4),
+    (116, 4),
 ];
 
 const TAGS: [&[u8; 4]; 6] = [b"BITS", b"note", b"norm", b"LAYR", b"null", b"\0\0\0\0"];
@@ -104,11 +123,46 @@ fn base(input: &Input) -> Vec<u8> {
         Base::Classic => (Plan::exact(Kind::Classic, 333, 4), Hasher::default()),
         Base::Dense => (bitmap(200, 200), Hasher::integers()),
         Base::Sparse => (bitmap(1 << 40, 3), Hasher::integers()),
+        Base::Counting(width) => {
+            let plan = Plan::new(Kind::Counting).items(20).rate(0.1).width(2 << (width % 3));
+            (plan.build(), Hasher::default())
+        }
+        Base::Cuckoo(items) => {
+            let plan = Plan::new(Kind::Cuckoo).items(3 + u64::from(items)).rate(0.01);
+            (plan.build(), Hasher::default())
+        }
+        Base::LastKeys(generations) => {
+            let steps = u32::from(generations % 5) + 1;
+            let plan = Plan::new(Kind::Window).last(40).rate(0.1).generations(steps);
+            (plan.build(), Hasher::default())
+        }
+        Base::Time(_) => {
+            let plan = Plan::new(Kind::Window).items(20).window(Duration::from_millis(100));
+            (plan.build(), Hasher::default())
+        }
+        Base::Scalable(growth) if inbloom_fuzz::SCALABLE => {
+            let growth = [0, 2, 4, 8][usize::from(growth % 4)];
+            // What does not grow has room for all that is inserted here.
+            let items = if growth == 0 { 100 } else { 10 };
+            let plan = Plan::new(Kind::Scalable).items(items).rate(0.01).growth(growth);
+            (plan.build(), Hasher::default())
+        }
+        Base::Scalable(_) => (Plan::exact(Kind::Blocked, 1024, 8), Hasher::default()),
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
     let mut filter = Filter::with_hasher(plan.unwrap(), hasher).unwrap();
+    let times = if let Base::Time(times) = input.base { u64::from(times % 8) } else { 0 };
+    for time in 1..=times {
+        filter.advance(1000 + 25 * time).unwrap();
+        filter.insert([100 + time as u8]).unwrap();
+    }
     for key in [[1], [2], [77]] {
         filter.insert(key).unwrap();
+    }
+    if let Base::LastKeys(_) | Base::Scalable(_) = input.base {
+        for key in 0..60 {
+            filter.insert([key]).unwrap();
+        }
     }
     if input.texts {
         filter.set_note("a note").unwrap();
@@ -147,6 +201,32 @@ fn section(bytes: &[u8], entry: usize) -> Option<&[u8]> {
     let start = usize::try_from(get(bytes, entry + 8)).ok()?;
     let length = usize::try_from(get(bytes, entry + 16)).ok()?;
     bytes.get(start..start.checked_add(length)?)
+}
+
+/// Where the payload starts, which is the last section that is in the file.
+fn payload_at(bytes: &[u8]) -> usize {
+    let mut entries = (0..sections(bytes).min(16)).map(|index| 128 + 32 * index).rev();
+    let entry = entries.find(|entry| section(bytes, *entry).is_some());
+    entry.map_or(bytes.len(), |entry| get(bytes, entry + 8) as usize)
+}
+
+/// The cells in use, for a payload of the kind that the header names.
+fn true_ones(bytes: &[u8]) -> u64 {
+    let payload = bytes.get(payload_at(bytes)..).unwrap_or_default();
+    let width = bytes.get(58).map_or(1, |width| usize::from(*width)).clamp(1, 64);
+    match bytes.get(10) {
+        Some(4 | 5) => {
+            let bit = |at: usize| payload[at / 8] >> (at % 8) & 1;
+            let cells = (0..payload.len() * 8 / width).map(|cell| cell * width..(cell + 1) * width);
+            cells.filter(|cell| cell.clone().any(|at| bit(at) == 1)).count() as u64
+        }
+        Some(7) => {
+            let generations = get(payload, 8).min(65) as usize;
+            let ones = (0..generations).map(|index| get(payload, 32 + 24 * index));
+            ones.fold(0, u64::wrapping_add)
+        }
+        _ => payload.iter().map(|byte| u64::from(byte.count_ones())).sum(),
+    }
 }
 
 fuzz_target!(|input: Input| {
@@ -201,12 +281,13 @@ fuzz_target!(|input: Input| {
                 let length = bytes.len() as u64;
                 put(&mut bytes, 16, length);
             }
+            Edit::Directory(word, value) => {
+                let at = payload_at(&bytes) + 8 * usize::from(word % 32);
+                change(&mut bytes, at, 8, value);
+            }
             Edit::TrueOnes => {
-                let entries = (0..sections(&bytes).min(16)).map(|index| 128 + 32 * index);
-                let payload = entries.rev().find_map(|entry| section(&bytes, entry));
-                let ones: u32 =
-                    payload.unwrap_or_default().iter().map(|byte| byte.count_ones()).sum();
-                change(&mut bytes, 80, 8, &Value::Any(u64::from(ones)));
+                let ones = true_ones(&bytes);
+                put(&mut bytes, 80, ones);
             }
         }
     }

@@ -1,12 +1,13 @@
-//! Any operations in any order, beside an exact set: a filter never denies what is in the set, never
-//! calls new what is in it, and counts right.
+//! Any operations in any order, beside an exact multiset: a filter never denies what is in it,
+//! never calls new what is in it, and counts right; a window never forgets too early.
 #![no_main]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use inbloom::{Error, Filter, Hasher, Kind, Plan};
-use inbloom_fuzz::{check_round_trip, will_clear};
+use inbloom::{Error, Filter, Hasher, Kind, Plan, Span};
+use inbloom_fuzz::{can_be_full, check_round_trip, will_clear};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
@@ -22,6 +23,11 @@ enum Shape {
     Dense { universe: u16 },
     Sparse { universe: u64 },
     Keyed { blocks: u8 },
+    Counting { blocks: u8, per_line: u8, two_lines: bool, width: u8 },
+    Cuckoo { items: u8, rate: u8 },
+    LastKeys { last: u16, generations: u8 },
+    Time { millis: u16, items: u8, generations: u8 },
+    Scalable { items: u8, rate: u8, growth: u8, tightening: u8 },
 }
 
 /// `left` and `right` are two filters of one plan, for whatever takes two.
@@ -32,6 +38,8 @@ enum Operation {
     Contains(u16),
     ContainsMany(Vec<u16>),
     Remove(u16),
+    /// Lets so many milliseconds pass.
+    Advance(u16),
     Merge,
     Intersect,
     Clear,
@@ -39,6 +47,7 @@ enum Operation {
     RoundTrip,
     Share {
         insert: Vec<u16>,
+        remove: Vec<u16>,
         once: bool,
     },
     Clone,
@@ -50,17 +59,97 @@ enum Operation {
 /// A filter and what is in it.
 struct Pair {
     filter: Filter,
-    set: BTreeSet<u64>,
+    model: Model,
+}
+
+/// What was inserted and not removed.
+#[derive(Clone, Default)]
+struct Model {
+    keys: BTreeMap<u64, Entry>,
+    /// Inserts so far: the clock of a window that counts keys.
+    inserts: u64,
+    /// The clock of the others, once it was set.
+    now: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    copies: u64,
+    /// The inserts before it and the clock at its last insert.
+    inserts: u64,
+    time: Option<u64>,
+}
+
+impl Model {
+    fn insert(&mut self, key: u64) {
+        let copies = self.keys.get(&key).map_or(0, |entry| entry.copies) + 1;
+        self.keys.insert(key, Entry { copies, inserts: self.inserts, time: self.now });
+        self.inserts += 1;
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Whether the filter must have the key: it was inserted, and no window is over since.
+    fn has(&self, plan: &Plan, key: u64) -> bool {
+        let Some(entry) = self.keys.get(&key) else { return false };
+        match plan.span() {
+            None => true,
+            Some(Span::Items(last)) => self.inserts - entry.inserts <= last,
+            Some(Span::Millis(span)) => {
+                // What came before the clock was set counts as inserted then.
+                self.now.is_none_or(|now| now <= entry.time.unwrap_or(now).saturating_add(span))
+            }
+        }
+    }
+
+    fn copies(&self, key: u64) -> u64 {
+        self.keys.get(&key).map_or(0, |entry| entry.copies)
+    }
+
+    fn advance(&mut self, now: u64) {
+        if self.now.is_none() {
+            self.keys.values_mut().for_each(|entry| entry.time = Some(now));
+        }
+        self.now = self.now.max(Some(now));
+    }
+
+    fn unite(&mut self, other: &Model, kind: Kind) {
+        let mut other = other.clone();
+        if let Some(now) = other.now {
+            self.advance(now);
+        } else if let Some(now) = self.now {
+            other.advance(now);
+        }
+        // In which order the keys of both came is not known: each may be the older.
+        let (here, there) = (self.inserts, other.inserts);
+        for (key, theirs) in other.keys {
+            let ours = self.keys.entry(key).or_insert(Entry { copies: 0, ..theirs });
+            ours.copies += theirs.copies;
+            if !kind.counts() {
+                ours.copies = ours.copies.min(1);
+            }
+            ours.time = ours.time.max(theirs.time);
+            ours.inserts = ours.inserts.min(theirs.inserts);
+        }
+        self.inserts = here + there;
+    }
 }
 
 fn make(shape: &Shape) -> Option<Filter> {
     let integers = Hasher::integers();
+    let rate = |rate: &u8| (f64::from(*rate) + 1.0) / 300.0;
+    let lines = |two_lines: &bool| if *two_lines { 2 } else { 1 };
+    let in_lines = |kind, blocks: &u8, per_line: &u8, two_lines: &bool| {
+        let lines = lines(two_lines);
+        let probes = lines * 4 * u32::from(per_line % 4 + 1);
+        let bytes = 64 * (u64::from(blocks % 32) + u64::from(lines));
+        Plan::new(kind).items(100).bytes(bytes).lines(lines).probes(probes)
+    };
     let (plan, hasher) = match shape {
         Shape::Blocked { blocks, per_line, two_lines, seed } => {
-            let lines = if *two_lines { 2 } else { 1 };
-            let probes = lines * 4 * u32::from(per_line % 4 + 1);
-            let bytes = 64 * (u64::from(blocks % 32) + u64::from(lines));
-            let plan = Plan::new(Kind::Blocked).items(100).bytes(bytes).lines(lines).probes(probes);
+            let plan = in_lines(Kind::Blocked, blocks, per_line, two_lines);
             (plan.build(), Hasher::xxh3(*seed))
         }
         Shape::Classic { bits, probes } => {
@@ -77,11 +166,45 @@ fn make(shape: &Shape) -> Option<Filter> {
             let plan = Plan::exact(Kind::Blocked, 512 * (u64::from(*blocks) + 1), 8);
             (plan, Hasher::sip13(inbloom_fuzz::KEY))
         }
+        Shape::Counting { blocks, per_line, two_lines, width } => {
+            let plan = in_lines(Kind::Counting, blocks, per_line, two_lines);
+            (plan.width(2 << (width % 3)).build(), Hasher::default())
+        }
+        Shape::Cuckoo { items, rate: wanted } => {
+            let plan = Plan::new(Kind::Cuckoo).items(u64::from(*items)).rate(rate(wanted));
+            (plan.build(), Hasher::default())
+        }
+        Shape::LastKeys { last, generations } => {
+            let last = u64::from(last % 1000) + 8;
+            let plan =
+                Plan::new(Kind::Window).last(last).generations(u32::from(generations % 8) + 1);
+            (plan.build(), Hasher::default())
+        }
+        Shape::Time { millis, items, generations } => {
+            let window = Duration::from_millis(u64::from(*millis) + 8);
+            let plan = Plan::new(Kind::Window).window(window).items(u64::from(*items));
+            (plan.generations(u32::from(generations % 8) + 1).build(), Hasher::default())
+        }
+        Shape::Scalable { .. } if !inbloom_fuzz::SCALABLE => return None,
+        Shape::Scalable { items, rate: wanted, growth, tightening } => {
+            let plan = Plan::new(Kind::Scalable).items(u64::from(*items)).rate(rate(wanted));
+            let growth = [0, 2, 4, 8][usize::from(growth % 4)];
+            let plan = plan.growth(growth).tightening(rate(tightening));
+            (plan.build(), Hasher::default())
+        }
     };
     Some(Filter::with_hasher(plan.ok()?, hasher).unwrap())
 }
 
 impl Pair {
+    fn new(filter: Filter) -> Pair {
+        Pair { filter, model: Model::default() }
+    }
+
+    fn kind(&self) -> Kind {
+        self.filter.plan().kind()
+    }
+
     /// The key of a number: within the universe of a bitmap, and all over it.
     fn key(&self, number: u16) -> u64 {
         let plan = self.filter.plan();
@@ -94,63 +217,107 @@ impl Pair {
         }
     }
 
-    fn insert(&mut self, key: u64) {
+    fn has(&self, key: u64) -> bool {
+        self.model.has(self.filter.plan(), key)
+    }
+
+    /// Whether it was new; None if there was no room for it, and nothing has changed.
+    fn insert(&mut self, key: u64) -> Option<bool> {
         let (before, clears) = (self.filter.contains(key.to_le_bytes()), will_clear(&self.filter));
         if clears {
-            self.set.clear();
+            self.model.clear();
         }
         let counted = self.filter.inserted();
-        let new = self.filter.insert(key.to_le_bytes()).expect("a key of the universe");
-        assert!(self.set.insert(key) || !new, "{key} is in, and was called new");
+        let new = match self.filter.insert(key.to_le_bytes()) {
+            Ok(new) => new,
+            Err(Error::Full { .. }) if can_be_full(self.kind()) => return None,
+            Err(error) => panic!("{key}: {error:?}"),
+        };
+        assert!(!self.has(key) || !new, "{key} is in, and was called new");
+        self.model.insert(key);
         assert!(clears || new != before);
         assert_eq!(self.filter.inserted(), if clears { 0 } else { counted } + u64::from(new));
+        Some(new)
+    }
+
+    /// Takes a key out of both, if that is allowed: where keys share cells, only what is in.
+    fn remove(&mut self, key: u64, remove: impl FnOnce(&mut Filter) -> inbloom::Result<bool>) {
+        let shares_cells = self.kind() != Kind::Bitmap;
+        if shares_cells && self.kind().can_remove() && !self.model.keys.contains_key(&key) {
+            return;
+        }
+        match remove(&mut self.filter) {
+            Ok(removed) => {
+                assert_eq!(self.model.keys.contains_key(&key), removed, "{key}");
+                if let Some(entry) = self.model.keys.get_mut(&key) {
+                    entry.copies -=
+                        if self.filter.plan().kind().counts() { 1 } else { entry.copies };
+                    if entry.copies == 0 {
+                        self.model.keys.remove(&key);
+                    }
+                }
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Unsupported { .. }) && !self.kind().can_remove());
+            }
+        }
     }
 
     fn check(&self) {
-        for key in &self.set {
-            assert!(self.filter.contains(key.to_le_bytes()), "{key} is in, and is denied");
+        let plan = self.filter.plan();
+        // Where a count ends: at the maximum of a counter, or not, since a cuckoo filter refuses.
+        let most = match plan.kind() {
+            Kind::Counting => (1 << plan.width()) - 1,
+            Kind::Cuckoo => u64::MAX,
+            _ => 1,
+        };
+        for key in self.model.keys.keys().filter(|key| self.has(**key)) {
+            let bytes = key.to_le_bytes();
+            assert!(self.filter.contains(bytes), "{key} is in, and is denied");
+            let (count, copies) = (self.filter.count(bytes), self.model.copies(*key));
+            assert!(count >= copies.min(most), "{key} is in {copies} times, not {count}");
         }
         if let Some(bitmap) = self.filter.as_bitmap() {
-            assert!(bitmap.iter().eq(self.set.iter().copied()), "a bitmap is exact");
-            assert_eq!(bitmap.len(), self.set.len() as u64);
+            assert!(bitmap.iter().eq(self.model.keys.keys().copied()), "a bitmap is exact");
+            assert_eq!(bitmap.len(), self.model.keys.len() as u64);
+        }
+        if plan.kind() == Kind::Cuckoo {
+            let copies: u64 = self.model.keys.values().map(|entry| entry.copies).sum();
+            assert!(self.filter.ones() >= copies, "an entry for every copy");
         }
         assert!((0.0..=1.0).contains(&self.filter.fill()));
+        assert!((0.0..=1.0).contains(&self.filter.rate()));
+        assert!(self.filter.estimated_items().items >= 0.0);
     }
 }
 
 fuzz_target!(|input: Input| {
     let (Some(left), Some(right)) = (make(&input.shape), make(&input.shape)) else { return };
-    let mut left = Pair { filter: left, set: BTreeSet::new() };
-    let mut right = Pair { filter: right, set: BTreeSet::new() };
+    let (mut left, mut right) = (Pair::new(left), Pair::new(right));
     for operation in input.operations.iter().take(200) {
         match operation {
-            Operation::Insert(number) => left.insert(left.key(*number)),
+            Operation::Insert(number) => drop(left.insert(left.key(*number))),
             Operation::InsertMany(numbers) => {
                 let keys: Vec<u64> = numbers.iter().map(|number| left.key(*number)).collect();
-                // The answers, bits and counts of single inserts.
-                let mut one_by_one = Pair { filter: left.filter.clone(), set: left.set.clone() };
-                let mut expected = Vec::new();
-                for key in &keys {
-                    let before = one_by_one.filter.ones();
-                    one_by_one.insert(*key);
-                    // Nothing is set only if nothing was new, unless the filter was emptied first.
-                    expected.push((before, one_by_one.filter.ones()));
-                }
+                // The answers, cells and counts of single inserts, up to one that is refused.
+                let mut one_by_one =
+                    Pair { filter: left.filter.clone(), model: left.model.clone() };
+                let expected: Vec<bool> =
+                    keys.iter().map_while(|key| one_by_one.insert(*key)).collect();
                 let mut new = Vec::new();
                 let bytes: Vec<_> = keys.iter().map(|key| key.to_le_bytes()).collect();
-                left.filter.insert_many(&bytes, &mut new).expect("keys of the universe");
-                assert_eq!(new.len(), keys.len());
-                for (new, (before, after)) in new.iter().zip(expected) {
-                    assert!(*new == (before != after) || after <= before);
-                }
-                assert!(left.filter == one_by_one.filter, "in a batch, other bits");
+                let result = left.filter.insert_many(&bytes, &mut new);
+                assert_eq!(result.is_ok(), new.len() == keys.len(), "{result:?}");
+                assert_eq!(new, expected);
+                assert!(left.filter == one_by_one.filter, "in a batch, other cells");
                 assert_eq!(left.filter.inserted(), one_by_one.filter.inserted());
-                left.set = one_by_one.set;
+                left.model = one_by_one.model;
             }
             Operation::Contains(number) => {
                 let key = left.key(*number);
                 let found = left.filter.contains(key.to_le_bytes());
-                assert!(found || !left.set.contains(&key));
+                assert!(found || !left.has(key));
+                assert_eq!(left.filter.count(key.to_le_bytes()) > 0, found);
             }
             Operation::ContainsMany(numbers) => {
                 let keys: Vec<_> = numbers.iter().map(|n| left.key(*n).to_le_bytes()).collect();
@@ -160,22 +327,35 @@ fuzz_target!(|input: Input| {
             }
             Operation::Remove(number) => {
                 let key = left.key(*number);
-                match left.filter.remove(key.to_le_bytes()) {
-                    Ok(removed) => assert_eq!(left.set.remove(&key), removed),
-                    Err(error) => assert!(matches!(error, Error::Unsupported { .. })),
+                left.remove(key, |filter| filter.remove(key.to_le_bytes()));
+            }
+            Operation::Advance(millis) => {
+                let now = left.model.now.unwrap_or(1_000_000) + u64::from(*millis);
+                match left.filter.advance(now) {
+                    Ok(()) => left.model.advance(now),
+                    Err(error) => {
+                        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+                        assert!(left.kind() != Kind::Window);
+                    }
                 }
             }
             Operation::Merge => {
-                left.filter.merge(&right.filter).expect("one plan");
-                left.set.extend(&right.set);
+                if inbloom_fuzz::merge(&mut left.filter, &right.filter) {
+                    let kind = left.kind();
+                    left.model.unite(&right.model, kind);
+                }
             }
             Operation::Intersect => {
-                left.filter.intersect(&right.filter).expect("one plan");
-                left.set.retain(|key| right.set.contains(key));
+                if inbloom_fuzz::intersect(&mut left.filter, &right.filter) {
+                    left.model.keys.retain(|key, entry| {
+                        entry.copies = entry.copies.min(right.model.copies(*key));
+                        entry.copies > 0
+                    });
+                }
             }
             Operation::Clear => {
                 left.filter.clear().unwrap();
-                left.set.clear();
+                left.model.clear();
                 assert_eq!((left.filter.ones(), left.filter.inserted()), (0, 0));
             }
             Operation::AutoClear(share) => {
@@ -188,8 +368,8 @@ fuzz_target!(|input: Input| {
                 left.filter.write_to(&mut bytes).unwrap();
                 left.filter = Filter::read_from_keyed(&bytes[..], &inbloom_fuzz::KEY).unwrap();
             }
-            Operation::Share { insert, once } => {
-                if left.filter.auto_clear().is_some() || left.filter.plan().is_sparse() {
+            Operation::Share { insert, remove, once } => {
+                if left.filter.auto_clear().is_some() {
                     let refused = left.filter.clone().into_shared();
                     assert!(matches!(refused.map(drop), Err(Error::Unsupported { .. })));
                     continue;
@@ -198,14 +378,31 @@ fuzz_target!(|input: Input| {
                 let shared = left.filter.into_shared().unwrap();
                 for key in keys {
                     let bytes = key.to_le_bytes();
-                    let new = match once {
-                        true => shared.insert_once(bytes).unwrap(),
-                        false => shared.insert(bytes).unwrap(),
+                    let result = match once {
+                        true => shared.insert_once(bytes),
+                        false => shared.insert(bytes),
                     };
-                    assert!(shared.contains(bytes));
-                    assert!(left.set.insert(key) || !new);
+                    match result {
+                        Ok(new) => {
+                            assert!(!left.model.has(shared.plan(), key) || !new);
+                            assert!(shared.contains(bytes) && shared.count(bytes) > 0);
+                            left.model.insert(key);
+                        }
+                        Err(Error::Full { .. }) if can_be_full(shared.plan().kind()) => {}
+                        Err(error) => panic!("{key}: {error:?}"),
+                    }
                 }
                 left.filter = shared.into_exclusive();
+                for number in remove {
+                    let key = left.key(*number);
+                    left.remove(key, |filter| {
+                        let shared = std::mem::replace(filter, make(&input.shape).unwrap());
+                        let shared = shared.into_shared().unwrap();
+                        let removed = shared.remove(key.to_le_bytes());
+                        *filter = shared.into_exclusive();
+                        removed
+                    });
+                }
             }
             Operation::Clone => {
                 let clone = left.filter.clone();

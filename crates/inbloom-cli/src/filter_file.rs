@@ -2,13 +2,40 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use inbloom::{Error, Filter};
+use inbloom::{Error, Filter, Span};
 
-/// Opens a filter to query it.
+/// Opens a filter as it was saved.
 pub fn open(path: &Path) -> Result<Filter> {
     inbloom::file::open(path).map_err(|error| name(error, path))
+}
+
+/// Opens a filter to query it: what a window of time has forgotten by now is not in it any more.
+pub fn open_now(path: &Path) -> Result<Filter> {
+    let filter = open(path)?;
+    if !has_clock(&filter) {
+        return Ok(filter);
+    }
+    // To forget is a change, which is made in memory; the file stays as it is.
+    let mut filter = inbloom::file::open_mut(path).map_err(|error| name(error, path))?;
+    advance(&mut filter)?;
+    Ok(filter)
+}
+
+/// Lets the clock of a window of time go on to now; the other filters have none.
+pub fn advance(filter: &mut Filter) -> Result<()> {
+    if has_clock(filter) {
+        // A system clock that is set before 1970 stands still.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        filter.advance(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))?;
+    }
+    Ok(())
+}
+
+fn has_clock(filter: &Filter) -> bool {
+    matches!(filter.plan().span(), Some(Span::Millis(_)))
 }
 
 /// Reads all of a filter's file and checks its checksums.

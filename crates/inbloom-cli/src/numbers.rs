@@ -4,7 +4,9 @@
 //! and `18446744073709551615` is not rounded. A number is `digits[.digits][e[+-]digits][unit]`,
 //! with `_` allowed between digits. Units are decimal (`k M G T P`: thousands) or binary (`Ki Mi Gi
 //! Ti Pi`: 1024s), in upper or lower case; a size may end in `B`. So `64M` is 64,000,000 and
-//! `64MiB` is 67,108,864.
+//! `64MiB` is 67,108,864. A window is a time (`7d 12h 30min 10s 500ms`) or a number of keys.
+
+use inbloom::Span;
 
 /// Parses a number of keys: `1000000`, `1_000_000`, `1e6`, `1M`, `2.5M`.
 pub fn parse_count(text: &str) -> Result<u64, String> {
@@ -46,6 +48,30 @@ pub fn parse_positive(text: &str) -> Result<f64, String> {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         _ => Err("expected a number above 0, such as 9.6".to_string()),
     }
+}
+
+/// Units of time, in milliseconds, the longest name first where one ends in another.
+const TIMES: [(&str, u64); 5] =
+    [("ms", 1), ("min", 60_000), ("s", 1000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Parses a window: a time with its unit, or without one the last so many keys: `7d`, `100000`.
+///
+/// Minutes are `min`, since `m` is a million as in every count.
+pub fn parse_window(text: &str) -> Result<Span, String> {
+    let time = TIMES.iter().find_map(|(name, unit)| {
+        let parts = Parts::split(text.strip_suffix(name)?)?;
+        // No 7Md: a unit of time stands alone.
+        (parts.unit == 1).then_some(Parts { unit: *unit, ..parts })
+    });
+    let window = match time {
+        Some(parts) => parts.whole().map(Span::Millis),
+        None => parse_whole(text, text).map(Span::Items),
+    };
+    window.map_err(|problem| {
+        format!(
+            "{problem}; expected a time such as 7d, 12h, 30min, 10s or 500ms, or a number of keys"
+        )
+    })
 }
 
 /// 12345678 as `12,345,678`.
@@ -120,10 +146,7 @@ fn parse_whole(number: &str, as_typed: &str) -> Result<u64, String> {
         let negative = as_typed.starts_with('-') && Parts::split(&number[1..]).is_some();
         return Err(if negative { "negative" } else { "not a number" }.to_string());
     };
-    match parts.value() {
-        Some(value) => value,
-        None => Err(format!("too large, the limit is {}", u64::MAX)),
-    }
+    parts.whole()
 }
 
 /// A number taken apart: `digits * 10^power * unit`.
@@ -155,6 +178,10 @@ impl Parts {
         };
         let power = exponent.saturating_sub(fraction.len() as i64);
         Some(Parts { digits: whole + &fraction, power, unit: unit(suffix)? })
+    }
+
+    fn whole(&self) -> Result<u64, String> {
+        self.value().unwrap_or_else(|| Err(format!("too large, the limit is {}", u64::MAX)))
     }
 
     /// None on overflow, an error where something is left behind the decimal point.
@@ -257,6 +284,40 @@ mod tests {
             ("1", 1),
         ] {
             assert_eq!(parse_bytes(text), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn windows_are_times_with_a_unit_or_else_keys() {
+        for (text, window) in [
+            ("7d", Span::Millis(604_800_000)),
+            ("1.5h", Span::Millis(5_400_000)),
+            ("30min", Span::Millis(1_800_000)),
+            ("10s", Span::Millis(10_000)),
+            ("0.25s", Span::Millis(250)),
+            ("500ms", Span::Millis(500)),
+            ("1e3s", Span::Millis(1_000_000)),
+            ("100000", Span::Items(100_000)),
+            ("10m", Span::Items(10_000_000)),
+            ("2.5M", Span::Items(2_500_000)),
+        ] {
+            assert_eq!(parse_window(text), Ok(window), "{text}");
+        }
+        for (text, reason) in [
+            ("", "not a number"),
+            ("d", "not a number"),
+            ("7w", "not a number"),
+            ("7Md", "not a number"),
+            ("7 d", "not a number"),
+            ("-7d", "not a number"),
+            ("-7", "negative"),
+            ("0.1ms", "has a fraction"),
+            ("1.5", "has a fraction"),
+            ("1e30d", "too large"),
+        ] {
+            let message = parse_window(text).expect_err(text);
+            assert!(message.starts_with(reason), "{text}: {message}");
+            assert!(message.contains("7d"), "{message}");
         }
     }
 

@@ -1,10 +1,13 @@
 //! The options from which a plan is computed, the same for every subcommand that makes one.
 
+use std::time::Duration;
+
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use inbloom::{Kind, Plan, Tier};
+use inbloom::{Kind, Plan, Span, Tier};
+use serde_json::{Value, json};
 
-use crate::numbers::{parse_bytes, parse_count, parse_positive, parse_rate};
+use crate::numbers::{parse_bytes, parse_count, parse_positive, parse_rate, parse_window};
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Size")]
@@ -38,6 +41,23 @@ pub struct Sizing {
     /// For bitmaps: the number of possible values, which are 0 to U-1
     #[arg(long, value_name = "U", value_parser = parse_count)]
     pub universe: Option<u64>,
+
+    /// For windows: how far back they reach, a time (7d, 12h, 30min, 10s) or the last so many keys
+    #[arg(long, value_name = "W", allow_hyphen_values = true, value_parser = parse_window)]
+    pub window: Option<Span>,
+
+    /// For windows: the steps in which they forget, 1 to 64 [default: 4]
+    #[arg(long, value_name = "G")]
+    pub generations: Option<u32>,
+
+    /// For counting filters: the bits of a counter, 2, 4 or 8 [default: 4]
+    #[arg(long, value_name = "BITS")]
+    pub width: Option<u32>,
+
+    /// For scalable filters: how many times as large they get when full, 2, 4 or 8, or 0 for never
+    /// [default: 2]
+    #[arg(long, value_name = "F")]
+    pub growth: Option<u32>,
 }
 
 impl Sizing {
@@ -65,8 +85,42 @@ impl Sizing {
         if let Some(universe) = self.universe {
             plan = plan.universe(universe);
         }
+        match self.window {
+            Some(Span::Millis(millis)) => plan = plan.window(Duration::from_millis(millis)),
+            Some(Span::Items(items)) => plan = plan.last(items),
+            None => {}
+        }
+        if let Some(generations) = self.generations {
+            plan = plan.generations(generations);
+        }
+        if let Some(width) = self.width {
+            plan = plan.width(width);
+        }
+        if let Some(growth) = self.growth {
+            plan = plan.growth(growth);
+        }
         plan.build()
     }
+}
+
+/// The parameters that only some kinds have, by name; null for the others.
+pub fn particulars(plan: &Plan) -> [(&'static str, Value); 6] {
+    let kind = plan.kind();
+    let (millis, keys) = match plan.span() {
+        Some(Span::Millis(millis)) => (json!(millis), Value::Null),
+        Some(Span::Items(items)) => (Value::Null, json!(items)),
+        None => (Value::Null, Value::Null),
+    };
+    let of = |has: bool, value: Value| if has { value } else { Value::Null };
+    let cells = matches!(kind, Kind::Counting | Kind::Cuckoo);
+    [
+        ("width", of(cells, json!(plan.width()))),
+        ("growth", of(kind == Kind::Scalable, json!(plan.growth()))),
+        ("tightening", of(kind == Kind::Scalable, json!(plan.tightening()))),
+        ("window_ms", millis),
+        ("window_keys", keys),
+        ("generations", of(kind == Kind::Window, json!(plan.generations()))),
+    ]
 }
 
 /// Takes the names of the library's kinds, and lists them in help and errors.

@@ -585,8 +585,7 @@ impl Filter {
     /// Turns the filter over to many threads, without copying (unless it is open read-only). The way
     /// back is [`SharedFilter::into_exclusive`].
     ///
-    /// Refused for a sparse bitmap, and for a filter that clears itself: a key inserted while another
-    /// thread clears could be lost.
+    /// Refused for a filter that clears itself: a key inserted while another thread clears could be lost.
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
     }

@@ -370,6 +370,26 @@ fn the_example_in_the_document_is_what_is_written() {
     }
 }
 
+/// The payloads that the document works out for kinds without a dump.
+#[test]
+fn the_words_of_the_other_examples_are_what_is_written() {
+    let document = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
+    let document = fs::read_to_string(document).expect("the document");
+    let counting = Plan::exact(Kind::Counting, 1024, 8).unwrap();
+    let cuckoo = Plan::new(Kind::Cuckoo).items(8).rate(0.01).build().unwrap();
+    for (plan, from) in [(counting, 0x100), (cuckoo, 0xc0)] {
+        let mut filter = Filter::new(plan).unwrap();
+        filter.insert("alice").unwrap();
+        filter.insert("alice").unwrap();
+        let bytes = write(&filter);
+        for (i, word) in bytes[from..].as_chunks::<8>().0.iter().enumerate() {
+            let (kind, word) = (plan.kind(), u64::from_le_bytes(*word));
+            let line = format!("{kind} word {i} at {:x} = {word:016x}", from + 8 * i);
+            assert!(document.contains(&line), "{line}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "writes golden files that are missing, and prints what to pin"]
 fn missing_golden_files_are_written() {

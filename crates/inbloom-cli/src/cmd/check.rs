@@ -48,7 +48,8 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 A line that is printed was probably among the keys of the filter: others are printed too, at the
-rate that 'inbloom info' shows. A line that is not printed was certainly not among them.
+rate that 'inbloom info' shows. A line that is not printed was certainly not among them, or a window
+has forgotten it: one of time by the system's clock.
 
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
@@ -63,7 +64,7 @@ Exit status:
   2  an error; other inputs were still read, and with -q a selected line gives 0 all the same";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = filter_file::open(&args.filter)?;
+    let filter = filter_file::open_now(&args.filter)?;
     warn_of_normalization(&filter);
     let mut search = Search { args, filter: &filter, found: Vec::new(), text: Vec::new() };
     let mut selected = 0;

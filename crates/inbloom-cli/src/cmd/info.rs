@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use inbloom::Filter;
-use serde_json::json;
+use inbloom::{Filter, Kind, Plan};
+use serde_json::{Map, Value, json};
 
+use crate::sizing::particulars;
 use crate::{filter_file, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
@@ -53,27 +54,44 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
     let plan = filter.plan();
+    let kind = plan.kind();
     let estimate = filter.estimated_items();
     let (exact, rate, share) = (numbers::exact, numbers::rate, numbers::share);
     let mut text = String::new();
-    let mut row = |label: &str, value: &str| text.push_str(&format!("{label:<15} {value}\n"));
+    let mut row = |label: &str, value: &str| text.push_str(&wrapped(label, value));
 
-    row("kind", plan.kind().name());
-    row("planned keys", &exact(plan.items()));
+    row("kind", kind.name());
+    row("planned keys", &planned_keys(plan));
     row("promised rate", &rate(plan.rate()));
-    row("bits", &exact(plan.bits()));
-    row(
-        "memory",
-        &format!("{} bytes, {:.2} bits per planned key", exact(plan.bytes()), plan.bits_per_key()),
-    );
-    row("probes", &format!("{} per key", plan.probes()));
+    match kind {
+        Kind::Scalable => {}
+        Kind::Window => row("bits", &format!("{} in a generation", exact(plan.bits()))),
+        _ => row("bits", &exact(plan.bits())),
+    }
+    row("memory", &memory(filter));
+    if !matches!(kind, Kind::Cuckoo | Kind::Scalable) {
+        row("probes", &format!("{} per key", plan.probes()));
+    }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
     row("hash", filter.hasher().name());
+    if let Some((shard, shards)) = plan.shard() {
+        row("shard", &format!("{} of {}", exact(u64::from(shard) + 1), exact(u64::from(shards))));
+    }
 
     row("keys told new", &exact(filter.inserted()));
     let (items, error) = (estimate.items.round() as u64, estimate.error.ceil() as u64);
     row("estimated keys", &format!("{} +- {}", exact(items), exact(error)));
-    row("bits set", &format!("{} ({})", exact(filter.ones()), share(filter.fill())));
+    let in_use = format!("{} ({})", exact(filter.ones()), share(filter.fill()));
+    match kind {
+        Kind::Counting => row("counters in use", &in_use),
+        Kind::Cuckoo => row("slots in use", &in_use),
+        // Its share of what it was planned for at the start says nothing.
+        Kind::Scalable => row("entries", &exact(filter.ones())),
+        _ => row("bits set", &in_use),
+    }
+    for (name, value) in filter.details() {
+        row(name, &value);
+    }
     row("current rate", &format!("{}, {}", rate(filter.rate()), verdict(filter)));
 
     let auto_clear = filter.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
@@ -85,45 +103,128 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
     text
 }
 
+/// A row of the screen, its value on several lines if it is longer than one.
+fn wrapped(label: &str, value: &str) -> String {
+    const WIDTH: usize = 80 - 16;
+    let mut text = format!("{label:<15}");
+    let mut used = 0;
+    for word in value.split(' ') {
+        if used > 0 && used + 1 + word.chars().count() > WIDTH {
+            text.push_str(&format!("\n{:15}", ""));
+            used = 0;
+        }
+        text.push(' ');
+        text.push_str(word);
+        used += 1 + word.chars().count();
+    }
+    text.push('\n');
+    text
+}
+
+fn planned_keys(plan: &Plan) -> String {
+    let keys = numbers::exact(plan.items());
+    match (plan.kind(), plan.growth()) {
+        (Kind::Scalable, 0) => format!("{keys}, and no more"),
+        (Kind::Scalable, growth) => format!("{keys} at first; grows by {growth} when full"),
+        _ => keys,
+    }
+}
+
+/// What it takes now, and where it may take more what it was planned to take.
+fn memory(filter: &Filter) -> String {
+    let plan = filter.plan();
+    let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(plan.bytes()));
+    let per_key = |bits: f64| format!("{bits:.2} bits per");
+    match plan.kind() {
+        Kind::Scalable => {
+            let keys = filter.estimated_items().items.max(1.0);
+            format!("{now} bytes, {} key it holds", per_key(filter.bytes() as f64 * 8.0 / keys))
+        }
+        Kind::Window => {
+            let planned_bits = per_key(plan.bits_per_key());
+            format!("{now} bytes of {planned}, {planned_bits} planned key")
+        }
+        _ => format!("{now} bytes, {} planned key", per_key(plan.bits_per_key())),
+    }
+}
+
 /// The current rate against the promise. At the planned number of keys the fill scatters around its
 /// expectation, so half of all good filters are a little above it: that is not worth an alarm.
 fn verdict(filter: &Filter) -> &'static str {
     let plan = filter.plan();
     let estimate = filter.estimated_items();
-    if filter.rate() <= plan.rate() {
+    let planned = plan.items() as f64;
+    let (within, more) = match plan.kind() {
+        // A window may hold its keys unevenly: its rate tells, not their number.
+        Kind::Window => (
+            filter.rate() <= plan.rate_at(planned + 3.0 * estimate.error),
+            "ABOVE the promise: more keys than planned in a step",
+        ),
+        Kind::Scalable => (false, "ABOVE the promise"),
+        _ => (
+            estimate.items - 3.0 * estimate.error <= planned,
+            "ABOVE the promise: it holds more keys than planned",
+        ),
+    };
+    if is_full(filter) {
+        "and FULL: more keys may be refused"
+    } else if filter.rate() <= plan.rate() {
         "within the promise"
-    } else if estimate.items - 3.0 * estimate.error <= plan.items() as f64 {
+    } else if within {
         "at the promise, within chance"
     } else {
-        "ABOVE the promise: it holds more keys than planned"
+        more
     }
 }
 
-fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> serde_json::Value {
+/// Whether it holds all that is sure to fit, in the kinds that refuse keys.
+fn is_full(filter: &Filter) -> bool {
+    let plan = filter.plan();
+    match plan.kind() {
+        Kind::Cuckoo => filter.ones() > plan.items_at(1.0),
+        Kind::Scalable => plan.growth() == 0 && filter.ones() >= plan.items(),
+        _ => false,
+    }
+}
+
+fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
     let plan = filter.plan();
     let estimate = filter.estimated_items();
-    json!({
+    let details: Map<String, Value> = filter
+        .details()
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value.into()))
+        .collect();
+    let mut fields = json!({
         "kind": plan.kind().to_string(),
         "planned_items": plan.items(),
         "promised_rate": plan.rate(),
         "bits": plan.bits(),
         "bits_per_key": plan.bits_per_key(),
-        "bytes": plan.bytes(),
+        "bytes": filter.bytes(),
+        "planned_bytes": plan.bytes(),
         "probes": plan.probes(),
         "cache_lines": plan.cache_lines(),
         "hash": filter.hasher().name(),
+        "shard": plan.shard().map(|(shard, shards)| json!({ "index": shard, "of": shards })),
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,
         "estimated_items_error": estimate.error,
         "ones": filter.ones(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
+        "full": is_full(filter),
+        "details": details,
         "auto_clear": filter.auto_clear(),
         "normalization": filter.normalization(),
         "note": filter.note(),
         "file_bytes": file_bytes,
         "verified": verified,
-    })
+    });
+    for (name, value) in particulars(plan) {
+        fields[name] = value;
+    }
+    fields
 }
 
 /// Text from a file that may be a stranger's: no control character reaches the terminal.
