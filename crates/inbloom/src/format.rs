@@ -328,6 +328,9 @@ fn decode_header(header: &[u8]) -> Result<Header> {
         SPAN_ITEMS => Some(Span::Items(span)),
         _ => return Err(unknown("unit of the window", "1 (milliseconds) or 2 (items)", unit)),
     };
+    if width == 1 {
+        return Err(mismatch("width of a cell", "0, or 2 and more", width));
+    }
     if shards == 1 || (shards == 0 && shard != 0) {
         return Err(mismatch("number of shards", "0, or 2 and more", shards));
     }

@@ -279,7 +279,7 @@ pub struct Plan {
 pub enum Span {
     /// As many milliseconds of the clock that [`Filter::advance`](crate::Filter::advance) moves.
     Millis(u64),
-    /// As many distinct keys.
+    /// As many inserts; repetitions within one step do not count.
     Items(u64),
 }
 

@@ -131,8 +131,8 @@ impl PlanBuilder {
         self
     }
 
-    /// For the window kind, the number of distinct keys for which a key is found after it: the window is
-    /// the last so many.
+    /// For the window kind, the number of inserts for which a key is found after its own: the window is the
+    /// last so many. (A key that comes again within one step of the window does not count again.)
     pub fn last(mut self, items: u64) -> PlanBuilder {
         self.span = Some(Span::Items(items));
         self
@@ -320,14 +320,20 @@ impl PlanBuilder {
                 expected: format!("{last} as the window is, or left out"),
             });
         }
+        if let Some(got) = self.rate.filter(|rate| rate / kept < MIN_RATE) {
+            let reason =
+                "each generation of a window has its part of it, and none can be below 1e-12";
+            return Err(Error::Rate { got, reason });
+        }
         let of_one = PlanBuilder {
             kind: Kind::Blocked,
             items: items.map(|items| items.div_ceil(steps)),
             rate: match (self.rate, self.bytes, self.bits_per_key) {
                 (None, None, None) => Some(DEFAULT_RATE / kept),
-                (given, ..) => given.map(|rate| (rate / kept).max(MIN_RATE)),
+                (given, ..) => given.map(|rate| rate / kept),
             },
             bytes: self.bytes.map(|bytes| bytes / (steps + 1)),
+            bits_per_key: self.bits_per_key.map(|bits| bits * steps as f64 / kept),
             span: None,
             generations: None,
             ..*self
