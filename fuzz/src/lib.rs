@@ -2,18 +2,6 @@
 
 use inbloom::{Error, Filter, Key, Kind, View, format};
 
-/// Whether the scalable kind is there. While a stub that panics holds its place, files of that kind
-/// are left alone.
-pub const SCALABLE: bool = false;
-
-/// The number of the scalable kind in a header.
-const SCALABLE_ID: [u8; 2] = [6, 0];
-
-/// Whether the bytes are those of a kind that is only a stub.
-pub fn is_stub(bytes: &[u8]) -> bool {
-    !SCALABLE && bytes.get(10..12) == Some(&SCALABLE_ID)
-}
-
 /// The key of keyed filters in the corpus (that of the golden files).
 pub const KEY: Key = Key::new(*b"0123456789abcdef");
 
@@ -22,9 +10,6 @@ pub const KEYS: [&[u8]; 6] = [b"", b"a", b"alice", b"\xff\xff\xff\xff", b"123456
 
 /// Reads the bytes by every way, and checks that the ways agree.
 pub fn check_ways(bytes: &[u8]) {
-    if is_stub(bytes) {
-        return;
-    }
     let mut rest = bytes;
     let read = Filter::read_from_keyed(&mut rest, &KEY);
     let whole = &bytes[..bytes.len() - rest.len()];

@@ -140,14 +140,13 @@ fn base(input: &Input) -> Vec<u8> {
             let plan = Plan::new(Kind::Window).items(20).window(Duration::from_millis(100));
             (plan.build(), Hasher::default())
         }
-        Base::Scalable(growth) if inbloom_fuzz::SCALABLE => {
+        Base::Scalable(growth) => {
             let growth = [0, 2, 4, 8][usize::from(growth % 4)];
             // What does not grow has room for all that is inserted here.
             let items = if growth == 0 { 100 } else { 10 };
             let plan = Plan::new(Kind::Scalable).items(items).rate(0.01).growth(growth);
             (plan.build(), Hasher::default())
         }
-        Base::Scalable(_) => (Plan::exact(Kind::Blocked, 1024, 8), Hasher::default()),
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
     let mut filter = Filter::with_hasher(plan.unwrap(), hasher).unwrap();

@@ -185,7 +185,6 @@ fn make(shape: &Shape) -> Option<Filter> {
             let plan = Plan::new(Kind::Window).window(window).items(u64::from(*items));
             (plan.generations(u32::from(generations % 8) + 1).build(), Hasher::default())
         }
-        Shape::Scalable { .. } if !inbloom_fuzz::SCALABLE => return None,
         Shape::Scalable { items, rate: wanted, growth, tightening } => {
             let plan = Plan::new(Kind::Scalable).items(u64::from(*items)).rate(rate(wanted));
             let growth = [0, 2, 4, 8][usize::from(growth % 4)];

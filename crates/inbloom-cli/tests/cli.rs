@@ -13,9 +13,6 @@ use inbloom::{Filter, Hasher, Key, Kind, Plan, file};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Whether the scalable kind is there. While a stub that panics holds its place, it is not tried.
-const SCALABLE: bool = false;
-
 // ---- A folder to run in -------------------------------------------------------------------------
 
 /// An empty folder in which commands are run, so that file names are as short as a person's.
@@ -156,20 +153,15 @@ fn every_key_of_a_built_filter_is_found_and_few_others() {
 }
 
 /// Every kind that takes lines of text, with what it needs.
-const KINDS: &[&str] = match SCALABLE {
-    true => &[
-        "classic",
-        "blocked",
-        "counting",
-        "cuckoo",
-        "window --window 20000",
-        "window --window 1h",
-        "scalable -n 20000",
-    ],
-    false => {
-        &["classic", "blocked", "counting", "cuckoo", "window --window 20000", "window --window 1h"]
-    }
-};
+const KINDS: &[&str] = &[
+    "classic",
+    "blocked",
+    "counting",
+    "cuckoo",
+    "window --window 20000",
+    "window --window 1h",
+    "scalable -n 20000",
+];
 
 #[test]
 fn a_pipe_and_a_file_give_the_same_filter_of_every_kind() {
@@ -213,11 +205,9 @@ fn a_filter_that_is_full_says_so_and_is_not_written() {
         "is for 100",
         "plan more items",
     ]);
-    if SCALABLE {
-        folder
-            .run_with("build --kind scalable --growth 0 -n 100 -o names.ib", numbers(0, 10_000))
-            .expect_error(&["the filter is full"]);
-    }
+    folder
+        .run_with("build --kind scalable --growth 0 -n 100 -o names.ib", numbers(0, 10_000))
+        .expect_error(&["the filter is full"]);
     assert!(before == (folder.read("names.ib"), folder.names()), "{:?}", folder.names());
 }
 
@@ -626,9 +616,6 @@ fn info_says_that_a_cuckoo_filter_is_full() {
 
 #[test]
 fn a_filter_that_grows_holds_more_than_planned_and_is_within_its_promise() {
-    if !SCALABLE {
-        return;
-    }
     let folder = Folder::new();
     let build = folder
         .run_with("build --kind scalable -n 100 -p 0.01 -o f.ib", numbers(0, 10_000))
