@@ -3,7 +3,7 @@
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::filter::Filter;
-use crate::plan::{Kind, Plan};
+use crate::plan::{Kind, Plan, Span};
 
 /// A measured rate beside the promised one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,12 +74,28 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
         }
         _ => (plan.items(), probes),
     };
-    let mut inserted = keys(0, items);
-    while fill_batch(&mut inserted, &mut digests) {
-        filter.insert_digests(&digests, &mut answers)?;
-        // A false negative is a bug in inbloom; nothing measured beside one would mean anything.
-        filter.contains_digests(&digests, &mut answers);
-        assert!(answers.iter().all(|found| *found), "a key just inserted is denied");
+    // The keys of a window of time come evenly, so many in each of its steps; others come at once.
+    let (each, step) = match plan.span() {
+        Some(Span::Millis(span)) => {
+            let steps = u64::from(plan.generations());
+            (items.div_ceil(steps), span.div_ceil(steps))
+        }
+        _ => (items, 0),
+    };
+    let (mut first, mut now) = (0, 0);
+    while first < items {
+        if step > 0 {
+            filter.advance(now)?;
+        }
+        let mut inserted = keys(first, each.min(items - first));
+        while fill_batch(&mut inserted, &mut digests) {
+            filter.insert_digests(&digests, &mut answers)?;
+            // A false negative is a bug in inbloom; nothing measured beside one would mean
+            // anything.
+            filter.contains_digests(&digests, &mut answers);
+            assert!(answers.iter().all(|found| *found), "a key just inserted is denied");
+        }
+        (first, now) = (first + each, now.saturating_add(step));
     }
     let mut foreign = keys(items, probes);
     let mut claimed = 0;

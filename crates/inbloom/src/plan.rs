@@ -469,9 +469,14 @@ impl Plan {
         let strange = |plan: &Plan| {
             let kind = plan.kind;
             let width = if kind == Kind::Counting || kind == Kind::Cuckoo { 0 } else { plan.width };
-            let growth = if kind == Kind::Scalable { 0 } else { plan.growth };
-            let window = if kind == Kind::Window { None } else { Some(plan.generations) };
-            (width, growth, window, plan.sparse && kind != Kind::Bitmap)
+            // As bits, so that no number differs from itself.
+            let growth = (plan.growth, plan.tightening.to_bits());
+            let growth = if kind == Kind::Scalable { (0, 0) } else { growth };
+            let window = (plan.span, plan.generations);
+            let window = if kind == Kind::Window { (None, 0) } else { window };
+            let fingerprints = matches!(kind, Kind::Cuckoo | Kind::Scalable);
+            let probes = if fingerprints { (plan.probes, plan.lines) } else { (1, 1) };
+            (width, growth, window, probes, plan.sparse && kind != Kind::Bitmap)
         };
         if strange(self) != strange(&plain) {
             return Err(Error::Parameter {
@@ -683,9 +688,10 @@ impl Plan {
     /// How many distinct keys so many cells in use speak for.
     pub(crate) fn estimate(&self, ones: u64) -> Estimate {
         let (items, error) = match self.kind {
-            Kind::Bitmap => (ones as f64, 0.0),
+            // A fingerprint for every insert, also of a key that looks like one that was there.
+            Kind::Bitmap | Kind::Cuckoo => (ones as f64, 0.0),
             // A fingerprint each, but for those that an insert took for one that was there.
-            Kind::Cuckoo | Kind::Scalable => (ones as f64, (ones as f64 * self.rate).sqrt()),
+            Kind::Scalable => (ones as f64, (ones as f64 * self.rate).sqrt()),
             Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Window => {
                 self.items_at_fill(ones as f64 / self.cells() as f64)
             }

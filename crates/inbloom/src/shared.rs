@@ -232,8 +232,10 @@ impl SharedFilter {
 
     /// [`SharedFilter::insert_once`] for a key that is hashed already.
     pub fn insert_digest_once(&self, digest: Digest) -> Result<bool> {
-        // Most inserts in a stream with repetitions end here.
-        if !self.plan.kind().counts() && self.contains_digest(digest) {
+        // Most inserts in a stream with repetitions end here; but to some kinds a repetition
+        // matters: it is one more copy, or starts the key's time in a window anew.
+        let matters = self.plan.kind().counts() || self.plan.kind() == Kind::Window;
+        if !matters && self.contains_digest(digest) {
             return Ok(false);
         }
         let lock = &self.locks[digest.pick(LOCKS).0 as usize];

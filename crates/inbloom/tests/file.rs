@@ -53,7 +53,13 @@ fn what_is_saved_is_what_is_opened() {
     // The last is large enough to start on a page of its own, and to be given huge pages.
     let large = Plan::exact(Kind::Blocked, 512 * 100_000, 8).unwrap();
     let classic = Plan::exact(Kind::Classic, 10_007, 5).unwrap();
-    for plan in [plan(), classic, dense, sparse, large] {
+    let of = |kind: Kind| Plan::new(kind).items(1000).rate(0.001).build().unwrap();
+    // Of several generations.
+    let window = Plan::new(Kind::Window).last(1000).generations(3).build().unwrap();
+    let of_time = Plan::new(Kind::Window).window(Duration::from_secs(60)).items(1000).build();
+    let (counting, cuckoo) = (of(Kind::Counting), of(Kind::Cuckoo));
+    let others = [counting, cuckoo, window, of_time.unwrap()];
+    for plan in [plan(), classic, dense, sparse, large].into_iter().chain(others) {
         let (folder, path) = place();
         let mut filter = filled(plan, 0..1000);
         filter.set_note("a note").unwrap();
@@ -117,6 +123,8 @@ fn an_open_filter_refuses_changes_and_says_what_to_do() {
         plan(),
         Plan::exact(Kind::Classic, 10_007, 5).unwrap(),
         Plan::new(Kind::Bitmap).universe(5000).build().unwrap(),
+        Plan::new(Kind::Counting).items(1000).build().unwrap(),
+        Plan::new(Kind::Cuckoo).items(1000).build().unwrap(),
     ] {
         let saved = filled(plan, 0..10);
         file::save(&saved, &path).unwrap();

@@ -14,9 +14,11 @@
 //! which writes those that are missing, never those that are there, and prints what to pin.
 
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Key, Kind, Plan, PlanBuilder, file, format};
+use inbloom::{Filter, Hasher, Key, Kind, Plan, PlanBuilder, Span, file, format};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A file, how it was made, and what was seen when it was.
@@ -30,32 +32,83 @@ struct Golden {
     false_positives: &'static [u64],
 }
 
-/// What is inserted, in this order.
+/// What is done to the filter, in this order.
 #[derive(Clone, Copy)]
 enum Members {
-    /// "member 0", "member 1" and so on.
+    /// "member 0", "member 1" and so on are inserted.
     Words(u64),
-    /// These integers, as 8 little-endian bytes.
+    /// These integers are, as 8 little-endian bytes.
     Integers(fn() -> Vec<u64>),
+    /// Members are inserted, removed or forgotten, after which those from the one to the other are
+    /// in.
+    Steps(&'static [Step], (u64, u64)),
+}
+
+/// Numbers are those of members, from the one to the other.
+#[derive(Clone, Copy)]
+enum Step {
+    Insert(u64, u64),
+    Remove(u64, u64),
+    Advance(u64),
+}
+
+fn words(numbers: Range<u64>) -> Vec<Vec<u8>> {
+    numbers.map(|i| format!("member {i}").into_bytes()).collect()
 }
 
 impl Members {
+    /// What is in at the end.
     fn keys(self) -> Vec<Vec<u8>> {
         match self {
-            Members::Words(count) => {
-                (0..count).map(|i| format!("member {i}").into_bytes()).collect()
-            }
+            Members::Words(count) => words(0..count),
             Members::Integers(values) => {
                 values().iter().map(|value| value.to_le_bytes().to_vec()).collect()
             }
+            Members::Steps(_, (first, end)) => words(first..end),
         }
     }
+
+    /// Does it all, with this way to insert.
+    fn apply(self, filter: &mut Filter, insert: impl Fn(&mut Filter, &[Vec<u8>])) {
+        let Members::Steps(steps, _) = self else { return insert(filter, &self.keys()) };
+        for step in steps {
+            match *step {
+                Step::Insert(first, end) => insert(filter, &words(first..end)),
+                Step::Remove(first, end) => {
+                    for word in words(first..end) {
+                        assert!(filter.remove(word).unwrap());
+                    }
+                }
+                Step::Advance(now) => filter.advance(now).unwrap(),
+            }
+        }
+    }
+}
+
+fn one_by_one(filter: &mut Filter, keys: &[Vec<u8>]) {
+    for key in keys {
+        filter.insert(key).unwrap();
+    }
+}
+
+fn at_once(filter: &mut Filter, keys: &[Vec<u8>]) {
+    filter.insert_many(keys, &mut Vec::new()).unwrap();
 }
 
 const KEY: Key = Key::new(*b"0123456789abcdef");
 
 fn blocked(bits: u64, lines: u32, probes: u32) -> PlanBuilder {
     Plan::new(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
+}
+
+/// 4096 counters.
+fn counting(width: u32, lines: u32, probes: u32) -> PlanBuilder {
+    let plan = Plan::new(Kind::Counting).items(400).bytes(512 * u64::from(width)).width(width);
+    plan.lines(lines).probes(probes)
+}
+
+fn cuckoo(items: u64, rate: f64) -> PlanBuilder {
+    Plan::new(Kind::Cuckoo).items(items).rate(rate)
 }
 
 fn filter(plan: PlanBuilder) -> Filter {
@@ -203,6 +256,116 @@ const GOLDEN: &[Golden] = &[
         payload: 0xb000_8aaf_fc6a_c218,
         false_positives: &[146, 188, 430, 533, 654, 699, 967, 1149, 1303, 2121],
     },
+    // Counters of each width; those of two bits reach their maximum here and there.
+    Golden {
+        name: "counting-2",
+        make: || filter(counting(2, 1, 8)),
+        members: Members::Words(400),
+        payload: 0xb493_0dc8_7a06_c582,
+        false_positives: &[123, 297, 327, 500, 526, 569, 646, 946, 1022, 1036],
+    },
+    Golden {
+        name: "counting-4",
+        make: || filter(counting(4, 1, 12)),
+        members: Members::Words(300),
+        payload: 0xbfd6_d689_a648_34ad,
+        false_positives: &[29, 300, 543, 546, 558, 576, 1249, 1294, 1564, 1635],
+    },
+    Golden {
+        name: "counting-8",
+        make: || filter(counting(8, 1, 4)),
+        members: Members::Words(600),
+        payload: 0x46dd_dea3_569f_4505,
+        false_positives: &[10, 44, 46, 66, 68, 73, 78, 93, 95, 123],
+    },
+    Golden {
+        name: "counting-two-lines",
+        make: || filter(counting(4, 2, 16)),
+        members: Members::Words(260),
+        payload: 0x062f_14c5_069e_301f,
+        false_positives: &[71, 297, 1910, 1947, 2237, 4198, 5499, 5761, 5928, 6162],
+    },
+    // Some of them twice, of which one goes.
+    Golden {
+        name: "counting-removed",
+        make: || filter(counting(4, 1, 8)),
+        members: Members::Steps(
+            &[
+                Step::Insert(0, 500),
+                Step::Insert(300, 400),
+                Step::Remove(0, 100),
+                Step::Remove(300, 350),
+                Step::Insert(500, 510),
+            ],
+            (100, 510),
+        ),
+        payload: 0x522d_1f85_6dc4_2ba7,
+        false_positives: &[10, 78, 297, 371, 459, 464, 483, 543, 584, 630],
+    },
+    // Slots of 9 bits, as full as planned, so that entries had to move; of 23 bits, with removals;
+    // and of 40, which are found one by one.
+    Golden {
+        name: "cuckoo-9",
+        make: || filter(cuckoo(1000, 0.02)),
+        members: Members::Words(1000),
+        payload: 0x04f1_7241_5f19_de99,
+        false_positives: &[87, 265, 412, 419, 483, 494, 503, 507, 526, 614],
+    },
+    Golden {
+        name: "cuckoo-23-removed",
+        make: || filter(cuckoo(500, 1e-6)),
+        members: Members::Steps(
+            &[
+                Step::Insert(0, 500),
+                Step::Remove(0, 200),
+                Step::Insert(450, 550),
+                Step::Remove(450, 460),
+            ],
+            (200, 550),
+        ),
+        payload: 0xcaae_dc00_768e_c97d,
+        false_positives: &[988878],
+    },
+    Golden {
+        name: "cuckoo-40",
+        make: || filter(cuckoo(300, 1e-11)),
+        members: Members::Words(300),
+        payload: 0x70c5_cd53_a12e_3467,
+        false_positives: &[],
+    },
+    // The last 300 of 850: four generations of a hundred, of which the newest has 50.
+    Golden {
+        name: "window-keys",
+        make: || filter(Plan::new(Kind::Window).last(300).generations(3).rate(0.02)),
+        members: Members::Steps(&[Step::Insert(0, 850)], (550, 850)),
+        payload: 0x7da8_df16_75c7_ed3f,
+        false_positives: &[361, 371, 453, 489, 662, 668, 886, 1163, 1211, 1212],
+    },
+    // A second in four steps: the first call sets the clock, and what came before counts from then.
+    Golden {
+        name: "window-time",
+        make: || {
+            let plan = Plan::new(Kind::Window).window(Duration::from_secs(1)).items(400);
+            filter(plan.rate(0.02))
+        },
+        members: Members::Steps(
+            &[
+                Step::Insert(0, 50),
+                Step::Advance(1_700_000_000_000),
+                Step::Insert(50, 100),
+                Step::Advance(1_700_000_000_300),
+                Step::Insert(100, 200),
+                Step::Advance(1_700_000_000_800),
+                Step::Insert(200, 300),
+                Step::Advance(1_700_000_001_299),
+                Step::Insert(300, 350),
+            ],
+            (100, 350),
+        ),
+        payload: 0xb46c_b0d5_a3a3_b74f,
+        false_positives: &[280, 549, 764, 808, 813, 854, 892, 1317, 1395, 1402],
+    },
+    // SCALABLE: a place for golden files of the scalable kind.
     Golden {
         name: "texts-and-auto-clear",
         make: || {
@@ -272,15 +435,13 @@ fn the_same_inserts_write_the_same_bytes() {
         new.set_note(old.note()).unwrap();
         new.set_normalization(old.normalization()).unwrap();
         new.set_auto_clear(old.auto_clear()).unwrap();
-        for key in golden.members.keys() {
-            new.insert(key).unwrap();
-        }
+        golden.members.apply(&mut new, one_by_one);
         assert!(write(&new) == bytes, "{}: other bytes", golden.name);
 
-        let mut at_once = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
-        at_once.set_auto_clear(old.auto_clear()).unwrap();
-        at_once.insert_many(&golden.members.keys(), &mut Vec::new()).unwrap();
-        assert!(at_once == *old, "{}: other bits in a batch", golden.name);
+        let mut batched = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
+        batched.set_auto_clear(old.auto_clear()).unwrap();
+        golden.members.apply(&mut batched, at_once);
+        assert!(batched == *old, "{}: other bits in a batch", golden.name);
     }
 }
 
@@ -322,6 +483,42 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     assert!(sparse.plan().is_sparse());
     assert_eq!((sparse.ones(), sparse.inserted()), (5101, 5101));
     assert_eq!(sparse.as_bitmap().unwrap().iter().last(), Some((1 << 40) - 1));
+
+    for (name, kind, width) in [
+        ("counting-2", Kind::Counting, 2),
+        ("counting-4", Kind::Counting, 4),
+        ("counting-8", Kind::Counting, 8),
+        ("cuckoo-9", Kind::Cuckoo, 9),
+        ("cuckoo-23-removed", Kind::Cuckoo, 23),
+        ("cuckoo-40", Kind::Cuckoo, 40),
+    ] {
+        let bytes = by_name(name);
+        let plan = *Filter::view(&bytes).unwrap().plan();
+        assert_eq!((plan.kind(), plan.width()), (kind, width), "{name}");
+    }
+    let bytes = by_name("counting-removed");
+    let counting = Filter::view(&bytes).unwrap();
+    assert_eq!([150, 320, 380].map(|i| counting.count(format!("member {i}"))), [1, 1, 2]);
+    let bytes = by_name("cuckoo-23-removed");
+    let cuckoo = Filter::view(&bytes).unwrap();
+    assert_eq!([100, 400, 455, 480].map(|i| cuckoo.count(format!("member {i}"))), [0, 1, 1, 2]);
+    assert_eq!((cuckoo.ones(), cuckoo.inserted()), (390, 350));
+
+    let bytes = by_name("window-keys");
+    let window = Filter::view(&bytes).unwrap();
+    assert_eq!(window.plan().span(), Some(Span::Items(300)));
+    assert_eq!(u64::from_le_bytes(payload(&bytes)[8..16].try_into().unwrap()), 4);
+    let forgotten = (0..500).filter(|i| !window.contains(format!("member {i}"))).count();
+    assert!(forgotten > 480, "{forgotten} of 500 forgotten");
+    let bytes = by_name("window-time");
+    let mut window = Filter::view(&bytes).unwrap().clone();
+    assert_eq!(window.plan().span(), Some(Span::Millis(1000)));
+    assert_eq!((window.plan().generations(), window.plan().items()), (4, 400));
+    window.advance(1_700_000_001_299).unwrap();
+    assert!(window.contains("member 100"), "the clock stands where it stood");
+    window.advance(1_700_000_002_000).unwrap();
+    let forgotten = (100..200).filter(|i| !window.contains(format!("member {i}"))).count();
+    assert!(forgotten > 90 && window.contains("member 300"), "{forgotten} of 100 forgotten");
 }
 
 /// Too large to keep as a file: the payload starts on a page, and its blocks make two ranges.
@@ -399,9 +596,7 @@ fn missing_golden_files_are_written() {
     for golden in GOLDEN {
         if !golden.path().exists() {
             let mut filter = (golden.make)();
-            for key in golden.members.keys() {
-                filter.insert(key).unwrap();
-            }
+            golden.members.apply(&mut filter, one_by_one);
             fs::write(golden.path(), write(&filter)).unwrap();
         }
         let bytes = golden.bytes();

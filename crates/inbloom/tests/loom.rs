@@ -130,6 +130,58 @@ fn of_two_racing_inserts_once_exactly_one_is_told_new() {
     }
 }
 
+/// Two keys of a counting filter that have a counter in common, and each one of its own.
+fn neighbours(filter: &Filter) -> [[u8; 1]; 2] {
+    let positions = |key: u8| filter.positions([key]).unwrap();
+    let first = positions(0);
+    let near = |key: &u8| {
+        let shared = positions(*key).iter().filter(|place| first.contains(place)).count();
+        shared > 0 && shared < first.len()
+    };
+    [[0], [(1..=255).find(near).expect("128 counters, four of each key")]]
+}
+
+fn counting() -> Plan {
+    Plan::exact(Kind::Counting, 512, 4).unwrap()
+}
+
+#[test]
+fn inserts_of_keys_that_share_counters_lose_no_count() {
+    explore(3, || {
+        let filter = Filter::new(counting()).unwrap();
+        let keys @ [one, other] = neighbours(&filter);
+        let filter = Arc::new(filter.into_shared().unwrap());
+        let inserter = thread::spawn({
+            let filter = filter.clone();
+            move || filter.insert(other).unwrap()
+        });
+        filter.insert(one).unwrap();
+        assert!(filter.contains(one), "what this thread inserted, it finds");
+        inserter.join().unwrap();
+        assert_same_as_exclusive(filter, &keys);
+    });
+}
+
+#[test]
+fn an_insert_beside_a_removal_of_a_key_that_shares_counters_loses_no_count() {
+    explore(2, || {
+        let mut filter = Filter::new(counting()).unwrap();
+        let [gone, kept] = neighbours(&filter);
+        filter.insert(gone).unwrap();
+        let filter = Arc::new(filter.into_shared().unwrap());
+        let inserter = thread::spawn({
+            let filter = filter.clone();
+            move || {
+                filter.insert(kept).unwrap();
+                assert!(filter.contains(kept), "what this thread inserted, it finds");
+            }
+        });
+        assert!(filter.remove(gone).unwrap(), "it was in");
+        inserter.join().unwrap();
+        assert_same_as_exclusive(filter, &[kept]);
+    });
+}
+
 /// And both may be: that is why there is `insert_once`, and shows that the models above get to the
 /// interleavings that matter.
 #[test]

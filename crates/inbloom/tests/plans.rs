@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::line_shapes;
 use inbloom::{Error, Filter, Kind, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, Tier};
 use proptest::prelude::*;
@@ -576,7 +578,7 @@ fn probes_that_the_kind_does_not_have_are_refused() {
     }
     for probes in [0, 1, 7, 20, 36, 1000] {
         let expected = format!(
-            "probes is {probes}, but must be 4, 8, 12 or 16 for kind blocked, \
+            "probes is {probes}, but must be 4, 8, 12 or 16, \
              or 8, 16, 24 or 32 with two lines per key"
         );
         assert_eq!(refusal(Plan::new(Kind::Blocked).items(10).probes(probes).build()), expected);
@@ -591,10 +593,113 @@ fn lines_that_the_kind_does_not_have_are_refused() {
             refusal(Plan::new(Kind::Blocked).items(10).lines(lines).build()),
             format!("lines is {lines}, but must be 1 or 2 for kind blocked")
         );
+        assert_eq!(
+            refusal(Plan::new(Kind::Window).last(10).lines(lines).build()),
+            format!("lines is {lines}, but must be 1 or 2 for kind window")
+        );
     }
     assert_eq!(
         refusal(Plan::new(Kind::Classic).items(10).lines(2).build()),
-        "kind classic cannot choose its cache lines: only the blocked kind can"
+        "kind classic cannot choose its cache lines: blocked, counting and window can"
+    );
+}
+
+/// Each option with the kinds that have it, and what the others say to it.
+#[test]
+fn options_of_other_kinds_are_refused() {
+    let sized = |kind: Kind| match kind {
+        Kind::Bitmap => Plan::new(kind).universe(100),
+        Kind::Window => Plan::new(kind).last(100).items(100),
+        _ => Plan::new(kind).items(100),
+    };
+    type Give = fn(PlanBuilder) -> PlanBuilder;
+    let options: [(Give, &[Kind], &str); 6] = [
+        (
+            |plan| plan.width(4),
+            &[Kind::Counting],
+            "choose a width: only counters have one to choose; \
+             a fingerprint's follows from the rate",
+        ),
+        (|plan| plan.growth(2), &[Kind::Scalable], "grow: only the scalable kind does"),
+        (|plan| plan.tightening(0.5), &[Kind::Scalable], "grow: only the scalable kind does"),
+        (|plan| plan.generations(2), &[Kind::Window], "forget: only the window kind does"),
+        (|plan| plan.last(100), &[Kind::Window], "forget: only the window kind does"),
+        (
+            |plan| plan.window(Duration::from_secs(1)),
+            &[Kind::Window],
+            "forget: only the window kind does",
+        ),
+    ];
+    for (give, owners, text) in options {
+        for kind in Kind::ALL {
+            let plan = give(sized(*kind));
+            if owners.contains(kind) {
+                plan.build().unwrap_or_else(|error| panic!("{kind}: {error}"));
+            } else {
+                assert_eq!(refusal(plan.build()), format!("kind {kind} cannot {text}"));
+            }
+        }
+    }
+    for kind in [Kind::Cuckoo, Kind::Scalable] {
+        assert_eq!(
+            refusal(sized(kind).probes(4).build()),
+            format!("kind {kind} cannot choose its probes: its cells follow from the rate")
+        );
+        assert_eq!(
+            refusal(Plan::exact(kind, 4096, 4)),
+            format!("kind {kind} cannot be planned from bits and probes: give items and rate")
+        );
+    }
+}
+
+#[test]
+fn options_out_of_their_range_are_refused() {
+    let text = |builder: PlanBuilder| refusal(builder.build());
+    for width in [0, 1, 3, 5, 16, u32::MAX] {
+        assert_eq!(
+            text(Plan::new(Kind::Counting).items(10).width(width)),
+            format!("width is {width}, but must be 2, 4 or 8 for kind counting")
+        );
+    }
+    for growth in [1, 3, 16, u32::MAX] {
+        assert_eq!(
+            text(Plan::new(Kind::Scalable).growth(growth)),
+            format!("growth is {growth}, but must be 2, 4 or 8, or 0 for none")
+        );
+    }
+    for (share, shown) in [(0.0, "0"), (1.0, "1"), (f64::NAN, "NaN"), (-0.5, "-0.5")] {
+        assert_eq!(
+            text(Plan::new(Kind::Scalable).tightening(share)),
+            format!("tightening is {shown}, but must be 0.5 to 0.99")
+        );
+    }
+    for generations in [0, 65, u32::MAX] {
+        assert_eq!(
+            text(Plan::new(Kind::Window).last(1000).generations(generations)),
+            format!("generations is {generations}, but must be 1 to 64")
+        );
+    }
+    for last in [0, 3] {
+        assert_eq!(
+            text(Plan::new(Kind::Window).last(last)),
+            format!("window is {last}, but must be at least as long as it has generations")
+        );
+    }
+    assert_eq!(
+        text(Plan::new(Kind::Window).window(Duration::from_micros(3900)).items(10)),
+        "window is 3, but must be at least as long as it has generations"
+    );
+    assert_eq!(
+        text(Plan::new(Kind::Window).last(100).items(200)),
+        "items is 200, but must be 100 as the window is, or left out"
+    );
+    assert_eq!(
+        text(Plan::new(Kind::Window).items(100)),
+        "a plan for kind window needs the window: a time, or a number of keys"
+    );
+    assert_eq!(
+        text(Plan::new(Kind::Window).window(Duration::from_secs(1))),
+        "a plan for kind window needs the number of items, or the bytes it may take"
     );
 }
 
@@ -610,7 +715,7 @@ fn bits_that_the_kind_does_not_have_are_refused() {
     );
     assert_eq!(
         refusal(Plan::exact(Kind::Blocked, 1000, 8)),
-        "bits is 1000, but must be a multiple of 512 for kind blocked"
+        "bits is 1000, but must be a multiple of 512, which is a block"
     );
     assert_eq!(
         refusal(Plan::exact(Kind::Blocked, 512, 32)),
@@ -719,8 +824,9 @@ fn kinds_and_tiers_are_known_by_name() {
         assert_eq!(kind.name().parse::<Kind>().unwrap(), *kind);
     }
     assert_eq!(
-        refusal("cuckoo".parse::<Kind>()),
-        "kind is cuckoo, but must be one of bitmap, classic, blocked"
+        refusal("bloom".parse::<Kind>()),
+        "kind is bloom, but must be one of bitmap, classic, blocked, counting, cuckoo, scalable, \
+         window"
     );
     assert_eq!(
         refusal("huge".parse::<Tier>()),

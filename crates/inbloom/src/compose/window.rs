@@ -199,7 +199,9 @@ impl Membership for Window {
             self.begin(began)?;
         }
         let newest = self.newest();
-        newest.items += u64::from(newest.members.insert_digest(digest)?);
+        // A file may claim any number of them.
+        newest.items =
+            newest.items.saturating_add(u64::from(newest.members.insert_digest(digest)?));
         Ok(!found)
     }
 
@@ -313,7 +315,9 @@ impl State for Window {
             };
             let ours = &mut self.generations[at];
             ours.members.bits.unite(&theirs.members.bits)?;
-            ours.items = ours.items.saturating_add(theirs.items);
+            // The keys that both have are known to nobody. To count them twice would end the step
+            // before as many distinct keys came, and forget others too early.
+            ours.items = ours.items.max(theirs.items);
         }
         Ok(())
     }
@@ -379,9 +383,11 @@ impl State for Window {
         if by_time && now - began >= step {
             // Steps in which nothing was inserted have no generation.
             self.begin(now - (now - began) % step)?;
-            while self.generations.front().is_some_and(|oldest| self.is_over(oldest.began, now)) {
-                self.generations.pop_front();
-            }
+        }
+        // Not only when a step begins: where steps do not divide the window, its end is within one.
+        // The newest is never over.
+        while self.generations.front().is_some_and(|oldest| self.is_over(oldest.began, now)) {
+            self.generations.pop_front();
         }
         self.now = Some(now);
         Ok(())

@@ -290,11 +290,11 @@ impl Scalable {
         let at = self.index(shard);
         let table = &mut self.tables[at];
         let spot = table.spot(shard, hash);
-        if table.claims(spot) {
-            return Ok(false);
-        }
         if table.is_read_only() {
             return Err(Error::ReadOnly);
+        }
+        if table.claims(spot) {
+            return Ok(false);
         }
         if !table.insert(spot) {
             self.insert_otherwise(shard, hash)?;
@@ -516,14 +516,12 @@ impl State for Scalable {
         self.tables.iter().all(right).then(|| self.ones())
     }
 
-    /// Forgets all digests, and keeps the memory for as many again: the rate's budget starts anew.
+    /// It is then as small as it was at first.
     fn clear(&mut self) -> Result<()> {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        let items = self.len.max(self.plan.items);
-        let empty = Scalable::new(Plan { items, ..self.plan })?;
-        *self = Scalable { plan: self.plan, ..empty };
+        *self = Scalable::new(self.plan)?;
         Ok(())
     }
 
@@ -619,8 +617,8 @@ impl State for Scalable {
 
     fn estimate(&self) -> Estimate {
         let items = self.len as f64;
-        // Those that were taken for others when they came, of which the rate tells the number.
-        Estimate { items, error: (items * self.rate()).sqrt() }
+        // Some were taken for others when they came: about as many as the rate tells, or one.
+        Estimate { items, error: (1.0 + items * self.rate()).sqrt() }
     }
 
     fn room(&self) -> u64 {

@@ -224,7 +224,11 @@ impl PlanBuilder {
         }
         self.check_options()?;
         if let Some(lines) = self.lines.filter(|lines| !(1..=2).contains(lines)) {
-            return parameter("lines", lines.to_string(), "1 or 2 for kind blocked");
+            return parameter(
+                "lines",
+                lines.to_string(),
+                &format!("1 or 2 for kind {}", self.kind),
+            );
         }
         if let Some(probes) = self.probes {
             let shapes = self.shapes();
@@ -338,7 +342,11 @@ impl PlanBuilder {
             generations: None,
             ..*self
         }
-        .build()?;
+        .build()
+        .map_err(|error| match error {
+            Error::Underspecified { needs, .. } => Error::Underspecified { kind: self.kind, needs },
+            other => other,
+        })?;
         Plan {
             kind: Kind::Window,
             items: items.unwrap_or(of_one.items.saturating_mul(steps)),
