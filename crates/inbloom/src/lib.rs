@@ -29,7 +29,7 @@
 //! | [`Classic`](kinds::classic::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
 //! | [`Cuckoo`](kinds::cuckoo::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys; fewest bits below 1% |
 //! | [`Counting`](kinds::counting::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
-//! | [`Scalable`](kinds::scalable::Scalable) | TODO-SCALABLE | two lines | when the number of keys is unknown |
+//! | [`Scalable`](kinds::scalable::Scalable) | 20, 28, 43 when grown | one line or two | when the number of keys is unknown |
 //! | [`Window`](compose::window::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
 //! | [`Bitmap`](kinds::bitmap::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
 //!

@@ -365,7 +365,30 @@ const GOLDEN: &[Golden] = &[
         payload: 0xb46c_b0d5_a3a3_b74f,
         false_positives: &[280, 549, 764, 808, 813, 854, 892, 1317, 1395, 1402],
     },
-    // SCALABLE: a place for golden files of the scalable kind.
+    // One table, grown several times; the 64 tables that it is divided into; and one that cannot grow.
+    Golden {
+        name: "scalable-small",
+        make: || filter(Plan::new(Kind::Scalable).items(10).rate(0.05)),
+        members: Members::Words(700),
+        payload: 0x8325_9d26_37df_4f9f,
+        false_positives: &[
+            60327, 74361, 88717, 98199, 122651, 131787, 154783, 160559, 174030, 191898,
+        ],
+    },
+    Golden {
+        name: "scalable-divided",
+        make: || filter(Plan::new(Kind::Scalable).items(100).rate(0.1).tightening(0.6).growth(4)),
+        members: Members::Words(9000),
+        payload: 0x3ae9_5e5f_b20a_cf61,
+        false_positives: &[769, 1378, 2094, 2397, 2453, 2645, 3112, 3608, 4062, 5565],
+    },
+    Golden {
+        name: "scalable-fixed",
+        make: || filter(Plan::new(Kind::Scalable).items(500).rate(0.02).growth(0)),
+        members: Members::Words(500),
+        payload: 0x32db_80f1_4c0b_aec5,
+        false_positives: &[68, 181, 342, 500, 587, 644, 652, 674, 761, 911],
+    },
     Golden {
         name: "texts-and-auto-clear",
         make: || {
