@@ -207,6 +207,9 @@ impl Cells {
     /// Tells the system in which order a large mapped file is going to be read. Whoever announces a
     /// pass over all of it goes back to [`Order::Random`] afterwards.
     pub(crate) fn expect(&self, order: Order) {
+        if let Owner::Part { whole } = &self.owner {
+            return whole.expect(order);
+        }
         #[cfg(unix)]
         if self.len >= LARGE {
             let advice = match order {

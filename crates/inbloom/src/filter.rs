@@ -412,10 +412,17 @@ impl Filter {
     }
 
     /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
-    /// before it is full. `u64::MAX` if it grows: then [`Filter::details`] tells when it does next.
+    /// before it is full. `u64::MAX` if it grows: then [`Filter::next_growth`] tells when it does next.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.any.state().room()
+    }
+
+    /// How many keys a scalable filter will hold, about, when a part of it grows next; None for what
+    /// does not grow.
+    #[must_use]
+    pub fn next_growth(&self) -> Option<u64> {
+        self.any.state().next_growth()
     }
 
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
@@ -426,7 +433,11 @@ impl Filter {
 
     /// Keeps in this filter what either filter has.
     ///
-    /// Both must have the same kind, bits, probes and hash; the error names what differs.
+    /// Both must have the same plan, as far as their cells depend on it, and the same hash; the error names
+    /// what differs. (Items and rate are intentions and may differ, except the rate of a scalable
+    /// filter.) Counting and cuckoo filters add their counts. If a cuckoo filter has no room for both the
+    /// answer is [`Error::Full`], and if a scalable one would break its promise,
+    /// [`Error::MergedRate`]; nothing has changed then.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
         self.any.state_mut().unite(other.any.state())?;
@@ -488,7 +499,7 @@ impl Filter {
     /// of that insert is kept: only older ones are forgotten.
     pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
         if let Some(share) = share {
-            check_auto_clear(self.plan().kind(), share)?;
+            check_auto_clear(self.plan(), share)?;
         }
         self.auto_clear = share;
         Ok(())
@@ -707,10 +718,14 @@ fn check_text(name: &'static str, text: &str) -> Result<()> {
     Err(Error::Parameter { name, got, expected: format!("at most {MAX_TEXT} bytes long") })
 }
 
-pub(crate) fn check_auto_clear(kind: Kind, share: f64) -> Result<()> {
-    if kind.can_grow() {
-        let remedy = "it grows instead; use another kind, or clear it yourself";
-        return Err(Error::Unsupported { kind, verb: "clear itself when it is full", remedy });
+pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
+    if plan.kind() == Kind::Scalable {
+        let remedy = "its size is no share of bits; use another kind, or clear it yourself";
+        return Err(Error::Unsupported {
+            kind: plan.kind(),
+            verb: "clear itself when it is full",
+            remedy,
+        });
     }
     if share > 0.0 && share < 1.0 {
         return Ok(());

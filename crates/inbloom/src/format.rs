@@ -365,7 +365,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     }
     let auto_clear = if auto_clear == 0.0 { None } else { Some(auto_clear) };
     if let Some(share) = auto_clear {
-        check_auto_clear(kind, share).map_err(in_file)?;
+        check_auto_clear(&plan, share).map_err(in_file)?;
     }
     if plan.has_fixed_size() && ones > plan.cells() {
         let expected = format!("at most {}", plan.cells());

@@ -123,6 +123,11 @@ pub(crate) trait State: Membership + Any + Send + Sync {
         self.plan().items_at(self.plan().rate()).saturating_sub(items)
     }
 
+    /// How many keys there will be, about, when it grows next, if it does.
+    fn next_growth(&self) -> Option<u64> {
+        None
+    }
+
     /// Lets time pass, for what forgets.
     fn advance(&mut self, _now: u64) -> Result<()> {
         Err(cannot_advance(self.plan()))

@@ -809,6 +809,7 @@ impl Plan {
             ("window", span(self), span(other)),
             ("generations", self.generations.to_string(), other.generations.to_string()),
             ("rate", promise(self), promise(other)),
+            ("growth", self.growth.to_string(), other.growth.to_string()),
             ("tightening", self.tightening.to_string(), other.tightening.to_string()),
             ("shard", shard(self), shard(other)),
         ]

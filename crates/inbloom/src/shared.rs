@@ -5,9 +5,9 @@
 //! several shards side by side where that is too slow.
 //!
 //! **What holds.** A key whose insert has returned is found by every query that starts later, in the
-//! sense of happens-before: the inserting thread told the querying one, by whatever means. Bits are
-//! set by atomic read-modify-write and never unset while the filter is shared, so that nothing is
-//! lost, and relaxed ordering is enough: a filter's bits carry no other data.
+//! sense of happens-before: the inserting thread told the querying one, by whatever means. Cells are
+//! changed by atomic read-modify-write, and only a removal lowers what its own key has raised, so that
+//! nothing is lost, and relaxed ordering is enough: a filter's cells carry no other data.
 //!
 //! **What does not.** [`SharedFilter::insert`] sets a key's bits one by one. Of two threads that
 //! insert the same new key at the same instant, each may set some of the words, and both are told
@@ -148,7 +148,7 @@ impl SharedFilter {
     }
 
     /// Records a key. `Ok(true)`: it is certainly new, though another thread that inserts it at this
-    /// very instant may be told the same. Refused only if a bitmap cannot hold the key.
+    /// very instant may be told the same. Refused as [`Filter::insert`] is.
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
     }
@@ -159,7 +159,8 @@ impl SharedFilter {
         self.insert_digest_once(self.hasher.digest(key))
     }
 
-    /// Takes a key out: see [`Filter::remove`], also for what must not be removed.
+    /// Takes a key out: see [`Filter::remove`], also for what must not be removed. In a counting filter
+    /// the removal of a key that is not in may deny others, until it is undone, for an instant.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
@@ -207,16 +208,19 @@ impl SharedFilter {
 
     /// [`SharedFilter::remove`] for a key that is hashed already.
     pub fn remove_digest(&self, digest: Digest) -> Result<bool> {
-        let removed = match &self.content {
+        let (removed, is_left) = match &self.content {
             Content::Words(words) => {
                 // Two threads that took out one key at once could lower what is others' for an instant.
                 let lock = &self.locks[digest.pick(LOCKS).0 as usize];
                 let _guard = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                words.remove(&self.plan, digest)?
+                (words.remove(&self.plan, digest)?, words.contains(digest))
             }
-            Content::Locked(lock) => unpoisoned(lock.write()).remove(digest)?,
+            Content::Locked(lock) => {
+                let mut state = unpoisoned(lock.write());
+                (state.remove(digest)?, state.contains_digest(digest))
+            }
         };
-        if removed && !self.contains_digest(digest) {
+        if removed && !is_left {
             self.inserted.change(-1);
         }
         Ok(removed)
@@ -454,14 +458,16 @@ impl Counter {
         self.stripes[stripe()].0.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// A stripe may fall below zero, that is, wrap around; the total does not.
+    /// A stripe may fall below zero, that is, wrap around.
     fn change(&self, amount: i64) {
         self.add(amount as u64);
     }
 
     fn total(&self) -> u64 {
         let stripes = self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed));
-        stripes.fold(0, u64::wrapping_add)
+        // Below zero if more keys were removed than were told new: some were taken for others.
+        let total = stripes.fold(0, u64::wrapping_add);
+        if total > i64::MAX as u64 { 0 } else { total }
     }
 }
 

@@ -997,7 +997,7 @@ fn share_at(plan: Plan, items: u64) -> f64 {
 #[test]
 fn past_its_share_a_filter_empties_itself_and_keeps_the_key_of_that_insert() {
     for (name, plan) in shapes_for(300, 1000) {
-        if plan.is_sparse() || plan.kind().can_grow() {
+        if plan.is_sparse() || plan.kind() == Kind::Scalable {
             continue;
         }
         let share = share_at(plan, 250);
@@ -1028,9 +1028,9 @@ fn past_its_share_a_filter_empties_itself_and_keeps_the_key_of_that_insert() {
 #[test]
 fn batches_clear_where_single_inserts_would() {
     for (name, plan) in shapes_for(300, 2000) {
-        if plan.kind().can_grow() {
+        if plan.kind() == Kind::Scalable {
             let refused = Filter::new(plan).unwrap().set_auto_clear(Some(0.5)).unwrap_err();
-            assert!(refused.to_string().contains("it grows instead"), "{refused}");
+            assert!(refused.to_string().contains("its size is no share of bits"), "{refused}");
             continue;
         }
         let share = share_at(plan, 250);
@@ -1908,4 +1908,53 @@ fn a_measurement_without_probes_says_nothing() {
     let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
     let measured = measure_absent(&Filter::new(plan).unwrap(), [""; 0]);
     assert_eq!((measured.probed, measured.low, measured.high), (0, 0.0, 1.0));
+}
+
+/// One filter was not told the time for most of its window, and so has no generation there.
+#[test]
+fn a_merge_into_a_window_that_slept_keeps_keys_no_longer_than_a_step_more() {
+    let plan = Plan::new(Kind::Window).window(Duration::from_millis(1000)).items(100);
+    let plan = plan.generations(10).build().unwrap();
+    let (mut slept, mut other) = (Filter::new(plan).unwrap(), Filter::new(plan).unwrap());
+    slept.advance(0).unwrap();
+    slept.insert("first").unwrap();
+    slept.advance(1000).unwrap();
+    other.advance(0).unwrap();
+    other.advance(100).unwrap();
+    other.insert("second").unwrap();
+    slept.merge(&other).unwrap();
+    assert!(slept.contains("first") && slept.contains("second"));
+    slept.advance(1199).unwrap();
+    assert!(!slept.contains("first") && slept.contains("second"));
+    slept.advance(1200).unwrap();
+    assert!(!slept.contains("second"));
+}
+
+#[test]
+fn scalable_filters_of_another_growth_do_not_merge() {
+    let grown = |growth, rate| {
+        let plan = Plan::new(Kind::Scalable).items(10).rate(rate).growth(growth).build().unwrap();
+        Filter::new(plan).unwrap()
+    };
+    let refused = grown(2, 0.5).merge(&grown(0, 0.5)).unwrap_err().to_string();
+    assert!(refused.starts_with("the filters differ in growth: 2 here, 0 there"), "{refused}");
+}
+
+/// A filter whose fingerprints are nearly used up, which no run of inserts makes, does not grow for ever.
+#[test]
+fn coarse_scalable_filters_grow_merge_and_stay_within_memory() {
+    for rate in [0.9, 0.5, 0.1] {
+        let plan = Plan::new(Kind::Scalable).items(1).rate(rate).build().unwrap();
+        let mut filter = Filter::new(plan).unwrap();
+        let mut new = Vec::new();
+        filter.insert_many(&keys(0..100_000), &mut new).unwrap();
+        assert_members(&filter, &keys(0..100_000), "coarse");
+        let mut other = Filter::new(plan).unwrap();
+        other.insert_many(&keys(100_000..100_300), &mut new).unwrap();
+        match other.merge(&filter) {
+            Ok(()) => assert_members(&other, &keys(0..100_300), "merged"),
+            Err(error) => assert!(matches!(error, Error::MergedRate { .. } | Error::Full { .. })),
+        }
+        assert!(filter.bytes() < 100_000 * 8, "{rate}: {}", filter.bytes());
+    }
 }

@@ -374,3 +374,21 @@ fn sharing_and_taking_back_copies_nothing() {
     // Other tests of this file run meanwhile, on filters of a few MiB.
     assert!(more < SIZE / 2, "{more} bytes more than before sharing");
 }
+
+/// A key that was taken for others when it came is not counted, but removed like them.
+#[test]
+fn a_shared_filter_that_was_filled_and_emptied_counts_no_keys() {
+    for kind in [Kind::Counting, Kind::Cuckoo] {
+        let plan = Plan::new(kind).items(4000).rate(0.1).build().unwrap();
+        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+        for number in 0..4000 {
+            shared.insert(key(number)).unwrap();
+        }
+        for number in 0..4000 {
+            assert!(shared.remove(key(number)).unwrap());
+        }
+        assert!(shared.inserted() < 400, "{kind}: {}", shared.inserted());
+        let mut filter = shared.into_exclusive();
+        assert!(filter.insert(key(0)).unwrap() && filter.ones() > 0);
+    }
+}

@@ -87,6 +87,8 @@ pub struct Sharded {
 const BATCH: usize = 1 << 15;
 /// Keys that a parallel insert hashes before it inserts them: 40 MiB of digests.
 const ROUND: usize = 1 << 20;
+/// More threads than this are asked for by mistake.
+const MAX_THREADS: usize = 1024;
 /// Keys whose memory is asked for together, where they are inserted one by one.
 const RUN: usize = 128;
 
@@ -288,6 +290,15 @@ impl Sharded {
         self.insert_digest(self.digest(key))
     }
 
+    /// Records a key unless it is probably there: see [`Filter::insert_if_absent`].
+    pub fn insert_if_absent(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let digest = self.digest(key);
+        if self.contains_digest(digest) {
+            return Ok(false);
+        }
+        self.insert_digest(digest)
+    }
+
     /// Whether a key may have been inserted: false is certain, true is probable.
     #[must_use]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
@@ -351,7 +362,7 @@ impl Sharded {
         self.check_writable()?;
         let threads = match threads {
             0 => thread::available_parallelism().map_or(1, usize::from),
-            given => given,
+            given => given.min(MAX_THREADS),
         };
         let (hasher, shards) = (*self.hasher(), self.shards.len());
         for round in keys.chunks(ROUND) {
@@ -371,6 +382,7 @@ impl Sharded {
     /// Inserts what was sorted, part after part, so that each shard gets its keys in order. The
     /// error is that of the first shard that has one.
     fn insert_sorted(&mut self, parts: &[Sorted], threads: usize) -> Result<()> {
+        let threads = threads.min(self.shards.len());
         let queue = Mutex::new(self.shards.iter_mut().enumerate());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {

@@ -170,6 +170,21 @@ impl Window {
         Ok(())
     }
 
+    /// The place of the first generation that began at `began` or later, less than a step later: it is put
+    /// in if steps without inserts left none there. The newest covers what began after it.
+    fn covering(&mut self, began: u64) -> Result<usize> {
+        let no_earlier = |ours: &Generation| ours.began >= began;
+        let Some(at) = self.generations.iter().position(no_earlier) else {
+            return Ok(self.generations.len() - 1);
+        };
+        let later = self.generations[at].began - began;
+        if later >= self.step() {
+            let begins = began + later % self.step();
+            self.generations.insert(at, Generation::new(self.plan.generation(), begins)?);
+        }
+        Ok(at)
+    }
+
     /// Whether a time window has no use for a generation any more: its last key came a window ago.
     fn is_over(&self, began: u64, now: u64) -> bool {
         match self.plan.span() {
@@ -286,13 +301,8 @@ impl State for Window {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        match (self.now, other.now) {
-            (_, Some(now)) => self.advance(now)?,
-            (Some(now), None) if other.ones() > 0 => {
-                // Nobody told the other what time it is: its keys count as inserted now.
-                self.advance(now)?;
-            }
-            _ => {}
+        if let Some(now) = other.now {
+            self.advance(now)?;
         }
         let by_items = matches!(self.plan.span(), Some(Span::Items(_)));
         if by_items {
@@ -310,8 +320,7 @@ impl State for Window {
             } else if self.is_over(theirs.began, self.now.unwrap_or(0)) {
                 continue;
             } else {
-                let no_earlier = |ours: &Generation| ours.began >= theirs.began;
-                self.generations.iter().position(no_earlier).unwrap_or(newest)
+                self.covering(theirs.began)?
             };
             let ours = &mut self.generations[at];
             ours.members.bits.unite(&theirs.members.bits)?;

@@ -407,7 +407,11 @@ impl Scalable {
         let at = self.index(shard);
         let before = self.tables[at].entries;
         let mut at_last = at;
+        let most = self.tables[at].shape().level + MOST_LARGER;
         while !self.tables[at_last].merge(claim) {
+            if self.tables[at_last].shape().level > most {
+                return Err(self.full());
+            }
             if self.plan.growth == 0 {
                 return Err(self.full());
             }
@@ -415,6 +419,23 @@ impl Scalable {
             at_last = self.index(shard);
         }
         self.len += u64::from(at != at_last || self.tables[at].entries != before);
+        Ok(())
+    }
+
+    /// Gives tables longer fingerprints where those that are still to come would now take more of the
+    /// rate than there is left: a merge has brought some that were not foreseen.
+    fn renew(&mut self) -> Result<()> {
+        for at in 0..self.tables.len() {
+            let table = &self.tables[at];
+            let shape = table.shape();
+            let lengths = Lengths::of(table.iter());
+            let lanes = self.plan.lanes(shape.level, shape.tagged, &lengths);
+            if self.plan.growth != 0 && lanes < shape.lanes {
+                let shape = Shape { lanes, words: Shape::min_words(lanes), ..shape };
+                let renewed = filled(shape, table.generation, table.iter())?;
+                self.replace(at, renewed);
+            }
+        }
         Ok(())
     }
 
@@ -480,14 +501,19 @@ impl Scalable {
     }
 }
 
+/// How many more doublings than planned a table may need for what it takes over. More would be needed only
+/// for claims so short that no table of ours has them: a stranger's file may.
+const MOST_LARGER: u32 = 4;
+
 /// A table of this shape with these claims; a larger one if they do not fit, which is rare.
 fn filled(
     mut shape: Shape,
     generation: u32,
     claims: impl Iterator<Item = Claim> + Clone,
 ) -> Result<Table> {
+    let most = shape.level + MOST_LARGER;
     loop {
-        if !shape.is_valid() {
+        if !shape.is_valid() || shape.level > most {
             return Err(Error::TooLarge { bits: shape.bytes() as f64 * 8.0, max: MAX_BITS });
         }
         let mut table = Table::new(shape, generation)?;
@@ -579,6 +605,7 @@ impl State for Scalable {
                 merged.merge(shard, claim)?;
             }
         }
+        merged.renew()?;
         if merged.rate() > merged.plan.rate {
             let promised = merged.plan.rate;
             return Err(Error::MergedRate { rate: merged.rate(), promised });
@@ -630,13 +657,17 @@ impl State for Scalable {
         if self.plan.growth == 0 { self.plan.items.saturating_sub(self.len) } else { u64::MAX }
     }
 
+    fn next_growth(&self) -> Option<u64> {
+        (self.plan.growth != 0).then(|| self.capacity())
+    }
+
     fn details(&self) -> Vec<(&'static str, String)> {
         let (slots, load) = (self.slots(), self.fill() * 100.0);
         let (fewest, most) = self.shards().fold((u32::MAX, 0), |(fewest, most), shard| {
             (fewest.min(shard.print_bits), most.max(shard.print_bits))
         });
         let growth = match self.plan.growth {
-            0 => format!("none; full at {} keys", self.plan.items),
+            0 => format!("none; full from {} keys on", self.plan.items),
             _ => format!("next at about {} keys", self.capacity()),
         };
         vec![

@@ -345,7 +345,8 @@ impl Table {
         [(spot.home, 0), (self.away(spot), 1 << (print + 1))].into_iter().any(|(bucket, flag)| {
             self.shape.starts().map(|at| self.get(bucket, at)).any(|value| {
                 let end = value.trailing_zeros();
-                value != 0 && print - end <= known && (value ^ (wanted | flag)) >> (end + 1) == 0
+                let known_enough = end <= print && print - end <= known;
+                known_enough && (value ^ (wanted | flag)) >> (end + 1) == 0
             })
         })
     }
