@@ -166,7 +166,8 @@ fn base(input: &Input) -> Vec<u8> {
     if input.texts {
         filter.set_note("a note").unwrap();
         filter.set_normalization("lower case").unwrap();
-        filter.set_auto_clear(Some(0.5)).unwrap();
+        let scalable = matches!(input.base, Base::Scalable(_));
+        assert_eq!(filter.set_auto_clear(Some(0.5)).is_err(), scalable);
     }
     let mut bytes = Vec::new();
     filter.write_to(&mut bytes).unwrap();
