@@ -72,6 +72,9 @@ fn in_file(error: Error) -> Error {
     match error {
         Error::Parameter { name, got, expected } => mismatch(name, expected, got),
         Error::Rate { got, .. } => mismatch("rate", "0 to 1, and 0 for a bitmap", got),
+        Error::Unsupported { kind, verb, .. } => {
+            mismatch("fields", format_args!("what kind {kind} has"), format_args!("to {verb}"))
+        }
         other => other,
     }
 }
