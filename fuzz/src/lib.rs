@@ -59,6 +59,7 @@ fn check_queries(view: &View<'_>) {
         match view.positions(key) {
             Ok(_) if view.plan().kind() == Kind::Bitmap => {}
             Ok(positions) => assert_eq!(view.contains_positions(&positions), found),
+            Err(Error::OtherShard { .. }) => assert!(!found, "{key:?} is in another shard"),
             Err(error) => assert!(matches!(error, Error::Unsupported { .. }), "{error:?}"),
         }
     }
@@ -79,6 +80,9 @@ pub fn check_filter(mut filter: Filter) {
             }
             Err(Error::NotInUniverse { .. }) => assert_eq!(filter.plan().kind(), Kind::Bitmap),
             Err(Error::Full { .. }) => assert!(can_be_full(filter.plan().kind())),
+            Err(Error::OtherShard { .. }) => assert!(filter.plan().shard().is_some() && !before),
+            // Fingerprints so short that no filter of ours has them cannot be taken over.
+            Err(Error::TooLarge { .. }) => assert_eq!(filter.plan().kind(), Kind::Scalable),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -102,6 +106,11 @@ pub fn merge(filter: &mut Filter, other: &Filter) -> bool {
     match filter.merge(other) {
         Ok(()) => true,
         Err(Error::Full { .. }) if can_be_full(filter.plan().kind()) => false,
+        Err(Error::MergedRate { .. } | Error::TooLarge { .. })
+            if filter.plan().kind() == Kind::Scalable =>
+        {
+            false
+        }
         Err(error) => panic!("filters of one plan: {error:?}"),
     }
 }
