@@ -552,7 +552,15 @@ impl State for Scalable {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        *self = Scalable::new(self.plan)?;
+        // A stranger's header may claim to be for more items than its tables ever had room for.
+        let shapes = match first_shapes(&self.plan) {
+            Ok(shapes) if shapes.iter().map(|shape| shape.bytes()).sum::<u64>() <= self.bytes => {
+                shapes
+            }
+            _ => self.tables.iter().map(Table::shape).collect(),
+        };
+        let tables = shapes.into_iter().map(|shape| Table::new(shape, 0)).collect::<Result<_>>()?;
+        *self = Scalable::of(self.plan, tables, 0, 0);
         Ok(())
     }
 
