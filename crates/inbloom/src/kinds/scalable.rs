@@ -303,7 +303,7 @@ impl Scalable {
         if !table.insert(spot) {
             self.insert_otherwise(shard, hash)?;
         }
-        self.len += 1;
+        self.len = (self.len + 1).min(MAX_LEN);
         Ok(true)
     }
 
@@ -418,7 +418,8 @@ impl Scalable {
             self.expand(at_last)?;
             at_last = self.index(shard);
         }
-        self.len += u64::from(at != at_last || self.tables[at].entries != before);
+        let new = at != at_last || self.tables[at].entries != before;
+        self.len = (self.len + u64::from(new)).min(MAX_LEN);
         Ok(())
     }
 
@@ -772,6 +773,8 @@ const LISTED: usize = 32;
 const RUN: usize = 128;
 /// Tables start on a cache line.
 const LINE: usize = 64;
+/// Where the count of keys stops, so that a file which claims so many can go on.
+const MAX_LEN: u64 = 1 << 63;
 /// More doublings than a table can have.
 const MAX_GENERATION: u32 = 256;
 
@@ -800,7 +803,7 @@ impl Scalable {
         if count != 1 && count != SHARDS {
             return Err(mismatch("tables of the filter", "1 or 64", count));
         }
-        if early > MAX_GENERATION || len > 1 << 63 {
+        if early > MAX_GENERATION || len > MAX_LEN {
             let got = format!("{early}, {len}");
             return Err(mismatch("counts of the filter", "plausible ones", got));
         }
