@@ -1,0 +1,293 @@
+use super::*;
+use crate::digest::Hasher;
+use crate::plan::MAX_ITEMS;
+
+const GROWING: Plan =
+    Plan { items: 100, rate: 0.01, growth: 2, tightening: 0.8, ..Plan::blank(Kind::Scalable) };
+/// Keys of queries start here, and those that are inserted end before.
+const FOREIGN: u64 = 1 << 40;
+
+fn digest(key: u64) -> Digest {
+    Hasher::default().digest(key.to_le_bytes())
+}
+
+fn grown(params: Plan, keys: std::ops::Range<u64>) -> Scalable {
+    let mut filter = Scalable::new(params).unwrap();
+    for key in keys {
+        filter.insert(digest(key)).unwrap();
+    }
+    filter
+}
+
+fn measured(filter: &Scalable, queries: u64) -> f64 {
+    let found = (FOREIGN..FOREIGN + queries).filter(|key| filter.contains(digest(*key)));
+    found.count() as f64 / queries as f64
+}
+
+fn counts_hold(filter: &Scalable) {
+    assert!(filter.recount().is_some());
+}
+
+fn read(plan: Plan, bytes: &[u8]) -> Result<Scalable> {
+    let mut cells = Cells::zeroed(bytes.len().next_multiple_of(8) as u64)?;
+    cells.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
+    let read = Scalable::from_cells(plan, cells)?;
+    read.recount().map(|_| read).ok_or_else(|| mismatch("cells", "fingerprints", "others"))
+}
+
+#[test]
+fn shards_cover_the_space_in_their_shares() {
+    assert_eq!((BOUNDS[0], BOUNDS[SHARDS]), (0, 4096));
+    assert_eq!((0..SHARDS as u8).map(|shard| u32::from(share(shard))).sum::<u32>(), 4096);
+    for shard in 0..SHARDS {
+        let bound = |i: usize| (i as f64 / 64.0).exp2() - 1.0;
+        let exact = bound(shard + 1) - bound(shard);
+        assert!((share_of(shard) - exact).abs() < 1.01 / 4096.0, "{shard}");
+        for at in BOUNDS[shard]..BOUNDS[shard + 1] {
+            let place = u64::from(at) << 52 | 12345;
+            assert_eq!(usize::from(route(Digest { place, print: 0 }).0), shard);
+        }
+    }
+}
+
+#[test]
+fn no_false_negatives_through_many_expansions() {
+    // Slots of every width; and so many doublings that old fingerprints run out of bits.
+    for (rate, growth, keys) in [
+        (0.5, 2, 1_500_000),
+        (0.1, 8, 1_500_000),
+        (1e-3, 2, 100_000),
+        (1e-8, 2, 100_000),
+        (1e-12, 2, 100_000),
+    ] {
+        let params = Plan { items: 1, rate, growth, tightening: 0.8, ..GROWING };
+        let mut filter = Scalable::new(params).unwrap();
+        for key in 0..keys {
+            filter.insert(digest(key)).unwrap();
+            if (key + 1).is_power_of_two() {
+                assert!((0..=key).all(|key| filter.contains(digest(key))), "{rate} {key}");
+            }
+        }
+        assert!((0..keys).all(|key| filter.contains(digest(key))), "{rate}");
+        let least = if growth == 2 { 13 } else { 5 };
+        assert!(filter.expansions() >= least, "{rate}: {}", filter.expansions());
+        let entries: u64 = filter.shards().map(|shard| shard.entries).sum();
+        assert_eq!(entries > filter.len(), rate >= 0.1, "{entries} for {}", filter.len());
+        assert!(entries < filter.len() * 5 / 4, "{entries} for {}", filter.len());
+        counts_hold(&filter);
+    }
+}
+
+#[test]
+fn the_compound_rate_is_kept_and_known() {
+    const QUERIES: u64 = 1_000_000;
+    for rate in [0.1, 0.01, 0.001] {
+        for items in [1, 10, 100] {
+            let mut filter = Scalable::new(Plan { items, rate, ..GROWING }).unwrap();
+            let mut keys = 0;
+            for expansions in [0, 1, 5, 12] {
+                while filter.expansions() < expansions || keys < items {
+                    filter.insert(digest(keys)).unwrap();
+                    keys += 1;
+                }
+                let (known, measured) = (filter.rate(), measured(&filter, QUERIES));
+                let deviation = |rate: f64| (rate / QUERIES as f64).sqrt();
+                let message = format!(
+                    "{keys} keys from {items}, {expansions} expansions: promised {rate}, \
+                     known {known}, measured {measured}"
+                );
+                assert!(known <= rate, "{message}");
+                assert!(measured <= rate + 4.0 * deviation(rate), "{message}");
+                // A rate of less than one in all queries is not seen.
+                let seen = deviation(known.max(1.0 / QUERIES as f64));
+                assert!((measured - known).abs() <= 4.0 * seen, "{message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_grows_without_a_cliff() {
+    let mut filter = grown(GROWING, 0..1_000_000);
+    let (mut least, mut most) = (f64::INFINITY, 0f64);
+    for key in 1_000_000..4_000_000 {
+        filter.insert(digest(key)).unwrap();
+        let per_key = filter.bytes() as f64 * 8.0 / (key + 1) as f64;
+        (least, most) = (least.min(per_key), most.max(per_key));
+    }
+    assert!(most < 1.2 * least && most < 21.5, "{least} to {most} bits per key");
+}
+
+#[test]
+fn small_filters_are_small() {
+    assert!(Scalable::new(GROWING).unwrap().bytes() <= 400);
+    let one = Plan { items: 1, ..GROWING };
+    assert!(Scalable::new(one).unwrap().bytes() <= 40);
+}
+
+#[test]
+fn a_repeated_key_takes_no_room() {
+    let mut filter = Scalable::new(GROWING).unwrap();
+    assert!(filter.insert(digest(1)).unwrap());
+    let before = filter.payload().into_owned();
+    assert!((0..1000).all(|_| !filter.insert(digest(1)).unwrap()));
+    assert_eq!((filter.len(), filter.payload().into_owned()), (1, before));
+}
+
+#[test]
+fn batches_do_as_single_calls() {
+    let digests: Vec<Digest> = (0..300_000).map(|key| digest(key % 200_000)).collect();
+    let mut batched = Scalable::new(GROWING).unwrap();
+    let (mut new, mut found) = (Vec::new(), Vec::new());
+    batched.insert_digests(&digests, &mut new).unwrap();
+    let mut single = Scalable::new(GROWING).unwrap();
+    let one_by_one: Vec<bool> = digests.iter().map(|d| single.insert(*d).unwrap()).collect();
+    assert!(new == one_by_one && batched.same(&single));
+    let queries: Vec<Digest> = (100_000..400_000).map(digest).collect();
+    batched.contains_digests(&queries, &mut found);
+    assert!(queries.iter().zip(&found).all(|(d, found)| single.contains(*d) == *found));
+}
+
+/// What is planned fits at once, and keeps the rate.
+#[test]
+fn planned_items_fit_without_expansion() {
+    for items in [100, 5000, 20_000, 300_000] {
+        let filter = grown(Plan { items, ..GROWING }, 0..items);
+        let doubled = filter.tables.iter().filter(|table| table.generation > 0).count();
+        assert!(doubled * 4 <= filter.tables.len(), "{items}: {doubled}");
+        assert!(filter.rate() <= 0.01);
+    }
+}
+
+#[test]
+fn a_fixed_filter_takes_what_was_planned_and_then_says_full() {
+    for (items, rate) in [(1, 0.01), (100, 0.1), (1000, 1e-6), (50_000, 0.01)] {
+        let params = Plan { items, rate, growth: 0, tightening: 0.8, ..GROWING };
+        let mut filter = Scalable::new(params).unwrap();
+        let bytes = filter.bytes();
+        let mut keys = 0;
+        let error = loop {
+            match filter.insert(digest(keys)) {
+                Ok(_) => keys += 1,
+                Err(error) => break error,
+            }
+        };
+        let len = filter.len();
+        assert!(len >= items && len < items * 2 + 40, "{len} of {items}");
+        let Error::Full { items: named, planned } = error else { panic!("{error}") };
+        assert_eq!((named, planned), (len, items));
+        assert_eq!((filter.bytes(), filter.expansions()), (bytes, 0));
+        assert!((0..keys).all(|key| filter.contains(digest(key))));
+        let (known, measured) = (filter.rate(), measured(&filter, 100_000));
+        assert!(known <= rate && measured <= rate + 4.0 * (rate / 1e5).sqrt(), "{measured}");
+    }
+}
+
+#[test]
+fn keys_that_are_no_hashes_do_not_exhaust_memory() {
+    for shift in [0, 20, 32, 40] {
+        let bad = |key: u64| Digest { place: key, print: key << shift };
+        let mut filter = Scalable::new(GROWING).unwrap();
+        let refused = (0..100_000).find(|key| filter.insert(bad(*key)).is_err());
+        assert!(filter.bytes() < 4 << 20, "{} bytes", filter.bytes());
+        let kept = refused.unwrap_or(100_000);
+        assert!((0..kept).all(|key| filter.contains(bad(key))), "{shift}: {kept}");
+    }
+}
+
+#[test]
+fn a_merged_filter_has_what_either_has() {
+    let sizes = [50, 3000, 20_000, 150_000];
+    for left in sizes {
+        for right in sizes {
+            let mut filter = grown(GROWING, 0..left);
+            let other = grown(Plan { rate: 0.002, ..GROWING }, left / 2..left / 2 + right);
+            filter.unite(&other).unwrap();
+            let keys = left.max(left / 2 + right);
+            assert!((0..keys).all(|key| filter.contains(digest(key))), "{left}, {right}");
+            assert!(filter.rate() <= 0.01 && filter.len() <= left + right);
+            counts_hold(&filter);
+        }
+    }
+}
+
+#[test]
+fn a_filter_merged_with_itself_is_the_same() {
+    for keys in [50, 3000, 100_000] {
+        let mut filter = grown(GROWING, 0..keys);
+        let before = filter.duplicate().unwrap();
+        filter.unite(&before).unwrap();
+        assert!(filter.same(&before), "{keys}");
+    }
+}
+
+#[test]
+fn a_merge_that_breaks_the_promise_is_refused_and_changes_nothing() {
+    let mut filter = grown(Plan { rate: 1e-5, ..GROWING }, 0..20_000);
+    let before = filter.duplicate().unwrap();
+    let coarse = grown(Plan { rate: 0.1, ..GROWING }, 20_000..40_000);
+    let error = filter.unite(&coarse).unwrap_err();
+    assert!(matches!(error, Error::MergedRate { rate, promised } if rate > promised));
+    assert!(filter.same(&before));
+}
+
+#[test]
+fn the_payload_is_the_filter() {
+    for keys in [0, 1, 100, 5000, 30_000] {
+        let filter = grown(GROWING, 0..keys);
+        let bytes = filter.payload().into_owned();
+        assert!(bytes.len().is_multiple_of(64));
+        let mut read = read(GROWING, &bytes).unwrap();
+        assert!(read.same(&filter) && read.payload().into_owned() == bytes);
+        assert_eq!(read.expansions(), filter.expansions());
+        for key in keys..2 * keys {
+            read.insert(digest(key)).unwrap();
+        }
+        assert!((0..2 * keys).all(|key| read.contains(digest(key))));
+    }
+}
+
+#[test]
+fn damaged_payloads_are_refused_or_harmless() {
+    for keys in [20, 9000] {
+        let params = Plan { items: 20, ..GROWING };
+        let bytes = grown(params, 0..keys).payload().into_owned();
+        let step = if keys < 100 { 1 } else { 997 };
+        for len in (0..bytes.len()).step_by(step) {
+            assert!(read(params, &bytes[..len / 8 * 8]).is_err(), "{len}");
+        }
+        for bit in (0..bytes.len() * 8).step_by(step) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(mut filter) = read(params, &flipped) {
+                (0..300).for_each(|key| drop(filter.insert(digest(key))));
+                assert!(filter.contains(digest(299)));
+            }
+        }
+    }
+}
+
+#[test]
+fn clear_forgets_and_starts_anew() {
+    let mut filter = grown(GROWING, 0..30_000);
+    filter.clear().unwrap();
+    assert_eq!((filter.len(), filter.expansions(), filter.rate()), (0, 0, 0.0));
+    assert_eq!(measured(&filter, 1000), 0.0);
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    for params in [
+        Plan { items: 0, ..GROWING },
+        Plan { items: MAX_ITEMS + 1, ..GROWING },
+        Plan { rate: 0.0, ..GROWING },
+        Plan { rate: 1.0, ..GROWING },
+        Plan { rate: f64::NAN, ..GROWING },
+        Plan { growth: 1, ..GROWING },
+        Plan { growth: 16, ..GROWING },
+        Plan { tightening: 1.0, ..GROWING },
+        Plan { tightening: f64::NAN, ..GROWING },
+    ] {
+        assert!(params.check().is_err(), "{params:?}");
+    }
+}
