@@ -1,0 +1,10 @@
+//! The `inbloom` binary as a person or a script meets it: arguments and bytes in; bytes, messages
+//! and an exit code out.
+
+mod arguments;
+mod build;
+mod check;
+mod folder;
+mod info;
+mod lines;
+mod plan;
