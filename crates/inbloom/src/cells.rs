@@ -13,6 +13,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use memmap2::Advice;
 use memmap2::{Mmap, MmapMut};
 
 use crate::error::{Error, Result};
+use crate::profile::{Count, divide};
 
 /// Alignment of memory of our own: a cache line, so that a block never straddles two.
 const LINE: usize = 64;
@@ -275,6 +277,53 @@ impl Bits {
         let last = words(self.cells.bytes()).next_back().unwrap_or(0);
         let stray = !used.is_multiple_of(64) && last >> (used % 64) != 0;
         (!stray).then(|| self.cells.count_ones())
+    }
+
+    /// The set bits of slices of the first `used` bits.
+    pub(crate) fn counts(&self, used: u64, slices: usize) -> Vec<Count> {
+        let bytes = self.cells.bytes();
+        let (words, _) = bytes.as_chunks::<8>();
+        // The bits before a position, within its word.
+        let before = |at: u64| match at % 64 {
+            0 => 0,
+            bits => {
+                let word = u64::from_le_bytes(words[(at / 64) as usize]);
+                u64::from((word << (64 - bits)).count_ones())
+            }
+        };
+        self.cells.expect(Order::Ascending);
+        let count = |slice: Range<u64>| {
+            let (first, last) = ((slice.start / 64) as usize, (slice.end / 64) as usize);
+            let whole: u64 = words[first..last]
+                .iter()
+                .map(|word| u64::from(u64::from_le_bytes(*word).count_ones()))
+                .sum();
+            let used = whole + before(slice.end) - before(slice.start);
+            Count { used, cells: slice.end - slice.start }
+        };
+        let counts = divide(used, slices).map(count).collect();
+        self.cells.expect(Order::Random);
+        counts
+    }
+
+    /// The cells in use in slices of whole blocks. `marks` gives a bit for each cell of a word that
+    /// is in use; a block has so many `cells`.
+    pub(crate) fn block_counts(
+        &self,
+        slices: usize,
+        cells: u64,
+        marks: impl Fn(u64) -> u64,
+    ) -> Vec<Count> {
+        let (blocks, _) = self.cells.bytes().as_chunks::<LINE>();
+        self.cells.expect(Order::Ascending);
+        let count = |slice: Range<u64>| {
+            let blocks = &blocks[slice.start as usize..slice.end as usize];
+            let used = words(blocks.as_flattened()).map(|word| u64::from(marks(word).count_ones()));
+            Count { used: used.sum(), cells: blocks.len() as u64 * cells }
+        };
+        let counts = divide(blocks.len() as u64, slices).map(count).collect();
+        self.cells.expect(Order::Random);
+        counts
     }
 
     /// Keeps what either has. Both must be of one plan.

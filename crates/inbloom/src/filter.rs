@@ -21,6 +21,7 @@ use crate::kinds::cuckoo::Cuckoo;
 use crate::kinds::scalable::Scalable;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
+use crate::profile::Slice;
 use crate::shared::SharedFilter;
 
 /// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
@@ -390,6 +391,32 @@ impl Filter {
     #[must_use]
     pub fn fill(&self) -> f64 {
         self.any.state().fill()
+    }
+
+    /// How full each of so many slices of the filter's array is: reads all of it.
+    ///
+    /// A good hash fills them alike, within chance; a broken one leaves bands, which
+    /// [`Slice::stands_out`] finds. The slices of a filter of several arrays (the generations of a
+    /// window, the tables of a scalable filter) come one array after another, at least four of a
+    /// generation and one of a table.
+    /// There are fewer slices than asked for if there are fewer blocks, buckets or bits. A bitmap
+    /// does not hash: its slices show where its members are.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(10_000).build()?)?;
+    /// for key in 0..10_000_u64 {
+    ///     filter.insert(key.to_le_bytes())?;
+    /// }
+    /// let slices = filter.profile(8);
+    /// assert_eq!(slices.len(), 8);
+    /// assert!(!slices.iter().any(|slice| slice.stands_out()));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn profile(&self, slices: usize) -> Vec<Slice> {
+        self.any.state().profile(slices.max(1))
     }
 
     /// The number of bits that are set.

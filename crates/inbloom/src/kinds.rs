@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::filter::Estimate;
 use crate::membership::Membership;
 use crate::plan::Plan;
+use crate::profile::Slice;
 
 /// What a filter asks of its kind, beyond membership. Where two of them meet, they are of one plan.
 pub(crate) trait State: Membership + Any + Send + Sync {
@@ -32,6 +33,9 @@ pub(crate) trait State: Membership + Any + Send + Sync {
 
     /// Counts the cells in use anew: reads everything. None if one is in use that no digest uses.
     fn recount(&self) -> Option<u64>;
+
+    /// How full each slice of the array is, of about so many: reads everything.
+    fn profile(&self, slices: usize) -> Vec<Slice>;
 
     /// Forgets every digest.
     fn clear(&mut self) -> Result<()>;

@@ -57,6 +57,7 @@ pub mod kinds;
 mod measured;
 mod membership;
 mod plan;
+mod profile;
 mod shared;
 mod simd;
 mod sync;
@@ -70,6 +71,7 @@ pub use membership::Membership;
 pub use plan::{
     Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier,
 };
+pub use profile::Slice;
 pub use shared::SharedFilter;
 
 /// The README's example is compiled and run.

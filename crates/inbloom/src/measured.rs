@@ -25,7 +25,19 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    fn new(inserted: u64, probed: u64, false_positives: u64, promised: f64) -> Measurement {
+    /// What was counted, with the rate and its interval: for those who ask the keys themselves, or
+    /// take several measurements of one plan together.
+    ///
+    /// ```
+    /// use inbloom::Measurement;
+    ///
+    /// let measured = Measurement::new(1000, 100_000, 1010, 0.01);
+    /// assert_eq!(measured.rate, 0.0101);
+    /// assert!(measured.low < 0.01 && measured.keeps_promise());
+    /// assert!(!Measurement::new(1000, 100_000, 1200, 0.01).keeps_promise());
+    /// ```
+    #[must_use]
+    pub fn new(inserted: u64, probed: u64, false_positives: u64, promised: f64) -> Measurement {
         // Wilson's score interval: holds for few hits and for none.
         const Z: f64 = 2.5758; // 99%
         let n = probed.max(1) as f64;

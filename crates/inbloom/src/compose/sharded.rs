@@ -52,6 +52,7 @@ use crate::format;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan, cannot_shard};
+use crate::profile::Slice;
 
 /// A filter whose keys are divided among shards. It answers as one filter does; each shard is a
 /// [`Filter`] that can be taken out, saved, sent, and merged with the same shard of another.
@@ -795,6 +796,10 @@ impl State for Piece {
 
     fn recount(&self) -> Option<u64> {
         self.inner.recount()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        self.inner.profile(slices)
     }
 
     fn clear(&mut self) -> Result<()> {

@@ -36,6 +36,7 @@ use crate::kinds::State;
 use crate::kinds::blocked::Blocked;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan, Span};
+use crate::profile::Slice;
 
 /// A set that forgets what was inserted longer ago than its window.
 pub struct Window {
@@ -261,6 +262,13 @@ impl State for Window {
             (counted == generation.members.bits.ones).then_some(counted)
         });
         counted.sum()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // A generation is compared with itself: that takes a few slices, however many there are.
+        let each = (slices / self.generations.len()).max(slices.min(4));
+        let generations = self.generations.iter();
+        generations.flat_map(|generation| generation.members.profile(each)).collect()
     }
 
     fn clear(&mut self) -> Result<()> {

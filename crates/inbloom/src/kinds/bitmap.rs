@@ -13,6 +13,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::ops::Range;
 
 use roaring::RoaringTreemap;
 
@@ -23,6 +24,7 @@ use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
+use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::{Towards, prefetch};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -183,6 +185,23 @@ impl State for Bitmap {
             Store::Dense(bits) => bits.recount(self.plan.bits()),
             Store::Sparse(treemap) => Some(treemap.len()),
         }
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let universe = self.plan.bits();
+        let counts = match &self.store {
+            Store::Dense(bits) => bits.counts(universe, slices),
+            Store::Sparse(treemap) => {
+                let below = |value: u64| value.checked_sub(1).map_or(0, |last| treemap.rank(last));
+                divide(universe, slices)
+                    .map(|Range { start, end }| Count {
+                        used: below(end) - below(start),
+                        cells: end - start,
+                    })
+                    .collect()
+            }
+        };
+        slices_of(&counts, Spread::Probes(1.0))
     }
 
     fn clear(&mut self) -> Result<()> {

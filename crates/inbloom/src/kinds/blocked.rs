@@ -36,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
+use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::{self, Geometry, Kernel, Run, Towards};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -108,6 +109,12 @@ impl State for Blocked {
         let mut last_words = words(self.bits.cells.bytes()).skip(7).step_by(8);
         let reserved = last_words.any(|last| last >> 63 == 1);
         (!reserved).then(|| self.bits.cells.count_ones())
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // One bit of a block is reserved, and no cell.
+        let counts = self.bits.block_counts(slices, BLOCK_BITS - 1, |word| word);
+        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
     }
 
     fn clear(&mut self) -> Result<()> {

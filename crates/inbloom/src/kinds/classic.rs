@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
+use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::scalar::fold;
 use crate::simd::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::sync::{AtomicU64, Ordering};
@@ -132,6 +133,11 @@ impl State for Classic {
 
     fn recount(&self) -> Option<u64> {
         self.bits.recount(self.plan.bits())
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // Probes lie anywhere: a slice sees them one by one.
+        slices_of(&self.bits.counts(self.plan.bits(), slices), Spread::Probes(1.0))
     }
 
     fn clear(&mut self) -> Result<()> {

@@ -49,7 +49,8 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::membership::Membership;
-use crate::plan::{Kind, Plan};
+use crate::plan::{BLOCK_BITS, Kind, Plan};
+use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::scalar::{Touch, touched_counters};
 use crate::simd::{Counters, Geometry, Kernel, Run, Towards};
 use crate::sync::{AtomicU64, Ordering};
@@ -180,6 +181,12 @@ impl State for Counting {
 
     fn recount(&self) -> Option<u64> {
         Some(self.count_marks(Counters::above_zero))
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let (counters, cells) = (self.geometry.counters, BLOCK_BITS / u64::from(self.plan.width()));
+        let counts = self.bits.block_counts(slices, cells, |word| counters.above_zero(word));
+        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
     }
 
     fn clear(&mut self) -> Result<()> {

@@ -47,6 +47,7 @@ use crate::kinds::buckets::{SLOTS, Slots};
 use crate::membership::Membership;
 use crate::plan::cuckoo::Shape;
 use crate::plan::{Kind, Plan};
+use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::scalar::fold;
 use crate::simd::{FITS_IN_L2, SECOND_LINE, Towards};
 
@@ -226,6 +227,24 @@ impl State for Cuckoo {
             || (shared > 0 && rest[0] >> shared != 0);
         debug_assert!(used.len() < bytes.len());
         (!stray).then(|| self.entries().count() as u64)
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let (table, bytes) = (self.table, self.bits.cells.bytes());
+        self.bits.cells.expect(Order::Ascending);
+        let counts = divide(table.buckets, slices).map(|slice| {
+            let cells = (slice.end - slice.start) * SLOTS as u64;
+            let prints = slice.flat_map(|bucket| table.slots.bucket(bytes, bucket));
+            Count { used: prints.filter(|print| *print != 0).count() as u64, cells }
+        });
+        let counts: Vec<Count> = counts.collect();
+        self.bits.cells.expect(Order::Random);
+        let (mut entries, mut squares) = (0_u64, 0);
+        for entry in self.entries() {
+            entries += 1;
+            squares += table.count(bytes, entry);
+        }
+        slices_of(&counts, Spread::Entries(squares as f64 / entries.max(1) as f64))
     }
 
     fn clear(&mut self) -> Result<()> {

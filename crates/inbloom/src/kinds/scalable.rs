@@ -55,6 +55,7 @@ use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, MAX_BITS, Plan};
+use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::simd::{FITS_IN_L2, Towards};
 use table::{Claim, HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG, Table};
 
@@ -71,6 +72,10 @@ const SMALL_PART: f64 = 1.0 / 32.0;
 const SPARE: u32 = 6;
 /// How full tables get: 94% or more, the more slots the fuller (see the tests of `table.rs`).
 const LOAD: f64 = 0.95;
+
+/// Entries of one key, as far as chance is concerned: one that has become two counts like two keys
+/// that always come together.
+const TWINS: f64 = 2.0;
 
 /// What `info` shows of a shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -546,6 +551,26 @@ impl State for Scalable {
     fn recount(&self) -> Option<u64> {
         let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
         self.tables.iter().all(right).then(|| self.ones())
+    }
+
+    /// Of one table, as of any array. Of many, each is a slice: its entries are those of its share
+    /// of the keys. An entry that has no bits left to give away becomes two when its table doubles,
+    /// so that up to a tenth more or fewer are no sign of a bad hash.
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        if let [table] = &self.tables[..] {
+            let counts =
+                divide(table.shape().buckets(), slices).map(|range| table.count_used(range));
+            return slices_of(&counts.collect::<Vec<_>>(), Spread::Entries(TWINS));
+        }
+        let counts = self.tables.iter().map(|table| table.count_used(0..table.shape().buckets()));
+        let counts: Vec<Count> = counts.collect();
+        let all: u64 = counts.iter().map(|count| count.used).sum();
+        let slices = counts.iter().enumerate().map(|(i, count)| {
+            let (cells, entries) = (count.cells as f64, all as f64 * share_of(i));
+            let variance = entries * TWINS + (entries / 50.0).powi(2);
+            slice(count.used as f64 / cells, entries / cells, variance, TWINS, cells)
+        });
+        slices.collect()
     }
 
     /// It is then as small as it was at first.

@@ -29,8 +29,11 @@
 //! An entry is away only if its home is full, and nothing is ever removed: who finds a free slot at
 //! home need not look elsewhere.
 
+use std::ops::Range;
+
 use crate::cells::{Cells, words};
 use crate::error::Result;
+use crate::profile::Count;
 use crate::simd::{Towards, prefetch};
 
 /// The shortest fingerprint: it says where the other bucket is. An entry that would lose one of
@@ -215,6 +218,14 @@ impl Table {
             }
         }
         Some((entries, weight))
+    }
+
+    /// The slots in use in a range of buckets.
+    pub(super) fn count_used(&self, buckets: Range<u64>) -> Count {
+        let cells = (buckets.end - buckets.start) * u64::from(self.shape.slots());
+        let values =
+            buckets.flat_map(|bucket| self.shape.starts().map(move |at| self.get(bucket, at)));
+        Count { used: values.filter(|value| *value != 0).count() as u64, cells }
     }
 
     pub(super) fn is_read_only(&self) -> bool {
