@@ -2,8 +2,8 @@
 //!
 //! A table of contents. Each subcommand is one file in `cmd/`. What they share: `lines` (records
 //! in, in batches), `integers` (records as keys of a bitmap), `sizing` (the options that make a
-//! plan), `filter_file` (filters in files), `numbers` (10e9, 64MiB), `output` (stdout, stderr, exit
-//! codes).
+//! plan), `filter_file` (filters in files), `plot` (curves), `numbers` (10e9, 64MiB), `output` (stdout,
+//! stderr, exit codes).
 
 mod cmd;
 mod filter_file;
@@ -11,6 +11,7 @@ mod integers;
 mod lines;
 mod numbers;
 mod output;
+mod plot;
 mod sizing;
 
 use std::process::ExitCode;

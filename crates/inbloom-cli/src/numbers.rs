@@ -6,6 +6,8 @@
 //! Ti Pi`: 1024s), in upper or lower case; a size may end in `B`. So `64M` is 64,000,000 and
 //! `64MiB` is 67,108,864. A window is a time (`7d 12h 30min 10s 500ms`) or a number of keys.
 
+use std::time::Duration;
+
 use inbloom::Span;
 
 /// Parses a number of keys: `1000000`, `1_000_000`, `1e6`, `1M`, `2.5M`.
@@ -13,6 +15,14 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     parse_whole(text, text).map_err(|problem| {
         format!("{problem}; expected a whole number such as 1000000, 1_000_000, 10e9, 2.5M or 10G")
     })
+}
+
+/// Parses a number of keys to plan for, which is not 0: a filter for no keys is a mistake.
+pub fn parse_keys(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        0 => Err("no keys need no filter; expected at least 1".to_string()),
+        keys => Ok(keys),
+    }
 }
 
 /// Parses a size in bytes: everything `parse_count` takes, and `64MB`, `64MiB`, `512B`.
@@ -56,7 +66,7 @@ const TIMES: [(&str, u64); 5] =
 
 /// Parses a window: a time with its unit, or without one the last so many keys: `7d`, `100000`.
 ///
-/// Minutes are `min`, since `m` is a million as in every count.
+/// Minutes are `min`: `m` is a million in every other count, and refused here.
 pub fn parse_window(text: &str) -> Result<Span, String> {
     let time = TIMES.iter().find_map(|(name, unit)| {
         let parts = Parts::split(text.strip_suffix(name)?)?;
@@ -65,6 +75,8 @@ pub fn parse_window(text: &str) -> Result<Span, String> {
     });
     let window = match time {
         Some(parts) => parts.whole().map(Span::Millis),
+        // Whoever means minutes must not get a million keys.
+        None if text.ends_with('m') => Err("is it 5min, or 5M keys?".to_string()),
         None => parse_whole(text, text).map(Span::Items),
     };
     window.map_err(|problem| {
@@ -72,6 +84,15 @@ pub fn parse_window(text: &str) -> Result<Span, String> {
             "{problem}; expected a time such as 7d, 12h, 30min, 10s or 500ms, or a number of keys"
         )
     })
+}
+
+/// Parses a time with its unit: `60s`, `5min`.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    match parse_window(text) {
+        Ok(Span::Millis(millis)) => Ok(Duration::from_millis(millis)),
+        Ok(Span::Items(_)) => Err("has no unit; expected a time such as 60s, 5min or 1h".into()),
+        Err(_) => Err("not a time; expected one such as 60s, 5min or 1h".into()),
+    }
 }
 
 /// 12345678 as `12,345,678`.
@@ -90,6 +111,11 @@ pub fn exact(number: u64) -> String {
 /// `1 key`, `2,000 keys`.
 pub fn keys(number: u64) -> String {
     format!("{} key{}", exact(number), if number == 1 { "" } else { "s" })
+}
+
+/// `1 line`, `2,000 lines`.
+pub fn lines(number: u64) -> String {
+    format!("{} line{}", exact(number), if number == 1 { "" } else { "s" })
 }
 
 /// A size in decimal units with three significant digits, as disks and memory budgets are stated:
@@ -298,7 +324,7 @@ mod tests {
             ("500ms", Span::Millis(500)),
             ("1e3s", Span::Millis(1_000_000)),
             ("100000", Span::Items(100_000)),
-            ("10m", Span::Items(10_000_000)),
+            ("10M", Span::Items(10_000_000)),
             ("2.5M", Span::Items(2_500_000)),
         ] {
             assert_eq!(parse_window(text), Ok(window), "{text}");
@@ -309,6 +335,7 @@ mod tests {
             ("7w", "not a number"),
             ("7Md", "not a number"),
             ("7 d", "not a number"),
+            ("10m", "is it 5min"),
             ("-7d", "not a number"),
             ("-7", "negative"),
             ("0.1ms", "has a fraction"),

@@ -7,14 +7,17 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inbloom::{Kind, Plan, Span, Tier};
 use serde_json::{Value, json};
 
-use crate::numbers::{parse_bytes, parse_count, parse_positive, parse_rate, parse_window};
+use crate::numbers::{
+    self, parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share,
+    parse_window,
+};
 
-#[derive(Args, Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 #[command(next_help_heading = "Size")]
 pub struct Sizing {
     /// Number of keys to plan for: 1000000, 10e9, 2.5M
     #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true)]
-    #[arg(value_parser = parse_count)]
+    #[arg(value_parser = parse_keys)]
     pub items: Option<u64>,
 
     /// Share of absent keys that may be reported present: 0.01, 1e-4, 0.01%
@@ -30,8 +33,10 @@ pub struct Sizing {
     #[arg(long, value_name = "BITS", value_parser = parse_positive, group = "memory")]
     pub bits_per_key: Option<f64>,
 
-    /// Bits set and tested per key; the best number is computed if not given
-    #[arg(long, value_name = "K")]
+    /// Bits set and tested per key; the best number is computed if not given. Without a rate and
+    /// memory per key it stands for the rate 2^-K, at which K are best for a classic filter
+    #[arg(short = 'k', long, value_name = "K")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
     pub probes: Option<u32>,
 
     /// Memory per key, by name
@@ -58,16 +63,56 @@ pub struct Sizing {
     /// [default: 2]
     #[arg(long, value_name = "F")]
     pub growth: Option<u32>,
+
+    /// For scalable filters: the share of the rate not yet spent that each growth leaves to later
+    /// ones, 0.5 to 0.99 [default: 0.8]
+    #[arg(long, value_name = "T", value_parser = parse_share)]
+    pub tightening: Option<f64>,
 }
 
 impl Sizing {
+    /// What is given, against what a plan has: name, asked for, found.
+    pub fn against(&self, plan: &Plan) -> Vec<(&'static str, String, String)> {
+        let given = |name, asked: Option<String>, found: String| Some((name, asked?, found));
+        let count = |number: Option<u64>| number.map(numbers::exact);
+        let small = |number: Option<u32>| number.map(|number| number.to_string());
+        let real = |number: Option<f64>| number.map(|number| number.to_string());
+        let span = |span: Span| match span {
+            Span::Items(items) => format!("{} keys", numbers::exact(items)),
+            Span::Millis(_) => span.to_string(),
+        };
+        let bits = self.bits_per_key.or(self.tier.map(Tier::bits_per_key));
+        // Memory is rounded to what a kind can use.
+        let near = |asked: f64, found: f64| (0.9..1.1).contains(&(found / asked));
+        let used = |asked, found| if near(asked, found) { asked } else { found };
+        let bytes = self.bytes.map_or(0, |bytes| used(bytes as f64, plan.bytes() as f64) as u64);
+        let per_key = bits.map_or(0.0, |bits| used(bits, plan.bits_per_key()));
+        let found_span = plan.span().map_or("none".to_string(), span);
+        [
+            given("-n", count(self.items), numbers::exact(plan.items())),
+            given("-p", real(self.rate), plan.rate().to_string()),
+            given("--bytes", count(self.bytes), numbers::exact(bytes)),
+            given("--bits-per-key", real(bits), per_key.to_string()),
+            given("-k", small(self.probes), plan.probes().to_string()),
+            given("--universe", count(self.universe), numbers::exact(plan.bits())),
+            given("--window", self.window.map(span), found_span),
+            given("--generations", small(self.generations), plan.generations().to_string()),
+            given("--width", small(self.width), plan.width().to_string()),
+            given("--growth", small(self.growth), plan.growth().to_string()),
+            given("--tightening", real(self.tightening), plan.tightening().to_string()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// The plan of these options for one kind; what was not given is left to the library.
     pub fn plan(&self, kind: Kind) -> inbloom::Result<Plan> {
         let mut plan = Plan::new(kind);
         if let Some(items) = self.items {
             plan = plan.items(items);
         }
-        if let Some(rate) = self.rate {
+        if let Some(rate) = self.rate.or(self.rate_of_probes()) {
             plan = plan.rate(rate);
         }
         if let Some(bytes) = self.bytes {
@@ -99,7 +144,22 @@ impl Sizing {
         if let Some(growth) = self.growth {
             plan = plan.growth(growth);
         }
+        if let Some(tightening) = self.tightening {
+            plan = plan.tightening(tightening);
+        }
         plan.build()
+    }
+
+    /// The rate that a number of probes stands for, if nothing else tells the rate: a classic
+    /// filter of k probes is smallest where half of its bits are set, which gives 2^-k.
+    pub fn rate_of_probes(&self) -> Option<f64> {
+        let has_items = self.items.is_some() || matches!(self.window, Some(Span::Items(_)));
+        let per_key = self.bits_per_key.is_some() || self.tier.is_some();
+        let follows = self.rate.is_some() || per_key || (has_items && self.bytes.is_some());
+        match self.probes {
+            Some(probes @ 1..) if !follows => Some(0.5_f64.powf(f64::from(probes))),
+            _ => None,
+        }
     }
 }
 

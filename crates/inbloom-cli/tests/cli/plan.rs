@@ -72,12 +72,19 @@ fn the_curve_rises_through_the_promise() {
 #[test]
 fn a_plan_that_no_kind_can_follow_is_an_error() {
     let folder = Folder::new();
-    folder.run("plan").expect_error(&["no kind", "\n  bitmap: ", "\n  classic: ", "items"]);
-    folder.run("plan -p 0.01").expect_error(&["items"]);
+    for (arguments, words) in [
+        ("", ["nothing tells how large", "-n 1M", "--bytes", "--universe"]),
+        ("--kind classic", ["nothing tells how large", "-n 1M", "--bytes", "-m"]),
+        ("-p 0.01", ["how often a filter may be wrong, not how large", "-n 1M", "--bytes", "-m"]),
+        ("-k 7", ["how often a filter may be wrong, not how large", "-n 1M", "--bytes", "-m"]),
+    ] {
+        folder.run(&format!("plan {arguments}")).expect_error(&words);
+    }
+    let impossible = "plan -n 1M --bytes 1kB -p 1e-6";
+    folder.run(impossible).expect_error(&["no kind", "\n  bitmap: ", "\n  classic: ", "rate"]);
     folder.run("plan -n 1M --kind bitmap").expect_error(&["universe"]);
     folder.run("plan --kind classic --universe 5 -n 5").expect_error(&["universe"]);
     folder.run("plan -n 1e15 --bits-per-key 400").expect_error(&["bits", "at most"]);
-    folder.run("plan -n 1M --bytes 1kB -p 1e-6").expect_error(&["rate"]);
 }
 
 #[test]
@@ -136,4 +143,122 @@ fn options_of_other_kinds_are_refused() {
     folder.run("build -o f.ib --kind window").expect_error(&["needs the window"]);
     folder.run("plan --kind window -n 100 --window 50").expect_error(&["items is 100"]);
     assert!(folder.names().is_empty(), "nothing was written");
+}
+
+#[test]
+fn any_two_of_keys_rate_memory_and_probes_give_the_rest() {
+    let folder = Folder::new();
+    let classic = |arguments: &str| {
+        let plan = folder.run(&format!("plan --json {arguments}")).expect(0).json();
+        kind(&plan, "classic").clone()
+    };
+    let number = |plan: &Value, name: &str| plan[name].as_f64().expect("a number");
+    // k probes are best at the rate 2^-k, with k / ln 2 bits per key.
+    let best = 7.0 / f64::ln(2.0);
+
+    let (n, p) = (classic("-n 1M -p 0.0078125"), classic("-n 1M -k 7"));
+    assert_eq!((&n["probes"], &p["probes"]), (&7.into(), &7.into()));
+    assert_eq!((&n["bits"], &n["rate"]), (&p["bits"], &p["rate"]));
+    assert!((number(&p, "bits_per_key") / best - 1.0).abs() < 0.001, "{p}");
+
+    let m = classic("-m 10M -k 7");
+    assert_eq!((&m["bits"], &m["rate"]), (&10_000_000.into(), &0.007_812_5.into()));
+    assert!((number(&m, "items") / (10e6 / best) - 1.0).abs() < 0.001, "{m}");
+    assert_eq!(m["items"], classic("-m 10M -p 0.0078125")["items"]);
+
+    // Keys and memory give the rate, whatever the probes.
+    let given = classic("-n 1M -m 10M -k 3");
+    let expected = f64::powi(1.0 - f64::exp(-0.3), 3);
+    assert!((number(&given, "rate") / expected - 1.0).abs() < 0.001, "{given}");
+    assert_eq!(classic("-n 1M -m 10M")["rate"], classic("-n 1M --bytes 1250kB")["rate"]);
+
+    let text = folder.run("plan -n 1M -k 7").expect(0).text();
+    assert!(text.contains("-k 7 stands for the rate 2^-7, 0.781%"), "{text}");
+    assert!(text.contains("blocked   probes is 7, but must be 4, 8, 12 or 16"), "{text}");
+    assert!(text.contains("cuckoo    kind cuckoo cannot choose its probes"), "{text}");
+    folder.run("plan -n 1M -m 7").expect_error(&["'7'", "at least 8"]);
+    folder.run("plan -n 1M -m 1M --bytes 5").expect_error(&["--bytes"]);
+}
+
+#[test]
+fn a_rate_and_probes_tell_what_a_key_takes() {
+    let folder = Folder::new();
+    for (arguments, bits) in [("-p 0.01 -k 7", 9.59), ("-p 0.01 -k 3", 12.37)] {
+        let text = folder.run(&format!("plan {arguments}")).expect(0).text();
+        assert!(text.contains("holds for any large number of keys"), "{text}");
+        assert!(!text.contains("memory") && !text.contains("1.00G"), "no totals: {text}");
+        let plan = folder.run(&format!("plan --json {arguments}")).expect(0).json();
+        let classic = kind(&plan, "classic");
+        let per_key = classic["bits_per_key"].as_f64().expect("a number");
+        assert!((per_key / bits - 1.0).abs() < 0.002, "{per_key}");
+        for total in ["items", "bits", "bytes"] {
+            assert_eq!(classic[total], Value::Null, "{classic}");
+        }
+        assert_eq!(classic["curve"][3]["share"], 1.0);
+    }
+    let rate = folder.run("plan --json --bits-per-key 8 -k 4 --kind classic").expect(0).json();
+    let expected = f64::powi(1.0 - f64::exp(-0.5), 4);
+    let rate = kind(&rate, "classic")["rate"].as_f64().expect("a number");
+    assert!((rate / expected - 1.0).abs() < 0.001, "{rate}");
+}
+
+#[test]
+fn csv_has_the_names_of_the_json_fields_and_a_line_for_each_kind() {
+    let folder = Folder::new();
+    let text = folder.run("plan -n 1M -p 0.001 --csv").expect(0).text();
+    let plan = folder.run("plan -n 1M -p 0.001 --json").expect(0).json();
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().expect("names").split(',').collect();
+    let blocked = kind(&plan, "blocked").as_object().expect("an object").clone();
+    for name in blocked.keys().filter(|name| *name != "curve") {
+        assert!(names.contains(&name.as_str()), "no {name} in {names:?}");
+    }
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), Kind::ALL.len());
+    for row in rows.iter().filter(|row| row[0] != "bitmap") {
+        assert_eq!(row.len(), names.len(), "{row:?}");
+        for (name, cell) in names.iter().zip(row) {
+            let expected = match &kind(&plan, row[0])[*name] {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(*cell, expected, "{name} of {}", row[0]);
+        }
+    }
+    let bitmap = text.lines().find(|line| line.starts_with("bitmap")).expect("a line");
+    let empty = ",".repeat(names.len() - 1);
+    assert!(bitmap.starts_with(&format!("bitmap{empty}\"a plan for kind bitmap")), "{bitmap}");
+    assert!(bitmap.ends_with("possible integers\""), "the reason has a comma: {bitmap}");
+    folder.run("plan -n 1M --csv --json").expect_error(&["--csv", "--json"]);
+}
+
+#[test]
+fn tightening_is_for_scalable_filters() {
+    let folder = Folder::new();
+    let plan = folder.run("plan -n 1M --tightening 0.5 --json").expect(0).json();
+    assert_eq!(kind(&plan, "scalable")["tightening"], 0.5);
+    assert_eq!(kind(&plan, "blocked")["tightening"], Value::Null);
+    let plan = "plan -n 1M --kind scalable --tightening";
+    folder.run(&format!("{plan} 0.1")).expect_error(&["tightening is 0.1", "0.5 to 0.99"]);
+    folder.run("plan -n 1M --kind blocked --tightening 0.8").expect_error(&["cannot grow"]);
+    let built = "build --kind scalable --tightening 0.9 -o f.ib";
+    folder.run_with(built, "alice\n").expect(0);
+    assert_eq!(folder.info("f.ib")["tightening"], 0.9);
+}
+
+#[test]
+fn the_curves_are_plotted_with_a_letter_for_each_kind() {
+    let folder = Folder::new();
+    for arguments in ["-n 1M -p 0.001", "-n 10 -p 1e-9", "-n 1e12 --tier small", "-n 5 -p 0.9"] {
+        let text = folder.run(&format!("plan {arguments}")).expect(0).text();
+        let legend = text.lines().last().expect("a legend");
+        for kind in ["c classic", "b blocked", "n counting", "w window", "--- the promise"] {
+            assert!(legend.contains(kind), "{text}");
+        }
+        assert!(text.contains("200% of the planned keys"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+    let bitmap = folder.run("plan --kind bitmap --universe 10").expect(0).text();
+    assert!(!bitmap.contains("planned keys"), "exact, so there is no curve: {bitmap}");
 }
