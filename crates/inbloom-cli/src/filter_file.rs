@@ -1,27 +1,84 @@
 //! Filters as files named on the command line.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
-use inbloom::{Error, Filter, Span};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Span, file};
 
-/// Opens a filter as it was saved.
-pub fn open(path: &Path) -> Result<Filter> {
-    inbloom::file::open(path).map_err(|error| name(error, path))
+use crate::signals::Signals;
+
+/// The secret key of filters that are hashed under one.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct KeyArgs {
+    /// Hash under the secret key in this file, 32 hexadecimal digits: nobody without it can craft
+    /// keys that collide
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
 }
 
-/// Opens a filter to query it: what a window of time has forgotten by now is not in it any more.
-pub fn open_now(path: &Path) -> Result<Filter> {
-    let filter = open(path)?;
-    if !has_clock(&filter) {
-        return Ok(filter);
+impl KeyArgs {
+    pub fn key(&self) -> Result<Option<Key>> {
+        let Some(path) = &self.key_file else { return Ok(None) };
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the key from {}", path.display()))?;
+        let digits = text.trim();
+        let hexadecimal = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        // The key itself is not for the terminal, nor for a log.
+        ensure!(
+            hexadecimal,
+            "{} holds {} characters, but a key is 32 hexadecimal digits: make one with \
+             'openssl rand -hex 16'",
+            path.display(),
+            digits.chars().count(),
+        );
+        let key = u128::from_str_radix(digits, 16).expect("32 hexadecimal digits are 128 bits");
+        Ok(Some(Key::new(key.to_be_bytes())))
     }
-    // To forget is a change, which is made in memory; the file stays as it is.
-    let mut filter = inbloom::file::open_mut(path).map_err(|error| name(error, path))?;
-    advance(&mut filter)?;
-    Ok(filter)
+
+    /// The hash of a new filter; the one of its kind if there is no key.
+    pub fn hasher(&self, kind: Kind) -> Result<Hasher> {
+        match (self.key()?, kind) {
+            (Some(_), Kind::Bitmap) => {
+                bail!("a bitmap holds integers as they are and does not hash: leave --key-file out")
+            }
+            (Some(key), _) => Ok(Hasher::sip13(key)),
+            (None, Kind::Bitmap) => Ok(Hasher::integers()),
+            (None, _) => Ok(Hasher::default()),
+        }
+    }
+
+    /// Opens a filter as it was saved.
+    pub fn open(&self, path: &Path) -> Result<Filter> {
+        let filter = match self.key()? {
+            Some(key) => file::open_keyed(path, &key),
+            None => file::open(path),
+        };
+        filter.map_err(|error| name(error, path))
+    }
+
+    /// Opens a filter to change it.
+    pub fn open_mut(&self, path: &Path) -> Result<Filter> {
+        let filter = match self.key()? {
+            Some(key) => file::open_mut_keyed(path, &key),
+            None => file::open_mut(path),
+        };
+        filter.map_err(|error| name(error, path))
+    }
+
+    /// Opens a filter to query it: what a window of time has forgotten by now is not in it any
+    /// more.
+    pub fn open_now(&self, path: &Path) -> Result<Filter> {
+        let filter = self.open(path)?;
+        if !has_clock(&filter) {
+            return Ok(filter);
+        }
+        // To forget is a change, which is made in memory; the file stays as it is.
+        let mut filter = self.open_mut(path)?;
+        advance(&mut filter)?;
+        Ok(filter)
+    }
 }
 
 /// Lets the clock of a window of time go on to now; the other filters have none.
@@ -38,15 +95,61 @@ fn has_clock(filter: &Filter) -> bool {
     matches!(filter.plan().span(), Some(Span::Millis(_)))
 }
 
+/// Inserts the keys of a set, in order, and tells of each whether it was new.
+///
+/// In most kinds that is an insert. But a counting or cuckoo filter would hold a key that comes
+/// again twice: it is inserted only if it is absent.
+pub fn insert_set(
+    filter: &mut Filter,
+    digests: &[Digest],
+    new: &mut Vec<bool>,
+) -> inbloom::Result<()> {
+    match filter.plan().kind().counts() {
+        true => insert_absent(filter, digests, new),
+        false => filter.insert_digests(digests, new),
+    }
+}
+
+/// Inserts the keys that are not there yet, in order, and tells of each whether it was new.
+pub fn insert_absent(
+    filter: &mut Filter,
+    digests: &[Digest],
+    new: &mut Vec<bool>,
+) -> inbloom::Result<()> {
+    // Asked for all at once only to bring their memory in. The answers are not for later: one key
+    // may repeat another, and what was there may be forgotten by then, by a window or auto-clear.
+    filter.contains_digests(digests, new);
+    for (digest, new) in digests.iter().zip(new) {
+        *new = !filter.contains_digest(*digest) && filter.insert_digest(*digest)?;
+    }
+    Ok(())
+}
+
+/// Whether the current rate is above the promise by more than chance. At the planned number of keys
+/// the fill scatters around its expectation, so half of all good filters are a little above it:
+/// that is not worth an alarm.
+pub fn exceeds_promise(filter: &Filter) -> bool {
+    let (plan, estimate) = (filter.plan(), filter.estimated_items());
+    let planned = plan.items() as f64;
+    let within_chance = match plan.kind() {
+        // A window may hold its keys unevenly: its rate tells, not their number.
+        Kind::Window => filter.rate() <= plan.rate_at(planned + 3.0 * estimate.error),
+        Kind::Scalable => false,
+        _ => estimate.items - 3.0 * estimate.error <= planned,
+    };
+    filter.rate() > plan.rate() && !within_chance
+}
+
 /// Reads all of a filter's file and checks its checksums.
 pub fn verify(path: &Path) -> Result<()> {
-    inbloom::file::verify(path).map_err(|error| name(error, path))
+    file::verify(path).map_err(|error| name(error, path))
 }
 
 /// Says which file it was, unless the library has.
 fn name(error: Error, path: &Path) -> anyhow::Error {
     match error {
         Error::Io { .. } => error.into(),
+        Error::Key { .. } => anyhow!("{}: {error}, given with --key-file", path.display()),
         _ => anyhow::Error::new(error).context(path.display().to_string()),
     }
 }
@@ -56,13 +159,86 @@ fn name(error: Error, path: &Path) -> anyhow::Error {
 pub fn check_output(path: &Path) -> Result<()> {
     let shown = path.display();
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        bail!("cannot write to {shown}: it exists and is not a file; give -o a file name");
+        bail!("cannot write to {shown}: it exists and is not a file; give it another name");
     }
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    tempfile::tempfile_in(folder)
+    let folder = folder_of(path);
+    tempfile::tempfile_in(&folder)
         .with_context(|| format!("cannot create {shown}: folder {}", folder.display()))
         .map(drop)
+}
+
+/// The folder in which a file is saved: where it is a link, that of what it leads to.
+fn folder_of(path: &Path) -> PathBuf {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Saves a filter. A signal to stop is too late now, but a second one is not: it leaves a temporary
+/// file behind.
+pub fn save(filter: &Filter, path: &Path) -> Result<()> {
+    let _signals = Signals::catch()?;
+    Ok(file::save(filter, path)?)
+}
+
+/// A file that is read, changed in memory and replaced.
+///
+/// Two programs that do so at once would each lose what the other has added. So before it is
+/// replaced, the file must still be the one that was read; and from that look at it until it is
+/// replaced its folder is locked, so that no other of us comes between.
+pub struct Changed {
+    path: PathBuf,
+    found: Option<Stamp>,
+}
+
+/// What tells one state of a file from another: a saved filter is a new file, with a time of its
+/// own.
+#[derive(PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    #[cfg(unix)]
+    inode: (u64, u64),
+}
+
+impl Changed {
+    /// To be called before the file is opened. It need not exist yet.
+    pub fn new(path: &Path) -> Result<Changed> {
+        check_output(path)?;
+        Ok(Changed { path: path.to_owned(), found: stamp(path) })
+    }
+
+    pub fn exists(&self) -> bool {
+        self.found.is_some()
+    }
+
+    pub fn save(&mut self, filter: &Filter) -> Result<()> {
+        let shown = self.path.display();
+        // Where a folder cannot be locked, as on some network drives, the look has to do.
+        let folder = File::open(folder_of(&self.path));
+        let _lock = folder.and_then(|folder| folder.lock().map(|()| folder));
+        ensure!(
+            stamp(&self.path) == self.found,
+            "{shown} was changed by another program meanwhile, and is left as it is: nothing was \
+             saved; run one at a time"
+        );
+        save(filter, &self.path)?;
+        self.found = stamp(&self.path);
+        Ok(())
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(Stamp {
+        modified: metadata.modified().ok(),
+        length: metadata.len(),
+        #[cfg(unix)]
+        inode: {
+            use std::os::unix::fs::MetadataExt;
+            (metadata.dev(), metadata.ino())
+        },
+    })
 }

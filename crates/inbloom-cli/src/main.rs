@@ -1,18 +1,29 @@
 //! The `inbloom` command: plan, build, query and inspect membership filters.
 //!
-//! A table of contents. Each subcommand is one file in `cmd/`. What they share: `lines` (records
-//! in, in batches), `integers` (records as keys of a bitmap), `sizing` (the options that make a
-//! plan), `filter_file` (filters in files), `plot` (curves), `numbers` (10e9, 64MiB), `output` (stdout,
-//! stderr, exit codes).
+//! A table of contents. Each subcommand is one file in `cmd/`. What they share, in the order in
+//! which data passes: `input` (files, pipes, gzip, zstd), `count` and `blocks` (records, by
+//! `split`, on all cores, in order), `keys` (from records to digests, by `fields` and `normalize`),
+//! `filter_file` (filters in files), `change` (those that lines change), `seen` and `integers`
+//! (exact sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments:
+//! `sizing` (the options that make a plan), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
+//! `histogram` (how evenly a filter is filled).
 
+mod blocks;
 mod cmd;
+mod count;
+mod fields;
 mod filter_file;
-mod integers;
-mod lines;
+mod histogram;
+mod input;
+mod keys;
+mod normalize;
 mod numbers;
 mod output;
 mod plot;
+mod progress;
+mod signals;
 mod sizing;
+mod split;
 
 use std::process::ExitCode;
 
@@ -40,7 +51,7 @@ Examples:
 
 Exit status:
   0  done; for check: at least one line was selected
-  1  check only: no line was selected
+  1  for check: no line was selected; for measure: the promise was broken
   2  an error, described on standard error
 
 Data goes to standard output, everything else to standard error.";

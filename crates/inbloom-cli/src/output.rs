@@ -1,10 +1,15 @@
 //! What leaves the program: data on stdout, messages on stderr, an exit code.
 
 use std::fmt::{self, Display};
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 
 /// Writes data to standard output. A reader that has gone away ends the program as success, in
 /// [`exit_code`]: `inbloom check ... | head -1` has done what was asked.
@@ -21,6 +26,49 @@ impl Display for StdoutFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("cannot write to standard output")
     }
+}
+
+/// Whether standard output goes into this file.
+pub fn is_stdout(file: &File) -> bool {
+    let same = |stdout: Metadata, file: Metadata| {
+        stdout.is_file() && (stdout.dev(), stdout.ino()) == (file.dev(), file.ino())
+    };
+    let stdout = stdout_file().and_then(|stdout| stdout.metadata());
+    stdout.and_then(|stdout| Ok(same(stdout, file.metadata()?))).unwrap_or(false)
+}
+
+/// Where the lines are that were printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// On the disk, or taken by the one who reads the pipe, or shown.
+    Done,
+    /// Some are still in the pipe.
+    Pending,
+    /// Some are still in the pipe, and nobody is left to take them.
+    Lost,
+}
+
+/// Brings what was printed to the disk, if that is where it goes, and looks at what became of it if
+/// it goes into a pipe: a reader that is stopped, by the same Ctrl-C as this program, leaves there
+/// what it has not read.
+pub fn delivery() -> Result<Delivery> {
+    let stdout = stdout_file().context(StdoutFailed)?;
+    let kind = stdout.metadata().context(StdoutFailed)?.file_type();
+    if kind.is_file() {
+        stdout.sync_data().context(StdoutFailed)?;
+    }
+    if !kind.is_fifo() || ioctl_fionread(&stdout).is_ok_and(|left| left == 0) {
+        return Ok(Delivery::Done);
+    }
+    let mut pipe = [PollFd::new(&stdout, PollFlags::empty())];
+    let polled = poll(&mut pipe, Some(&Timespec::default()));
+    let gone = polled.is_ok() && pipe[0].revents().intersects(PollFlags::ERR);
+    Ok(if gone { Delivery::Lost } else { Delivery::Pending })
+}
+
+/// Standard output under a descriptor of its own.
+fn stdout_file() -> io::Result<File> {
+    io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// Tells the person something, on standard error. With that closed there is nobody to tell.

@@ -4,16 +4,24 @@
 //! not tell, files are read twice, first to count their lines. A pipe cannot be, so the digests of
 //! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come. Kinds
 //! whose size does not depend on it need neither.
+//!
+//! All cores split and hash lines; one inserts them, in order, so that the same input gives the
+//! same file to the byte, and the number of new keys does not depend on chance.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
-use crate::lines::{self, Batch, Input};
+use crate::blocks::{InOrder, Job};
+use crate::filter_file::{self, KeyArgs};
+use crate::input::Input;
+use crate::keys::{InputArgs, Keys, NormalizeArgs};
+use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
-use crate::{filter_file, integers, numbers, output};
+use crate::{count, numbers, output};
 
 /// Build a filter from keys, one per line
 #[derive(clap::Args)]
@@ -22,9 +30,6 @@ pub struct Args {
     /// File to write; replaced only when the new filter is complete
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-
-    /// Files of keys, one per line; standard input if none is given or for -
-    files: Vec<PathBuf>,
 
     /// The structure; for a bitmap, lines are decimal integers
     #[arg(long, default_value_t = Kind::Blocked, value_parser = kind_parser())]
@@ -38,20 +43,31 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", value_parser = numbers::parse_share)]
     auto_clear: Option<f64>,
 
-    /// Records end in a NUL byte, not in a newline
-    #[arg(short = '0', long)]
-    null: bool,
+    #[command(flatten)]
+    normalize: NormalizeArgs,
 
-    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    key: KeyArgs,
+
+    // These last: their headings hold for all options that follow.
+    #[command(flatten)]
+    input: InputArgs,
+
     #[command(flatten)]
     sizing: Sizing,
 }
 
 const AFTER_HELP: &str = "\
-Every line is a key, byte for byte: empty lines too, and a carriage return is part of its line.
-Without -n the lines are counted first: files are read twice, from a pipe 16 bytes per key are
-kept. Without -p the rate is 0.01. A scalable filter, and a window of the last so many keys, need no
-number of lines.
+Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
+its line. Gzip and zstd are recognised and read. Without -n the lines are counted first: files are
+read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
+and a window of the last so many keys, need no number of lines.
+
+Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
+  lower  ASCII letters become small; other characters stay
+  trim   white space at both ends goes
+  url    as RFC 3986 has it: small letters in scheme and host, no default port, no fragment, no dot
+         segments, escapes only where needed
 
 Counting and cuckoo filters hold a key as often as it is inserted, a cuckoo filter at most 8 times.
 So a line is inserted only if the filter does not claim it yet: repetitions count once. A key that
@@ -62,8 +78,10 @@ it is planned for as many keys in every step; with it, for -n keys in the whole 
 
 Examples:
   inbloom build -o seen.ib urls.txt
-  inbloom build -o seen.ib -p 1e-4 --note 'crawl of May' urls-*.txt
-  zcat urls.gz | inbloom build -o seen.ib -n 10M
+  inbloom build -o seen.ib -p 1e-4 --note 'crawl of May' urls-*.txt.gz
+  inbloom build -o seen.ib --normalize trim,url urls.txt
+  inbloom build -o hosts.ib -d , -f 2 --crlf export.csv
+  sort-by-date log | inbloom build -o seen.ib -n 10M
   inbloom build -o seen.ib --bytes 64MiB urls.txt
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
   inbloom build -o recent.ib --kind window --window 100000 log.txt
@@ -77,25 +95,35 @@ const DEFAULT_GENERATIONS: u32 = 4;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     filter_file::check_output(&args.output)?;
-    let inputs = Input::from_arguments(&args.files);
-    let mut builder = Builder { args, inputs, read: 0, new: 0, answers: Vec::new() };
+    let hasher = args.key.hasher(args.kind)?;
+    let mut builder = Builder { args, hasher, inputs: args.input.inputs(), read: 0, new: 0 };
+    builder.check_inputs()?;
     let filter = builder.build()?;
-    inbloom::file::save(&filter, &args.output)?;
+    filter_file::save(&filter, &args.output)?;
     builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
 }
 
 struct Builder<'a> {
     args: &'a Args,
+    hasher: Hasher,
     inputs: Vec<Input>,
     /// Keys that came, and those among them of which the filter said "new".
     read: u64,
     new: u64,
-    /// The filter's answers to the current batch.
-    answers: Vec<bool>,
 }
 
 impl Builder<'_> {
+    /// A slip of the hand must not replace the keys by their filter.
+    fn check_inputs(&self) -> Result<()> {
+        let output = fs::canonicalize(&self.args.output).ok();
+        let same = |path: &&PathBuf| output.is_some() && fs::canonicalize(path).ok() == output;
+        match self.args.input.files.iter().find(same) {
+            Some(path) => bail!("{} is input and output: give -o another name", path.display()),
+            None => Ok(()),
+        }
+    }
+
     fn build(&mut self) -> Result<Filter> {
         if self.size_is_known() {
             return self.build_from_lines(&self.args.sizing);
@@ -105,7 +133,7 @@ impl Builder<'_> {
         if self.inputs.iter().all(Input::is_regular_file) {
             self.build_from_lines(&self.sizing_for(self.count_lines()?))
         } else {
-            self.build_from_digests(&Hasher::default())
+            self.build_from_digests()
         }
     }
 
@@ -133,74 +161,76 @@ impl Builder<'_> {
     }
 
     fn build_from_lines(&mut self, sizing: &Sizing) -> Result<Filter> {
-        let mut filter = self.prepare(Filter::new(sizing.plan(self.args.kind)?)?)?;
-        for input in self.inputs.clone() {
-            let mut lines = input.open(self.terminator())?;
-            while let Some(batch) = lines.next_batch()? {
-                self.insert_batch(&mut filter, &batch, &input)?;
-            }
-        }
+        let mut filter = self.filter(sizing.plan(self.args.kind)?)?;
+        let keys = self.keys().for_inserts(&filter);
+        let mut new = Vec::new();
+        self.for_each_job("building", keys, |job| {
+            filter_file::insert_set(&mut filter, &job.product, &mut new)?;
+            Ok(tally(&new))
+        })?;
         Ok(filter)
     }
 
-    fn build_from_digests(&mut self, hasher: &Hasher) -> Result<Filter> {
-        let digests = self.read_digests(hasher)?;
+    fn build_from_digests(&mut self) -> Result<Filter> {
+        let mut digests = Vec::new();
+        self.for_each_job("reading", self.keys(), |job| {
+            digests.extend_from_slice(&job.product);
+            Ok(0)
+        })?;
         let plan = self.sizing_for(digests.len() as u64).plan(self.args.kind)?;
-        let mut filter = self.prepare(Filter::with_hasher(plan, *hasher)?)?;
+        let mut filter = self.filter(plan)?;
+        let mut new = Vec::new();
         for some in digests.chunks(4096) {
-            insert(&mut filter, some, &mut self.answers)?;
-            self.tally();
+            filter_file::insert_set(&mut filter, some, &mut new)?;
+            self.new += tally(&new);
         }
         Ok(filter)
     }
 
-    fn prepare(&self, mut filter: Filter) -> Result<Filter> {
+    fn keys(&self) -> Keys {
+        let normalization = self.args.input.normalization(&self.args.normalize);
+        self.args.input.keys(self.hasher, normalization)
+    }
+
+    /// Has the digests of all lines made, and calls `take` with those of one block after the other,
+    /// which returns how many were new.
+    fn for_each_job(
+        &mut self,
+        what: &'static str,
+        keys: Keys,
+        mut take: impl FnMut(&Job<Vec<Digest>>) -> Result<u64>,
+    ) -> Result<()> {
+        let input = &self.args.input;
+        let reader = input.reader(&self.inputs);
+        let mut progress = Progress::new(what, &self.inputs, &reader, Beside::Nothing);
+        let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+        let mut jobs = InOrder::new(reader, input.threads(), digests);
+        while let Some(job) = jobs.next() {
+            let job = job.map_err(|failure| failure.error)?;
+            self.new += take(job)?;
+            self.read += job.block.len() as u64;
+            progress.step(job.block.len());
+        }
+        Ok(())
+    }
+
+    /// An empty filter with everything but its keys.
+    fn filter(&self, plan: Plan) -> Result<Filter> {
+        let mut filter = Filter::with_hasher(plan, self.hasher)?;
         filter.set_auto_clear(self.args.auto_clear)?;
         filter.set_note(self.args.note.as_deref().unwrap_or_default())?;
+        let normalization = self.args.input.normalization(&self.args.normalize);
+        filter.set_normalization(&normalization.to_string())?;
         filter_file::advance(&mut filter)?;
         Ok(filter)
     }
 
     fn count_lines(&self) -> Result<u64> {
-        self.inputs.iter().map(|input| input.count_records(self.terminator())).sum()
-    }
-
-    fn insert_batch(&mut self, filter: &mut Filter, batch: &Batch, input: &Input) -> Result<()> {
-        match filter.plan().kind() {
-            Kind::Bitmap => {
-                // A bitmap's bits are its universe, and it has at least one.
-                let keys = integers::keys(batch, input, filter.plan().bits() - 1)?;
-                filter.insert_many(&keys, &mut self.answers)?;
-            }
-            kind if kind.counts() => {
-                let digests: Vec<Digest> =
-                    batch.records.iter().map(|record| filter.digest(record)).collect();
-                insert(filter, &digests, &mut self.answers)?;
-            }
-            _ => filter.insert_many(&batch.records, &mut self.answers)?,
-        }
-        self.tally();
-        Ok(())
-    }
-
-    fn read_digests(&self, hasher: &Hasher) -> Result<Vec<Digest>> {
-        let mut digests = Vec::new();
-        for input in &self.inputs {
-            let mut lines = input.open(self.terminator())?;
-            while let Some(batch) = lines.next_batch()? {
-                digests.extend(batch.records.iter().map(|record| hasher.digest(record)));
-            }
-        }
-        Ok(digests)
-    }
-
-    fn tally(&mut self) {
-        self.read += self.answers.len() as u64;
-        self.new += self.answers.iter().filter(|&&new| new).count() as u64;
-    }
-
-    fn terminator(&self) -> u8 {
-        lines::terminator(self.args.null)
+        let input = &self.args.input;
+        let reader = input.reader(&self.inputs);
+        let mut progress = Progress::new("counting", &self.inputs, &reader, Beside::Nothing);
+        let (encoding, terminator) = (input.encoding(), input.terminator());
+        count::count(&self.inputs, encoding, terminator, input.threads(), &mut progress)
     }
 
     fn summarize(&self, filter: &Filter) {
@@ -220,42 +250,38 @@ impl Builder<'_> {
                 "the filter emptied itself (--auto-clear) and holds the last {} only",
                 numbers::keys(filter.inserted()),
             ));
-        } else if let Some(warning) = self.warning(plan) {
+        } else if let Some(warning) = self.warning(filter) {
             output::say(warning);
         }
     }
 
     /// What to say if more keys came than the filter was planned for.
-    fn warning(&self, plan: &Plan) -> Option<String> {
+    fn warning(&self, filter: &Filter) -> Option<String> {
+        let plan = filter.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
         match (plan.kind(), plan.span()) {
             (Kind::Scalable, _) => None,
             (_, Some(Span::Items(last))) => (self.new > last).then(|| {
-                format!("the filter holds the last {}, as asked for", numbers::keys(last))
+                format!(
+                    "the filter holds the last {} and some before, as asked for",
+                    numbers::keys(last)
+                )
             }),
             _ => (self.new > planned.div_ceil(steps)).then(|| {
                 let each = if steps == 1 { "" } else { ", not all of them in one step" };
+                // The fuller it is, the more keys it takes for others: then the bits know better.
+                let estimate = filter.estimated_items().items.ceil() as u64;
+                let keys = self.new.max(estimate).min(self.read);
                 format!(
                     "warning: planned for {}{each}; build again with -n {} to keep the rate",
                     numbers::keys(planned),
-                    self.new.saturating_mul(steps),
+                    keys.saturating_mul(steps),
                 )
             }),
         }
     }
 }
 
-/// Inserts digests, in order, and tells of each whether it was new. Where an insert adds a copy of
-/// a key that is there, only what is not there yet is inserted: the lines are a set.
-fn insert(filter: &mut Filter, digests: &[Digest], new: &mut Vec<bool>) -> inbloom::Result<()> {
-    if !filter.plan().kind().counts() {
-        return filter.insert_digests(digests, new);
-    }
-    // Asked for all at once, which brings their memory in, and once more those that were not there,
-    // since one may repeat another.
-    filter.contains_digests(digests, new);
-    for (digest, new) in digests.iter().zip(new) {
-        *new = !*new && !filter.contains_digest(*digest) && filter.insert_digest(*digest)?;
-    }
-    Ok(())
+fn tally(new: &[bool]) -> u64 {
+    new.iter().map(|new| u64::from(*new)).sum()
 }

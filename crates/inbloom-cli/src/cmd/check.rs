@@ -1,15 +1,20 @@
-//! `inbloom check`: grep whose pattern is a filter.
+//! `inbloom check`: grep whose pattern is a filter, or several.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use anyhow::Result;
-use inbloom::{Filter, Kind};
+use anyhow::{Result, ensure};
+use inbloom::{Digest, Filter};
+use serde_json::Value;
 
-use crate::lines::{Batch, Input};
-use crate::output::{self, StdoutFailed};
-use crate::{filter_file, integers, lines};
+use crate::blocks::{BadRecord, Block, InOrder};
+use crate::filter_file::KeyArgs;
+use crate::input::Input;
+use crate::keys::{InputArgs, Keys};
+use crate::output;
+use crate::progress::{Beside, Progress};
 
 /// Print the lines that are probably in a filter
 #[derive(clap::Args)]
@@ -18,10 +23,25 @@ pub struct Args {
     /// The filter's file
     filter: PathBuf,
 
-    /// Files of keys, one per line; standard input if none is given or for -
-    files: Vec<PathBuf>,
+    /// Ask this filter too; may be given more than once. The names of those that have the line are
+    /// printed before it
+    #[arg(short = 'F', long = "filter", value_name = "FILE")]
+    more: Vec<PathBuf>,
 
-    /// Print the lines that are certainly not in the filter
+    #[command(flatten)]
+    how: How,
+
+    #[command(flatten)]
+    key: KeyArgs,
+
+    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+#[derive(clap::Args, Clone, Copy, Debug)]
+struct How {
+    /// Print the lines that are certainly not in the filter, nor in any of several
     #[arg(short = 'v', long)]
     invert_match: bool,
 
@@ -41,21 +61,35 @@ pub struct Args {
     #[arg(short = 'n', long)]
     line_number: bool,
 
-    /// Records end in a NUL byte, in input and output, not in a newline
-    #[arg(short = '0', long)]
-    null: bool,
+    /// Print a JSON object for each selected line: input, number, line, and which filters have it
+    #[arg(long, conflicts_with = "count")]
+    json: bool,
+
+    /// Write every line by itself, as soon as it is known
+    #[arg(long)]
+    line_buffered: bool,
 }
 
 const AFTER_HELP: &str = "\
 A line that is printed was probably among the keys of the filter: others are printed too, at the
 rate that 'inbloom info' shows. A line that is not printed was certainly not among them, or a window
-has forgotten it: one of time by the system's clock.
+has forgotten it: one of time by the system's clock. Lines are normalized as the filter's keys were
+('build --normalize'), and printed as they are.
+
+With -F a line is selected if any of the filters has it, and printed as FILTER,FILTER:LINE. A key is
+hashed once for all filters that hash alike.
+
+--json prints {\"input\", \"number\", \"line\", \"found\", \"filters\"}; a line that is not UTF-8 is
+given as \"line_hex\" instead. Answers are never held back while the input is slow, so 'tail -f'
+works as it is.
 
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
   inbloom check -v seen.ib < new.txt       lines that are certainly not in it
-  inbloom check -c seen.ib a.txt b.txt     how many lines of both files are in it
+  inbloom check -c seen.ib a.txt b.txt.gz  how many lines of both files are in it
+  inbloom check -d , -f 3 seen.ib log.csv  lines whose third field is in it
   echo alice | inbloom check -q seen.ib && echo seen
+  inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
 
 Exit status:
@@ -64,111 +98,244 @@ Exit status:
   2  an error; other inputs were still read, and with -q a selected line gives 0 all the same";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = filter_file::open_now(&args.filter)?;
-    warn_of_normalization(&filter);
-    let mut search = Search { args, filter: &filter, found: Vec::new(), text: Vec::new() };
-    let mut selected = 0;
-    let mut failed = false;
-    for input in Input::from_arguments(&args.files) {
-        match search.input(&input) {
-            Ok(count) => selected += count,
-            Err(error) if error.is::<StdoutFailed>() => return Err(error),
+    let inputs = args.input.inputs();
+    let search = Arc::new(Search::new(args)?);
+    let reader = args.input.reader(&inputs);
+    let beside = if args.how.prints_lines() { Beside::Lines } else { Beside::Nothing };
+    let mut progress = Progress::new("checking", &inputs, &reader, beside);
+    let worker = Arc::clone(&search);
+    let look_up = move |block: &_, answer: &mut _| worker.look_up(block, answer);
+    let mut jobs = InOrder::new(reader, args.input.threads(), look_up);
+    let mut tally = Tally { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
+    while let Some(job) = jobs.next() {
+        let job = match job {
+            Ok(job) => job,
             // As grep does: a bad input is reported, and the others are still read.
-            Err(error) => {
-                output::say(format_args!("{error:#}"));
-                failed = true;
+            Err(failure) => {
+                output::say(format_args!("{:#}", failure.error));
+                tally.failed[failure.input] = true;
+                continue;
             }
-        }
-        if args.quiet && selected > 0 {
+        };
+        let answer = &mut job.product;
+        tally.selected[job.block.input] += answer.selected;
+        if args.how.quiet && answer.selected > 0 {
             return Ok(ExitCode::SUCCESS);
         }
+        if search.decorates() {
+            search.write(&job.block, answer);
+        }
+        if args.how.line_buffered {
+            answer.lines(args.input.terminator()).try_for_each(output::print)?;
+        } else if !answer.text.is_empty() {
+            output::print(&answer.text)?;
+        }
+        progress.step(job.block.len());
     }
-    if args.count && !args.quiet && !args.with_filename {
-        output::print(format!("{selected}\n").as_bytes())?;
+    drop(progress);
+    if args.how.count && !args.how.quiet {
+        output::print(&tally.shown(&args.how, &inputs))?;
     }
-    Ok(match (failed, selected) {
-        (true, _) => ExitCode::from(2),
-        (false, 0) => ExitCode::from(1),
-        (false, _) => ExitCode::SUCCESS,
-    })
+    Ok(tally.exit_code())
 }
 
-/// Looking lines up as they are in a filter of normalized keys would miss some of them: a false
-/// negative, which must not go unsaid.
-fn warn_of_normalization(filter: &Filter) {
-    let normalization = filter.normalization();
-    if !normalization.is_empty() {
-        output::say(format_args!(
-            "warning: the keys of this filter were normalized ({normalization}) before they were \
-             inserted; lines are looked up as they are, so give them in that form"
-        ));
+impl How {
+    fn prints_lines(&self) -> bool {
+        !self.quiet && !self.count
     }
 }
 
-struct Search<'a> {
-    args: &'a Args,
-    filter: &'a Filter,
-    /// One answer per record of the current batch.
-    found: Vec<bool>,
-    /// What the current batch prints, in one write, so that a slow input is answered at once.
+/// How many lines of each input were selected, and whether it failed: what came before that counts.
+struct Tally {
+    selected: Vec<u64>,
+    failed: Vec<bool>,
+}
+
+impl Tally {
+    fn total(&self) -> u64 {
+        self.selected.iter().sum()
+    }
+
+    fn shown(&self, how: &How, inputs: &[Input]) -> Vec<u8> {
+        if !how.with_filename {
+            return format!("{}\n", self.total()).into_bytes();
+        }
+        let mut text = Vec::new();
+        for (index, input) in inputs.iter().enumerate() {
+            let selected = self.selected[index];
+            // As grep does, nothing is said of what could not be read at all.
+            if selected > 0 || !self.failed[index] {
+                text.extend_from_slice(input.name());
+                writeln!(text, ":{selected}").expect("a Vec takes all bytes");
+            }
+        }
+        text
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match (self.failed.contains(&true), self.total()) {
+            (true, _) => ExitCode::from(2),
+            (false, 0) => ExitCode::from(1),
+            (false, _) => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// What is asked of every block.
+struct Search {
+    how: How,
+    terminator: u8,
+    inputs: Vec<Input>,
+    filters: Vec<Pattern>,
+    /// The ways in which keys are hashed, each once.
+    keys: Vec<Keys>,
+}
+
+/// One of the filters.
+struct Pattern {
+    filter: Filter,
+    /// As it was named on the command line.
+    name: String,
+    /// Which of the ways of hashing is its own.
+    keys: usize,
+}
+
+/// What is said of a block.
+#[derive(Default)]
+struct Answer {
+    selected: u64,
+    /// What the block prints, in one write, so that a slow input is answered at once.
     text: Vec<u8>,
+    /// The digests of the records, under each way of hashing.
+    digests: Vec<Vec<Digest>>,
+    /// For each filter, an answer per record.
+    found: Vec<Vec<bool>>,
+    /// Whether each record is selected.
+    selects: Vec<bool>,
 }
 
-impl Search<'_> {
-    /// Prints the selected lines of one input and returns how many there were.
-    fn input(&mut self, input: &Input) -> Result<u64> {
-        let mut lines = input.open(lines::terminator(self.args.null))?;
-        let mut selected = 0;
-        while let Some(batch) = lines.next_batch()? {
-            self.look_up(&batch, input)?;
-            selected += self.found.iter().filter(|&&found| self.selects(found)).count() as u64;
-            if self.args.quiet && selected > 0 {
-                return Ok(selected);
-            }
-            if !self.args.quiet && !self.args.count {
-                self.print_selected(&batch, input)?;
-            }
+impl Answer {
+    fn lines(&self, terminator: u8) -> impl Iterator<Item = &[u8]> {
+        self.text.split_inclusive(move |&byte| byte == terminator)
+    }
+}
+
+impl Search {
+    fn new(args: &Args) -> Result<Search> {
+        ensure!(
+            !(args.how.json && args.input.null),
+            "JSON objects are separated by newlines: give --json without -0, or feed lines"
+        );
+        let mut search = Search {
+            how: args.how,
+            terminator: args.input.terminator(),
+            inputs: args.input.inputs(),
+            filters: Vec::new(),
+            keys: Vec::new(),
+        };
+        for path in std::iter::once(&args.filter).chain(&args.more) {
+            let filter = args.key.open_now(path)?;
+            let keys = args.input.keys_for(&filter);
+            let same = search.keys.iter().position(|other| other.same_digests(&keys));
+            let keys = same.unwrap_or_else(|| {
+                search.keys.push(keys);
+                search.keys.len() - 1
+            });
+            let name = path.display().to_string();
+            search.filters.push(Pattern { filter, name, keys });
         }
-        if self.args.count && self.args.with_filename && !self.args.quiet {
-            let name = String::from_utf8_lossy(input.name());
-            output::print(format!("{name}:{selected}\n").as_bytes())?;
-        }
-        Ok(selected)
+        Ok(search)
     }
 
-    fn look_up(&mut self, batch: &Batch, input: &Input) -> Result<()> {
-        match self.filter.plan().kind() {
-            Kind::Bitmap => {
-                // Integers beyond the universe are none of the bitmap's, which is an answer.
-                let keys = integers::keys(batch, input, u64::MAX)?;
-                self.filter.contains_many(&keys, &mut self.found);
-            }
-            _ => self.filter.contains_many(&batch.records, &mut self.found),
+    fn look_up(&self, block: &Block, answer: &mut Answer) -> Result<(), BadRecord> {
+        answer.digests.resize_with(self.keys.len(), Vec::new);
+        answer.found.resize_with(self.filters.len(), Vec::new);
+        for (keys, digests) in self.keys.iter().zip(&mut answer.digests) {
+            keys.digests(block, digests)?;
+        }
+        for (pattern, found) in self.filters.iter().zip(&mut answer.found) {
+            pattern.filter.contains_digests(&answer.digests[pattern.keys], found);
+        }
+        self.select(answer);
+        answer.text.clear();
+        if self.how.prints_lines() && !self.decorates() {
+            block.copy_selected(&answer.selects, &mut answer.text);
         }
         Ok(())
     }
 
-    fn selects(&self, found: bool) -> bool {
-        found != self.args.invert_match
+    fn select(&self, answer: &mut Answer) {
+        let (first, more) = answer.found.split_first().expect("there is at least one filter");
+        answer.selects.clone_from(first);
+        for found in more {
+            for (selects, found) in answer.selects.iter_mut().zip(found) {
+                *selects |= found;
+            }
+        }
+        if self.how.invert_match {
+            answer.selects.iter_mut().for_each(|selects| *selects = !*selects);
+        }
+        answer.selected = answer.selects.iter().map(|selects| u64::from(*selects)).sum();
     }
 
-    fn print_selected(&mut self, batch: &Batch, input: &Input) -> Result<()> {
-        self.text.clear();
-        for (index, record) in batch.records.iter().enumerate() {
-            if !self.selects(self.found[index]) {
+    /// Whether something stands before the lines.
+    fn decorates(&self) -> bool {
+        let How { with_filename, line_number, json, .. } = self.how;
+        self.how.prints_lines() && (with_filename || line_number || json || self.names_filters())
+    }
+
+    fn names_filters(&self) -> bool {
+        self.filters.len() > 1 && !self.how.invert_match
+    }
+
+    fn write(&self, block: &Block, answer: &mut Answer) {
+        let How { with_filename, line_number, json, .. } = self.how;
+        for (index, record) in block.records().enumerate() {
+            if !answer.selects[index] {
                 continue;
             }
-            if self.args.with_filename {
-                self.text.extend_from_slice(input.name());
-                self.text.push(b':');
+            let number = block.first_number + index as u64;
+            let hits = || {
+                let hit = |(_, found): &(&Pattern, &Vec<bool>)| found[index];
+                let filters = self.filters.iter().zip(&answer.found).filter(hit);
+                filters.map(|(pattern, _)| pattern.name.as_str()).collect::<Vec<_>>()
+            };
+            let input = &self.inputs[block.input];
+            let text = &mut answer.text;
+            if json {
+                write_object(text, input, number, record, &hits());
+                continue;
             }
-            if self.args.line_number {
-                let number = batch.first_number + index as u64;
-                write!(self.text, "{number}:").expect("a Vec takes all bytes");
+            if with_filename {
+                text.extend_from_slice(input.name());
+                text.push(b':');
             }
-            self.text.extend_from_slice(record);
-            self.text.push(lines::terminator(self.args.null));
+            if line_number {
+                write!(text, "{number}:").expect("a Vec takes all bytes");
+            }
+            if self.names_filters() {
+                write!(text, "{}:", hits().join(",")).expect("a Vec takes all bytes");
+            }
+            text.extend_from_slice(record);
+            text.push(self.terminator);
         }
-        if self.text.is_empty() { Ok(()) } else { output::print(&self.text) }
     }
+}
+
+/// Writes an object by hand: a map for every line would take ten times as long.
+fn write_object(text: &mut Vec<u8>, input: &Input, number: u64, record: &[u8], filters: &[&str]) {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let names: Vec<String> = filters.iter().map(|name| quoted(name)).collect();
+    let line = match str::from_utf8(record) {
+        Ok(line) => format!("\"line\":{}", quoted(line)),
+        Err(_) => {
+            let hex: String = record.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("\"line_hex\":\"{hex}\"")
+        }
+    };
+    let (found, names, input) = (!filters.is_empty(), names.join(","), quoted(&input.shown()));
+    let object = format_args!(
+        "{{\"filters\":[{names}],\"found\":{found},\"input\":{input},{line},\"number\":{number}}}"
+    );
+    writeln!(text, "{object}").expect("a Vec takes all bytes");
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use inbloom::{Filter, Kind, Plan};
+use inbloom::{Filter, Kind, Plan, Slice};
 use serde_json::{Map, Value, json};
 
+use crate::filter_file::KeyArgs;
 use crate::sizing::particulars;
-use crate::{filter_file, numbers, output};
+use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
 #[derive(clap::Args)]
@@ -25,11 +26,22 @@ pub struct Args {
     /// Read the whole file and check all its checksums
     #[arg(long)]
     verify: bool,
+
+    /// Show how evenly the array is filled, slice by slice: a bad hash leaves bands
+    #[arg(long)]
+    histogram: bool,
+
+    #[command(flatten)]
+    key: KeyArgs,
 }
 
 const AFTER_HELP: &str = "\
+The histogram reads the whole filter. A good hash fills all slices alike, within chance; if some
+stand out by more than 5 deviations, keys came in that were not hashed, or not as the filter says.
+
 Examples:
   inbloom info seen.ib
+  inbloom info --histogram seen.ib                   were the keys hashed well?
   inbloom info --verify seen.ib                      is the file undamaged?
   inbloom info --json seen.ib | jq .current_rate
 
@@ -38,15 +50,34 @@ Exit status:
   2  it is not, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = filter_file::open(&args.filter)?;
+    let filter = args.key.open(&args.filter)?;
     if args.verify {
         filter_file::verify(&args.filter)?;
     }
     let metadata = fs::metadata(&args.filter);
     let file_bytes = metadata.with_context(|| format!("cannot read {:?}", args.filter))?.len();
+    let slices = args.histogram.then(|| filter.profile(histogram::COLUMNS));
     let text = match args.json {
-        true => format!("{:#}\n", as_json(&filter, file_bytes, args.verify)),
-        false => as_text(&filter, file_bytes, args.verify),
+        true => {
+            let mut fields = as_json(&filter, file_bytes, args.verify);
+            if let Some(slices) = &slices {
+                add_histogram(&mut fields, slices);
+            }
+            format!("{fields:#}\n")
+        }
+        false => {
+            let mut text = as_text(&filter, file_bytes, args.verify);
+            if let Some(slices) = &slices {
+                text.push_str(
+                    "\nshare of cells in use, from the begin of the array to its end:\n\n",
+                );
+                text.push_str(&histogram::plot(slices));
+                text.push('\n');
+                text.push_str(&wrapped("expected", &histogram::expectation(&filter, slices)));
+                text.push_str(&wrapped("verdict", &histogram::verdict(&filter, slices)));
+            }
+            text
+        }
     };
     output::print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -148,32 +179,19 @@ fn memory(filter: &Filter) -> String {
     }
 }
 
-/// The current rate against the promise. At the planned number of keys the fill scatters around its
-/// expectation, so half of all good filters are a little above it: that is not worth an alarm.
 fn verdict(filter: &Filter) -> &'static str {
-    let plan = filter.plan();
-    let estimate = filter.estimated_items();
-    let planned = plan.items() as f64;
-    let (within, more) = match plan.kind() {
-        // A window may hold its keys unevenly: its rate tells, not their number.
-        Kind::Window => (
-            filter.rate() <= plan.rate_at(planned + 3.0 * estimate.error),
-            "ABOVE the promise: more keys than planned in a step",
-        ),
-        Kind::Scalable => (false, "ABOVE the promise"),
-        _ => (
-            estimate.items - 3.0 * estimate.error <= planned,
-            "ABOVE the promise: it holds more keys than planned",
-        ),
-    };
     if is_full(filter) {
         "and FULL: more keys may be refused"
-    } else if filter.rate() <= plan.rate() {
+    } else if filter.rate() <= filter.plan().rate() {
         "within the promise"
-    } else if within {
+    } else if !filter_file::exceeds_promise(filter) {
         "at the promise, within chance"
     } else {
-        more
+        match filter.plan().kind() {
+            Kind::Window => "ABOVE the promise: more keys than planned in a step",
+            Kind::Scalable => "ABOVE the promise",
+            _ => "ABOVE the promise: it holds more keys than planned",
+        }
     }
 }
 
@@ -225,6 +243,16 @@ fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
         fields[name] = value;
     }
     fields
+}
+
+/// The slices as lists, one number for each: what is, and what was to be expected.
+fn add_histogram(fields: &mut Value, slices: &[Slice]) {
+    let list = |value: fn(&Slice) -> f64| json!(slices.iter().map(value).collect::<Vec<_>>());
+    fields["histogram"] = list(|slice| slice.fill);
+    fields["histogram_expected"] = list(|slice| slice.expected);
+    fields["histogram_deviation"] = list(|slice| slice.deviation);
+    let outliers = slices.iter().filter(|slice| slice.stands_out()).count();
+    fields["histogram_outliers"] = json!(outliers);
 }
 
 /// Text from a file that may be a stranger's: no control character reaches the terminal.

@@ -309,3 +309,16 @@ fn an_existing_filter_is_replaced_by_a_new_one() {
     folder.run_with("check names.ib", "dave\n").expect(0);
     assert_eq!(folder.names(), ["names.ib", "names.txt"]);
 }
+
+#[test]
+fn a_window_holds_the_last_lines_also_those_that_came_before() {
+    let folder = Folder::new();
+    // "again" comes every ten lines: it is among the last, always.
+    let text: String = (0..20_000)
+        .map(|i| if i % 10 == 0 { "again\n".into() } else { format!("{i}\n") })
+        .collect();
+    folder.run_with("build --kind window --window 1000 -p 1e-9 -o f.ib", &text).expect(0);
+    assert_eq!(folder.run_with("check f.ib", "again\n5\n").expect(0).text(), "again\n");
+    folder.run_with("add f.ib", numbers(0, 900) + "again\n" + &numbers(1000, 1900)).expect(0);
+    assert_eq!(folder.run_with("check f.ib", "again\n5\n").expect(0).text(), "again\n");
+}

@@ -105,3 +105,78 @@ fn output_that_cannot_be_written_is_an_error() {
         assert!(message.contains("cannot write to standard output"), "{message}");
     }
 }
+
+#[test]
+fn several_filters_are_asked_at_once_and_the_output_says_which_hit() {
+    let folder = Folder::with_names();
+    folder.run_with("build -p 1e-9 -o spam.ib", "bob\ndave\n").expect(0);
+    folder.run_with("build -p 1e-9 -o caps.ib --normalize lower", "Erin\n").expect(0);
+    folder.write("who.txt", "alice\nbob\ndave\nERIN\nfrank\n");
+    let outcome = folder.run("check names.ib -F spam.ib --filter caps.ib who.txt").expect(0);
+    let hits = "names.ib:alice\nnames.ib,spam.ib:bob\nspam.ib:dave\ncaps.ib:ERIN\n";
+    assert_eq!(outcome.text(), hits);
+    let outcome = folder.run("check -n -H names.ib -F spam.ib who.txt").expect(0);
+    let hits = "who.txt:1:names.ib:alice\nwho.txt:2:names.ib,spam.ib:bob\nwho.txt:3:spam.ib:dave\n";
+    assert_eq!(outcome.text(), hits);
+    assert_eq!(
+        folder.run("check -v names.ib -F spam.ib who.txt").expect(0).text(),
+        "ERIN\nfrank\n"
+    );
+    assert_eq!(folder.run("check -c names.ib -F spam.ib who.txt").expect(0).text(), "3\n");
+    // A bitmap's lines are integers, for all of them.
+    folder.run_with("build --kind bitmap --universe 10 -o small.ib", "7\n").expect(0);
+    let outcome = folder.run_with("check names.ib -F small.ib", "7\n8\n").expect(0);
+    assert_eq!(outcome.text(), "small.ib:7\n");
+    folder.run("check names.ib -F small.ib who.txt").expect_error(&["line 1", "integers", "alice"]);
+}
+
+#[test]
+fn json_tells_input_number_line_and_filters() {
+    let folder = Folder::with_names();
+    folder.run_with("build -p 1e-9 -o spam.ib", "bob\n").expect(0);
+    folder.write("a.txt", "zoe\nbob\n");
+    folder.write("b.txt", b"quote \" and \xff\n");
+    let outcome = folder.run("check --json names.ib -F spam.ib a.txt b.txt").expect(0);
+    let line = r#"{"filters":["names.ib","spam.ib"],"found":true,"input":"a.txt","line":"bob","number":2}"#;
+    assert_eq!(outcome.text(), format!("{line}\n"));
+    let outcome = folder.run("check --json -v names.ib b.txt").expect(0);
+    let value = outcome.json();
+    assert_eq!(value["line_hex"], "71756f7465202220616e6420ff");
+    assert_eq!(value["found"], false);
+    assert_eq!(value["number"], 1);
+    folder.run("check --json -0 names.ib a.txt").expect_error(&["--json", "-0"]);
+}
+
+#[test]
+fn numbers_of_lines_count_through_blocks_and_begin_anew_with_each_input() {
+    let folder = Folder::with_names();
+    let many = numbers(0, 100_000) + "alice\n";
+    folder.write("many.txt", &many);
+    folder.write("few.txt", "x\nbob");
+    let outcome = folder.run("check -n names.ib many.txt few.txt").expect(0);
+    assert_eq!(outcome.text(), "100001:alice\n2:bob\n");
+    let outcome = folder.run("check -H -c names.ib many.txt missing few.txt").expect(2);
+    assert_eq!(outcome.text(), "many.txt:1\nfew.txt:1\n", "nothing of what could not be read");
+}
+
+#[test]
+fn fields_and_recorded_normalizations_make_the_key() {
+    let folder = Folder::new();
+    folder
+        .run_with("build -p 1e-9 -o f.ib --normalize trim,lower -d ; -f 2", "1; Alice ;x\n")
+        .expect(0);
+    assert_eq!(folder.info("f.ib")["normalization"], "trim,lower");
+    let outcome = folder.run_with("check f.ib", "  ALICE\nbob\n").expect(0);
+    assert_eq!(outcome.text(), "  ALICE\n", "printed as it came");
+    let outcome = folder.run_with("check -d : -f 1,2 f.ib", "x:alice\nalice\n").expect(0);
+    assert_eq!(outcome.text(), "alice\n");
+    let outcome = folder.run_with("check -d :: -f 3- f.ib", "1::2::alice\n").expect(0);
+    assert_eq!(outcome.text(), "1::2::alice\n");
+}
+
+#[test]
+fn line_buffered_output_is_the_same() {
+    let folder = Folder::with_names();
+    let outcome = folder.run_with("check --line-buffered names.ib", "bob\nx\nalice").expect(0);
+    assert_eq!(outcome.text(), "bob\nalice\n");
+}

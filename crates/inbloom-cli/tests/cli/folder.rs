@@ -79,6 +79,23 @@ impl Folder {
         }
     }
 
+    /// Runs a command on a terminal, which `script` makes for it, and types a line and Ctrl-D.
+    /// Returns all that the terminal shows.
+    pub fn run_on_terminal(&self, arguments: &str, environment: &[(&str, &str)]) -> String {
+        let command = format!("{} {arguments}", env!("CARGO_BIN_EXE_inbloom"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).current_dir(self.0.path());
+        script.env("TERM", "xterm").env_remove("NO_COLOR").envs(environment.iter().copied());
+        script.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = script.spawn().expect("script is installed (bsdutils)");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        // A command that reads nothing may be gone by now.
+        let _ = stdin.write_all(b"typed\n\x04");
+        let output = within_ten_seconds(move || child.wait_with_output());
+        drop(stdin);
+        String::from_utf8_lossy(&output.expect("it ends").stdout).into_owned()
+    }
+
     /// What `inbloom info --json` says about a file.
     pub fn info(&self, name: &str) -> Value {
         self.run(&format!("info --json {name}")).expect(0).json()

@@ -1,6 +1,6 @@
 //! `inbloom info`.
 
-use inbloom::{Filter, Hasher, Key, Kind, Plan, file};
+use inbloom::{Digest, Filter, Hasher, Key, Kind, Plan, file};
 use serde_json::Value;
 
 use crate::folder::{Folder, numbers};
@@ -142,4 +142,70 @@ fn filters_that_lines_cannot_be_looked_up_in_as_they_are_say_so() {
     let keyed = Filter::with_hasher(plan, Hasher::sip13(Key::new([7; 16]))).expect("little memory");
     file::save(&keyed, folder.path("keyed.ib")).expect("it is saved");
     folder.run_with("check keyed.ib", "alice\n").expect_error(&["keyed.ib", "key"]);
+}
+
+#[test]
+fn a_histogram_of_hashed_keys_is_within_chance_for_every_kind() {
+    let folder = Folder::new();
+    for options in [
+        "classic",
+        "blocked",
+        "blocked -p 1e-7",
+        "counting",
+        "cuckoo",
+        "scalable -n 100",
+        "window --window 4000",
+    ] {
+        for keys in [0, 10, 1_000, 20_000] {
+            let build = format!("build --kind {options} -o f.ib");
+            folder.run_with(&build, numbers(0, keys)).expect(0);
+            let text = folder.run("info --histogram f.ib").expect(0).text();
+            let verdict = if keys <= 10 { "with so few keys" } else { "within chance: no slice" };
+            let few = keys == 1_000 && text.contains("with so few keys");
+            assert!(text.contains(verdict) || few, "{options}, {keys} keys:\n{text}");
+            assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+            let info = folder.run("info --histogram --json f.ib").expect(0).json();
+            assert_eq!(info["histogram_outliers"], 0);
+            let slices = info["histogram"].as_array().expect("a list");
+            assert!((1..=64).contains(&slices.len()), "{options}: {}", slices.len());
+            assert_eq!(info["histogram_expected"].as_array().map(Vec::len), Some(slices.len()));
+        }
+    }
+    assert_eq!(folder.info("f.ib")["histogram"], Value::Null, "only if asked for");
+}
+
+#[test]
+fn a_histogram_shows_the_bands_of_a_bad_hash_and_says_so() {
+    let folder = Folder::new();
+    // Not classic, which mixes a digest once more for each probe.
+    for kind in [Kind::Blocked, Kind::Counting] {
+        let plan = Plan::new(kind).items(20_000).build().expect("a plan");
+        let mut filter = Filter::new(plan).expect("little memory");
+        for key in 0..20_000_u64 {
+            let digest = filter.digest(key.to_le_bytes());
+            // Only three quarters of all places.
+            let place = digest.place / 4 * 3;
+            filter.insert_digest(Digest { place, ..digest }).expect("it is writable");
+        }
+        file::save(&filter, folder.path("f.ib")).expect("it is saved");
+        let text = folder.run("info --histogram f.ib").expect(0).text();
+        assert!(text.contains("NOT by chance"), "{kind}:\n{text}");
+        let info = folder.run("info --histogram --json f.ib").expect(0).json();
+        assert!(info["histogram_outliers"].as_u64() > Some(0), "{kind}");
+    }
+}
+
+#[test]
+fn a_histogram_of_a_bitmap_shows_where_its_integers_are_without_a_verdict() {
+    let folder = Folder::new();
+    for universe in ["1000", "1e18"] {
+        let build = format!("build --kind bitmap --universe {universe} -n 100 -o f.ib");
+        folder.run_with(&build, numbers(0, 100)).expect(0);
+        let text = folder.run("info --histogram f.ib").expect(0).text();
+        assert!(text.contains("integers are not hashed"), "{text}");
+        let info = folder.run("info --histogram --json f.ib").expect(0).json();
+        let slices = info["histogram"].as_array().expect("a list");
+        assert_eq!(slices.len(), 64);
+        assert!(slices[0].as_f64() > Some(0.0) && slices[63] == 0.0, "{slices:?}");
+    }
 }

@@ -1,0 +1,645 @@
+//! Records in blocks, worked on by all cores, and handed over in the order of the input.
+//!
+//! A record is what stands between two terminators (newline, or NUL under `-0`): any bytes, any
+//! length, the empty record included. The last one counts with or without its terminator.
+//!
+//! Filters are fastest when asked about many keys at once, and allocating a `String` per line costs
+//! more than hashing it. So records travel in blocks of some thousand:
+//!
+//! ```text
+//!   reader   alice\nbob\ncarol\nda|ve\nerin\n...     one at a time reads, and cuts behind a record
+//!              |            |
+//!   workers  split, hash  split, hash                each on a block of its own
+//!               \          /
+//!   caller     1, 2, 3, ...                          in the order in which they were read
+//! ```
+//!
+//! A worker that is free takes the next block from the reader itself. What it makes of it is the
+//! caller's `work`, which may only depend on the block; what has to happen in order (inserting,
+//! printing) the caller does with the results. While there are none it is a worker itself, unless
+//! the input may be slow: then results must not wait for what it reads. Blocks are recycled, the
+//! one used last first, since it is still in the processor's cache; their number is fixed, so a
+//! fast reader waits for a slow caller, and memory does not grow.
+//!
+//! One `read` per block, not a full buffer: a slow pipe (`tail -f log | inbloom check seen.ib`) is
+//! answered as its lines arrive, a file comes in blocks of some thousand lines.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Error, Result, anyhow};
+use memchr::{memchr_iter, memrchr};
+
+use crate::input::{Encoding, Input};
+use crate::split;
+
+/// Bytes read at once. 16 and 64 KiB are a third slower than 128, measured with `check -c`; 256 and
+/// 1024 are as fast, but take more memory, since five or more blocks are on their way.
+const BLOCK: usize = 128 << 10;
+
+/// Some consecutive records of one input; at least one.
+#[derive(Default)]
+pub struct Block {
+    /// Which input, counted from 0.
+    pub input: usize,
+    /// The number of the first record in its input, counted from 1: known when the block is handed
+    /// over, not while it is worked on.
+    pub first_number: u64,
+    /// Only the first `length` bytes are records: the rest is room to read into.
+    bytes: Vec<u8>,
+    length: usize,
+    terminator: u8,
+    /// Where each record ends, its terminator excluded.
+    ends: Vec<usize>,
+}
+
+impl Block {
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// How many records there are in a block that was just read.
+    pub fn count(&self) -> u64 {
+        let bytes = &self.bytes[..self.length];
+        let unfinished = bytes.last().is_some_and(|&last| last != self.terminator);
+        memchr_iter(self.terminator, bytes).count() as u64 + u64::from(unfinished)
+    }
+
+    /// The records, without their terminators.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let record = &self.bytes[start..end];
+            start = end + 1;
+            record
+        })
+    }
+
+    /// Appends the records that are selected to `text`, each with its terminator.
+    pub fn copy_selected(&self, selected: &[bool], text: &mut Vec<u8>) {
+        let mut start = 0;
+        let mut from = None;
+        for (&end, &selected) in self.ends.iter().zip(selected) {
+            match (selected, from) {
+                (true, None) => from = Some(start),
+                (false, Some(first)) => {
+                    text.extend_from_slice(&self.bytes[first..start]);
+                    from = None;
+                }
+                _ => {}
+            }
+            start = end + 1;
+        }
+        if let Some(first) = from {
+            text.extend_from_slice(&self.bytes[first..start.min(self.length)]);
+            if start > self.length {
+                // The last record of the input had none.
+                text.push(self.terminator);
+            }
+        }
+    }
+
+    fn split(&mut self) {
+        let bytes = &self.bytes[..self.length];
+        split::positions(self.terminator, bytes, &mut self.ends);
+        if bytes.last().is_some_and(|&last| last != self.terminator) {
+            self.ends.push(self.length);
+        }
+    }
+}
+
+/// What went wrong, and in which input.
+pub struct Failure {
+    pub input: usize,
+    pub error: Error,
+}
+
+/// A record that cannot be worked on, counted from 0 in its block, and why.
+pub struct BadRecord {
+    pub index: usize,
+    pub problem: String,
+}
+
+/// Reads inputs one after the other, block by block.
+pub struct Reader {
+    inputs: Arc<[Input]>,
+    encoding: Encoding,
+    terminator: u8,
+    /// The bytes that have come so far, for whoever shows progress.
+    progress: Arc<AtomicU64>,
+    /// The input being read.
+    current: Option<Box<dyn Read + Send>>,
+    /// How many inputs have been opened.
+    opened: usize,
+    /// The start of a record whose end has not been read.
+    rest: Vec<u8>,
+}
+
+impl Reader {
+    pub fn new(inputs: &[Input], encoding: Encoding, terminator: u8) -> Reader {
+        Reader {
+            inputs: inputs.into(),
+            encoding,
+            terminator,
+            progress: Arc::default(),
+            current: None,
+            opened: 0,
+            rest: Vec::new(),
+        }
+    }
+
+    /// Counts the bytes that come, before they are decompressed.
+    pub fn progress(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Fills a block with the next records; None at the end of all inputs. After a failure it goes
+    /// on with the next input.
+    pub fn read(&mut self, block: &mut Block) -> Option<Result<(), Failure>> {
+        loop {
+            let reader = match &mut self.current {
+                Some(reader) => reader,
+                None => {
+                    let input = self.inputs.get(self.opened)?;
+                    self.opened += 1;
+                    match input.open(self.encoding, &self.progress) {
+                        Ok(reader) => self.current.insert(reader),
+                        Err(error) => return Some(Err(self.failure(error))),
+                    }
+                }
+            };
+            match fill(block, reader, &mut self.rest, self.terminator) {
+                Ok(true) => break,
+                Ok(false) => self.current = None,
+                Err(error) => {
+                    self.current = None;
+                    self.rest.clear();
+                    let input = &self.inputs[self.opened - 1];
+                    let error = Error::new(error).context(input.cannot_read());
+                    return Some(Err(self.failure(error)));
+                }
+            }
+        }
+        block.terminator = self.terminator;
+        block.input = self.opened - 1;
+        Some(Ok(()))
+    }
+
+    fn failure(&self, error: Error) -> Failure {
+        Failure { input: self.opened - 1, error }
+    }
+}
+
+/// Reads until at least one record is whole, and leaves what follows the last one in `rest`. False
+/// at the end of the input.
+fn fill(
+    block: &mut Block,
+    reader: &mut dyn Read,
+    rest: &mut Vec<u8>,
+    terminator: u8,
+) -> io::Result<bool> {
+    if block.bytes.len() < BLOCK.max(2 * rest.len()) {
+        block.bytes.resize(BLOCK.max(2 * rest.len()), 0);
+    }
+    block.bytes[..rest.len()].copy_from_slice(rest);
+    let mut filled = rest.len();
+    rest.clear();
+    loop {
+        if filled == block.bytes.len() {
+            block.bytes.resize(2 * filled, 0);
+        }
+        let read = match reader.read(&mut block.bytes[filled..]) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        // Only the fresh bytes are searched, or a long line would be searched again and again.
+        let fresh = filled..filled + read;
+        filled = fresh.end;
+        if read == 0 {
+            block.length = filled;
+            return Ok(filled > 0);
+        }
+        if let Some(last) = memrchr(terminator, &block.bytes[fresh.clone()]) {
+            block.length = fresh.start + last + 1;
+            rest.extend_from_slice(&block.bytes[block.length..filled]);
+            return Ok(true);
+        }
+    }
+}
+
+/// A block and what was made of it.
+#[derive(Default)]
+pub struct Job<T> {
+    pub block: Block,
+    pub product: T,
+}
+
+/// The jobs of all inputs, in order.
+pub struct InOrder<T> {
+    shop: Arc<Shop<T>>,
+    done: Receiver<(u64, Done<T>)>,
+    /// Whether the caller is a worker while it waits.
+    helps: bool,
+    /// Jobs that were done before their turn.
+    early: BTreeMap<u64, Done<T>>,
+    next: u64,
+    /// The job that the caller has.
+    current: Option<Job<T>>,
+    inputs: Arc<[Input]>,
+    /// How many records of each input have been handed over.
+    handed_over: Vec<u64>,
+    /// The inputs that failed: what else was read of them is not handed over.
+    failed: Vec<usize>,
+}
+
+struct Done<T> {
+    job: Job<T>,
+    outcome: Result<(), Trouble>,
+}
+
+enum Trouble {
+    Input(Failure),
+    Record(BadRecord),
+    Panic,
+}
+
+/// What [`InOrder::next_within`] found.
+pub enum Next<'a, T> {
+    Job(&'a mut Job<T>),
+    Failed(Failure),
+    /// The time is over.
+    Nothing,
+    End,
+}
+
+impl<T: Default + Send + 'static> InOrder<T> {
+    /// Lets `threads` workers do `work` on the reader's blocks. It may be called for blocks that
+    /// the caller never asks for.
+    ///
+    /// Nobody waits for the workers in the end: one may be waiting for a pipe that stays silent,
+    /// while `check -q` knows its answer.
+    pub fn new(
+        reader: Reader,
+        threads: usize,
+        work: impl Fn(&Block, &mut T) -> Result<(), BadRecord> + Send + Sync + 'static,
+    ) -> InOrder<T> {
+        let inputs = Arc::clone(&reader.inputs);
+        let helps = inputs.iter().all(Input::never_waits);
+        let workers = if helps { threads - 1 } else { threads };
+        // One for each worker, one for the caller, and two that wait for their turn.
+        let spares = (0..workers + 3).map(|_| Job::default()).collect();
+        let shop = Arc::new(Shop {
+            source: Mutex::new(Source { reader, taken: 0, at_end: false }),
+            spares: Mutex::new(spares),
+            returned: Condvar::new(),
+            work: Box::new(work),
+        });
+        let (send, done) = mpsc::channel();
+        let mut started = 0;
+        for _ in 0..workers {
+            let (worker, send) = (Arc::clone(&shop), send.clone());
+            // Where the system allows no more, fewer have to do.
+            match thread::Builder::new().spawn(move || worker.work_on(&send)) {
+                Ok(_) => started += 1,
+                Err(_) => break,
+            }
+        }
+        InOrder {
+            shop,
+            done,
+            helps: helps || started == 0,
+            early: BTreeMap::new(),
+            next: 0,
+            current: None,
+            handed_over: vec![0; inputs.len()],
+            failed: Vec::new(),
+            inputs,
+        }
+    }
+
+    /// The next job; the last one is given back with this call.
+    pub fn next(&mut self) -> Option<Result<&mut Job<T>, Failure>> {
+        match self.next_within(Duration::MAX) {
+            Next::Job(job) => Some(Ok(job)),
+            Next::Failed(failure) => Some(Err(failure)),
+            Next::Nothing | Next::End => None,
+        }
+    }
+
+    /// As [`InOrder::next`], but comes back after some time even if there is nothing.
+    pub fn next_within(&mut self, time: Duration) -> Next<'_, T> {
+        if let Some(job) = self.current.take() {
+            self.shop.give_back(job);
+        }
+        loop {
+            let Some(done) = self.early.remove(&self.next) else {
+                match self.receive(time) {
+                    Ok((number, done)) => self.early.insert(number, done),
+                    Err(RecvTimeoutError::Timeout) => return Next::Nothing,
+                    Err(RecvTimeoutError::Disconnected) => return self.end(),
+                };
+                continue;
+            };
+            self.next += 1;
+            let Done { mut job, outcome } = done;
+            let failure = match outcome {
+                Ok(()) => None,
+                Err(trouble) => Some(self.failure(&job.block, trouble)),
+            };
+            let input = failure.as_ref().map_or(job.block.input, |failure| failure.input);
+            if self.failed.contains(&input) {
+                self.shop.give_back(job);
+            } else if let Some(failure) = failure {
+                self.shop.give_back(job);
+                self.failed.push(input);
+                return Next::Failed(failure);
+            } else {
+                job.block.first_number = self.handed_over[input] + 1;
+                self.handed_over[input] += job.block.len() as u64;
+                return Next::Job(self.current.insert(job));
+            }
+        }
+    }
+
+    /// With all workers gone it is the end, unless they went before it.
+    fn end(&mut self) -> Next<'_, T> {
+        let at_end = self.shop.source.lock().is_ok_and(|source| source.at_end);
+        match at_end && self.early.is_empty() {
+            true => Next::End,
+            false => {
+                self.early.clear();
+                Next::Failed(Failure { input: 0, error: anyhow!(BUG) })
+            }
+        }
+    }
+
+    fn failure(&self, block: &Block, trouble: Trouble) -> Failure {
+        let input = block.input;
+        match trouble {
+            Trouble::Input(failure) => failure,
+            Trouble::Record(BadRecord { index, problem }) => {
+                let number = self.handed_over[input] + 1 + index as u64;
+                let name = self.inputs[input].shown();
+                Failure { input, error: anyhow!("{name}: line {number}: {problem}") }
+            }
+            Trouble::Panic => Failure { input, error: anyhow!(BUG) },
+        }
+    }
+
+    /// Another job that is done, not always the next.
+    fn receive(&mut self, time: Duration) -> Result<(u64, Done<T>), RecvTimeoutError> {
+        if let Ok(done) = self.done.try_recv() {
+            return Ok(done);
+        }
+        // With no block to spare, what is waited for is in the hands of a worker.
+        if self.helps
+            && let Some(job) = self.shop.spare()
+        {
+            match self.shop.read_and_work(job) {
+                Some(done) => return Ok(done),
+                None => self.helps = false,
+            }
+        }
+        if time == Duration::MAX {
+            return self.done.recv().map_err(|_| RecvTimeoutError::Disconnected);
+        }
+        self.done.recv_timeout(time)
+    }
+}
+
+/// What the workers share.
+struct Shop<T> {
+    source: Mutex<Source>,
+    spares: Mutex<Vec<Job<T>>>,
+    returned: Condvar,
+    work: Work<T>,
+}
+
+type Work<T> = Box<dyn Fn(&Block, &mut T) -> Result<(), BadRecord> + Send + Sync>;
+
+struct Source {
+    reader: Reader,
+    taken: u64,
+    at_end: bool,
+}
+
+impl<T: Default> Shop<T> {
+    fn work_on(&self, send: &Sender<(u64, Done<T>)>) {
+        // Its end is that of the input, or of the caller.
+        while let Some(done) = self.read_and_work(self.wait_for_spare()) {
+            if send.send(done).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// None at the end of the input. A block is taken before the reader, not while holding it: the
+    /// caller may wait for the reader and be the only one who returns blocks.
+    fn read_and_work(&self, mut job: Job<T>) -> Option<(u64, Done<T>)> {
+        let (number, read) = {
+            let mut source = self.source.lock().expect("reading does not panic");
+            let Some(read) = source.reader.read(&mut job.block) else {
+                source.at_end = true;
+                return None;
+            };
+            source.taken += 1;
+            (source.taken - 1, read)
+        };
+        let outcome = read.map_err(Trouble::Input).and_then(|()| {
+            // A panic is reported as any failure: a block that never came would be waited for.
+            let work = AssertUnwindSafe(|| {
+                job.block.split();
+                (self.work)(&job.block, &mut job.product)
+            });
+            catch_unwind(work).map_err(|_| Trouble::Panic)?.map_err(Trouble::Record)
+        });
+        Some((number, Done { job, outcome }))
+    }
+
+    fn spare(&self) -> Option<Job<T>> {
+        self.spares.lock().expect("nothing here panics").pop()
+    }
+
+    fn wait_for_spare(&self) -> Job<T> {
+        let spares = self.spares.lock().expect("nothing here panics");
+        let mut spares = self
+            .returned
+            .wait_while(spares, |spares| spares.is_empty())
+            .expect("nothing here panics");
+        spares.pop().expect("it was waited for")
+    }
+
+    fn give_back(&self, mut job: Job<T>) {
+        // What one very long line took is not kept for the others.
+        if job.block.bytes.len() > 4 * BLOCK {
+            job = Job::default();
+        }
+        self.spares.lock().expect("nothing here panics").push(job);
+        self.returned.notify_one();
+    }
+}
+
+const BUG: &str = "a bug in inbloom, described above: please report it";
+
+/// What ends a record: newline, or NUL under `-0`.
+pub fn terminator(null: bool) -> u8 {
+    if null { 0 } else { b'\n' }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Hands out at most `step` bytes per read: what a pipe may do.
+    struct Trickle<'a> {
+        bytes: &'a [u8],
+        step: usize,
+    }
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = self.step.min(buffer.len()).min(self.bytes.len());
+            buffer[..length].copy_from_slice(&self.bytes[..length]);
+            self.bytes = &self.bytes[length..];
+            Ok(length)
+        }
+    }
+
+    fn reader(bytes: &'static [u8], step: usize) -> Reader {
+        let mut reader = Reader::new(&[Input::Stdin], Encoding::Plain, b'\n');
+        reader.current = Some(Box::new(Trickle { bytes, step }));
+        reader.opened = 1;
+        reader
+    }
+
+    fn collect(mut jobs: InOrder<Vec<Vec<u8>>>) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(job) = jobs.next() {
+            let Ok(job) = job else { panic!("nothing fails") };
+            assert_eq!(job.block.first_number, all.len() as u64 + 1);
+            assert_eq!(job.block.len(), job.product.len());
+            assert!(job.block.len() > 0);
+            let mut text = Vec::new();
+            job.block.copy_selected(&vec![true; job.block.len()], &mut text);
+            let lines: Vec<u8> =
+                job.product.iter().flat_map(|r| [r, &b"\n"[..]].concat()).collect();
+            assert_eq!(text, lines);
+            all.append(&mut job.product);
+        }
+        assert!(jobs.next().is_none(), "the end stays");
+        all
+    }
+
+    fn copy(block: &Block, records: &mut Vec<Vec<u8>>) -> Result<(), BadRecord> {
+        records.extend(block.records().map(<[u8]>::to_vec));
+        Ok(())
+    }
+
+    #[test]
+    fn records_do_not_depend_on_how_the_input_arrives() {
+        let cases: [(&[u8], &[&[u8]]); 8] = [
+            (b"", &[]),
+            (b"\n", &[b""]),
+            (b"\n\n", &[b"", b""]),
+            (b"a", &[b"a"]),
+            (b"a\n", &[b"a"]),
+            (b"a\nbb\n\nccc", &[b"a", b"bb", b"", b"ccc"]),
+            (b"\0\r\n\xff\xfe\n", &[b"\0\r", b"\xff\xfe"]),
+            (b"a long line of many bytes\nb", &[b"a long line of many bytes", b"b"]),
+        ];
+        for (bytes, expected) in cases {
+            for step in [1, 2, 3, 7, 100] {
+                for threads in [1, 2, 5] {
+                    let jobs = InOrder::new(reader(bytes, step), threads, copy);
+                    assert_eq!(collect(jobs), expected, "{step} {threads}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_block_is_whole() {
+        let text: &'static [u8] = Vec::leak([vec![b'x'; 3 * BLOCK], b"\ny\n".to_vec()].concat());
+        for step in [1000, BLOCK, usize::MAX] {
+            let records = collect(InOrder::new(reader(text, step), 2, copy));
+            assert_eq!(records.iter().map(Vec::len).collect::<Vec<_>>(), [3 * BLOCK, 1]);
+        }
+    }
+
+    #[test]
+    fn selected_records_are_copied_with_their_terminators() {
+        for text in [&b"a\nbb\n\nd\n"[..], b"a\nbb\n\nd"] {
+            let mut block = Block {
+                bytes: text.to_vec(),
+                length: text.len(),
+                terminator: b'\n',
+                ..Block::default()
+            };
+            block.split();
+            for choice in 0..16 {
+                let selected: Vec<bool> = (0..4).map(|bit| choice >> bit & 1 == 1).collect();
+                let mut copied = Vec::new();
+                block.copy_selected(&selected, &mut copied);
+                let chosen = block.records().zip(&selected).filter(|(_, selected)| **selected);
+                let expected: Vec<u8> =
+                    chosen.flat_map(|(record, _)| [record, b"\n"].concat()).collect();
+                assert_eq!(copied, expected, "{selected:?}");
+            }
+        }
+    }
+
+    fn write(folder: &Path, name: &str, text: &str) -> Input {
+        fs::write(folder.join(name), text).expect("a temporary folder can be written to");
+        Input::File(folder.join(name))
+    }
+
+    #[test]
+    fn a_failed_input_is_told_once_and_the_others_are_read() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let inputs = [
+            write(folder.path(), "a", "1\n2\n"),
+            Input::File(folder.path().join("missing")),
+            write(folder.path(), "b", &("good\n".repeat(BLOCK) + &"bad\n".repeat(BLOCK))),
+            write(folder.path(), "c", "3\n"),
+        ];
+        let reader = Reader::new(&inputs, Encoding::ByMagic, b'\n');
+        let mut jobs = InOrder::new(reader, 3, |block, records: &mut Vec<Vec<u8>>| {
+            records.clear();
+            copy(block, records)?;
+            let bad = records.iter().position(|record| record == b"bad");
+            records.retain(|record| record != b"good");
+            bad.map_or(Ok(()), |index| Err(BadRecord { index, problem: "it is bad".into() }))
+        });
+        let (mut records, mut failed) = (Vec::new(), Vec::new());
+        while let Some(job) = jobs.next() {
+            match job {
+                Ok(job) => records.append(&mut job.product),
+                Err(failure) => failed.push((failure.input, failure.error.to_string())),
+            }
+        }
+        assert_eq!(records, [b"1", b"2", b"3"]);
+        assert_eq!(failed.iter().map(|(input, _)| *input).collect::<Vec<_>>(), [1, 2]);
+        assert!(failed[0].1.contains("missing"), "{failed:?}");
+        let line = format!("b: line {}: it is bad", BLOCK + 1);
+        assert!(failed[1].1.ends_with(&line), "{failed:?}");
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_is_a_failure_and_not_the_end() {
+        let jobs =
+            &mut InOrder::new(reader(b"a\n", 9), 2, |_, (): &mut ()| panic!("a test's panic"));
+        let Some(Err(failure)) = jobs.next() else { panic!("it is reported") };
+        assert!(failure.error.to_string().contains("a bug"), "{:#}", failure.error);
+    }
+}
