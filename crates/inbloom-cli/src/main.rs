@@ -21,6 +21,7 @@ mod numbers;
 mod output;
 mod plot;
 mod progress;
+mod seen;
 mod signals;
 mod sizing;
 mod split;

@@ -2,6 +2,7 @@
 
 mod build;
 mod check;
+mod dedup;
 mod info;
 mod plan;
 
@@ -15,6 +16,7 @@ pub enum Command {
     Plan(plan::Args),
     Build(build::Args),
     Check(check::Args),
+    Dedup(dedup::Args),
     Info(info::Args),
 }
 
@@ -24,6 +26,7 @@ impl Command {
             Command::Plan(args) => plan::run(&args),
             Command::Build(args) => build::run(&args),
             Command::Check(args) => check::run(&args),
+            Command::Dedup(args) => dedup::run(&args),
             Command::Info(args) => info::run(&args),
         }
     }

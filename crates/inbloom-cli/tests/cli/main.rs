@@ -4,6 +4,7 @@
 mod arguments;
 mod build;
 mod check;
+mod dedup;
 mod folder;
 mod info;
 mod lines;

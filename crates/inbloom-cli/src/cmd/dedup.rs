@@ -1,0 +1,521 @@
+//! `inbloom dedup`: the first occurrence of every line, in order.
+//!
+//! What was seen is remembered in a filter, or exactly in a set of digests. With `--filter` it
+//! outlives the run. The rule that keeps a crash from losing lines: **a filter is saved only after
+//! all lines that it knows have been delivered**: synced to the disk if they go to a file, and
+//! taken by the reader if they go into a pipe. So whatever happens, a line that is in the filter's
+//! file has arrived, and one that is not will be printed again: at least once, never never.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, Span};
+
+use crate::blocks::{Block, InOrder, Next};
+use crate::filter_file::{self, Changed, KeyArgs};
+use crate::keys::{InputArgs, Keys, NormalizeArgs};
+use crate::normalize::Normalization;
+use crate::output::Delivery;
+use crate::progress::{Beside, Progress};
+use crate::seen::{Counts, Exact};
+use crate::signals::Signals;
+use crate::sizing::{Sizing, kind_parser};
+use crate::{numbers, output};
+
+/// Print the first occurrence of every line, in order
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Remember what was seen in this file, across runs; made if it does not exist
+    #[arg(long, value_name = "FILE")]
+    filter: Option<PathBuf>,
+
+    /// Save the filter about this often while lines come: 60s, 5min
+    #[arg(long, value_name = "TIME", requires = "filter", default_value = "60s")]
+    #[arg(value_parser = numbers::parse_time)]
+    save_every: Duration,
+
+    /// Print the lines that were seen before, and not the first ones
+    #[arg(long, conflicts_with = "count")]
+    repeated: bool,
+
+    /// Print every line once, in the end, and before it how often it came; keeps all lines in
+    /// memory
+    #[arg(long, conflicts_with_all = ["filter", "save_every", "exact", "Sizing"])]
+    count: bool,
+
+    /// Never drop a line by mistake: keep 128-bit digests in a set, some 20 to 40 bytes per line
+    #[arg(long, conflicts_with_all = ["filter", "save_every", "Sizing"])]
+    exact: bool,
+
+    /// Write every line by itself
+    #[arg(long, conflicts_with = "count")]
+    line_buffered: bool,
+
+    /// Do not print the summary
+    #[arg(short = 'q', long)]
+    quiet: bool,
+
+    /// The structure [default: blocked with -n, window with --window, otherwise scalable]
+    #[arg(long, value_parser = kind_parser(), conflicts_with_all = ["exact", "count"])]
+    kind: Option<Kind>,
+
+    /// Let the filter empty itself when more than this share of its bits is set: 0.8
+    #[arg(long, value_name = "SHARE", value_parser = numbers::parse_share)]
+    #[arg(conflicts_with_all = ["exact", "count"])]
+    auto_clear: Option<f64>,
+
+    #[command(flatten)]
+    normalize: NormalizeArgs,
+
+    #[command(flatten)]
+    key: KeyArgs,
+
+    // These last: their headings hold for all options that follow.
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    sizing: Sizing,
+}
+
+const AFTER_HELP: &str = "\
+Without -n the filter grows as lines come, to about twice the memory that -n would take. Without -p
+the rate is 1e-6: one new line in a million is dropped by mistake, at most, and the summary says how
+many are to be expected. --exact drops none (its digests have 128 bits).
+
+--window 7d prints a line again when 7 days have passed since it was printed, --window 100000 when
+100,000 others were, or up to one of its --generations later. A time needs -n, the lines to expect
+in it.
+
+With --filter F what was seen is kept in F. The options of size are for making F; later they may be
+left out, and must fit if they are given. F is replaced as a whole: on end of input, on Ctrl-C,
+SIGTERM and SIGHUP, and every --save-every (or four times as long as a save takes); and always after
+the lines that it knows have been delivered: synced to disk where they go to a file, taken by the
+reader where they go into a pipe. So whenever it is interrupted, also by kill -9 or a power failure:
+  - F is undamaged, and is the state of the last save;
+  - no line is lost: what F knows was delivered, or is one of the expected mistakes;
+  - lines printed after the last save are printed again by the next run, which should read its
+    input again from there: at least once, not exactly once;
+  - a line that was being written may be cut off at the end of the output.
+If the reader of the pipe goes away, as head does, the lines that it has not taken are not saved as
+seen. Only one program at a time may change F: the second is refused when it saves.
+
+Examples:
+  inbloom dedup urls.txt > unique.txt
+  inbloom dedup -n 2.5M -p 1e-6 urls-*.gz > unique.txt
+  crawl | inbloom dedup --filter seen.ib --normalize url > frontier.txt
+  tail -F access.log | inbloom dedup -d ' ' -f 1 --window 1h -n 1M
+  inbloom dedup --repeated --exact ids.txt        lines that came before
+  inbloom dedup --count words.txt | sort -rn | head
+
+Exit status:
+  0  all input was read, or the reader of the output has gone away
+  2  an error; with --filter, F is as it was at the last save
+  129, 130, 143  stopped by SIGHUP, Ctrl-C or SIGTERM, with --filter after saving it if possible";
+
+/// Of the lines that are new, so many may be dropped, if -p does not say.
+const DEFAULT_RATE: f64 = 1e-6;
+/// How often it is looked whether to stop or to save while no input comes.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a reader is waited for that has not taken all lines, after a signal to stop: it may
+/// have been stopped too.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So many times as long as a save took it is waited until the next one.
+const SAVING: u32 = 4;
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let hasher = args.key.hasher(Kind::Blocked)?;
+    let normalization = args.input.normalization(&args.normalize);
+    let exact_keys = || args.input.keys(hasher, normalization);
+    if args.count {
+        let mut counts = Counts::default();
+        each_block(args, exact_keys(), None, |event| {
+            if let Event::Lines(digests, block) = event {
+                counts.add(digests, block);
+            }
+            Ok(())
+        })?;
+        counts.print(args.input.terminator())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (memory, keys) = match args.exact {
+        true => (Memory::Exact(Exact::default()), exact_keys()),
+        false => {
+            let kept = Kept::open(args, normalization)?;
+            let keys = args.input.keys_for(&kept.filter).for_inserts(&kept.filter);
+            (Memory::Filter(Box::new(kept)), keys)
+        }
+    };
+    let signals = args.filter.as_ref().map(|_| Signals::catch()).transpose()?;
+    let mut dedup = Dedup { args, memory, read: 0, printed: 0, new: Vec::new(), text: Vec::new() };
+    let stopped = each_block(args, keys, signals.as_ref(), |event| match event {
+        Event::Lines(digests, block) => dedup.take(digests, block),
+        Event::Nothing => dedup.save_if_due(),
+    })?;
+    let saved = dedup.save(signals.as_ref())?;
+    if !args.quiet {
+        dedup.summarize();
+    }
+    if !saved {
+        output::say("the reader has not taken all lines: the filter is as it was at the last save");
+    }
+    Ok(stopped.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
+}
+
+enum Event<'a> {
+    Lines(&'a [Digest], &'a Block),
+    /// No line has come for a while.
+    Nothing,
+}
+
+/// Calls `take` for all blocks of input, in order, and in between. Ends early with the number of a
+/// signal that asked for it.
+fn each_block(
+    args: &Args,
+    keys: Keys,
+    signals: Option<&Signals>,
+    mut take: impl FnMut(Event) -> Result<()>,
+) -> Result<Option<u8>> {
+    let inputs = args.input.inputs();
+    let reader = args.input.reader(&inputs);
+    let beside = if args.count { Beside::Nothing } else { Beside::Lines };
+    let mut progress = Progress::new("dedup", &inputs, &reader, beside);
+    let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+    let mut jobs = InOrder::new(reader, args.input.threads(), digests);
+    loop {
+        match jobs.next_within(LOOK) {
+            Next::Job(job) => {
+                take(Event::Lines(&job.product, &job.block))?;
+                progress.step(job.block.len());
+            }
+            Next::Failed(failure) => return Err(failure.error),
+            Next::Nothing => take(Event::Nothing)?,
+            Next::End => return Ok(None),
+        }
+        if let Some(signal) = signals.and_then(Signals::came) {
+            return Ok(Some(signal));
+        }
+    }
+}
+
+struct Dedup<'a> {
+    args: &'a Args,
+    memory: Memory,
+    read: u64,
+    printed: u64,
+    /// Whether each line of the block is new, and what the block prints.
+    new: Vec<bool>,
+    text: Vec<u8>,
+}
+
+/// What was seen.
+enum Memory {
+    Exact(Exact),
+    Filter(Box<Kept>),
+}
+
+impl Dedup<'_> {
+    fn take(&mut self, digests: &[Digest], block: &Block) -> Result<()> {
+        match &mut self.memory {
+            Memory::Exact(set) => set.insert(digests, &mut self.new),
+            Memory::Filter(kept) => kept.insert(digests, &mut self.new)?,
+        }
+        if self.args.repeated {
+            self.new.iter_mut().for_each(|new| *new = !*new);
+        }
+        self.text.clear();
+        block.copy_selected(&self.new, &mut self.text);
+        if self.args.line_buffered {
+            let terminator = self.args.input.terminator();
+            let mut lines = self.text.split_inclusive(|&byte| byte == terminator);
+            lines.try_for_each(output::print)?;
+        } else if !self.text.is_empty() {
+            output::print(&self.text)?;
+        }
+        self.read += self.new.len() as u64;
+        self.printed += tally(&self.new);
+        self.save_if_due()
+    }
+
+    fn save_if_due(&mut self) -> Result<()> {
+        match &mut self.memory {
+            Memory::Filter(kept)
+                if kept.is_due(self.args.save_every) && output::delivery()? == Delivery::Done =>
+            {
+                kept.save()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Saves for the last time, when all lines are delivered; false if they will not be.
+    fn save(&mut self, signals: Option<&Signals>) -> Result<bool> {
+        let Memory::Filter(kept) = &mut self.memory else { return Ok(true) };
+        kept.mistakes.sum(kept.new, &kept.filter);
+        if kept.file.is_none() {
+            return Ok(true);
+        }
+        let mut stopped = None;
+        loop {
+            match output::delivery()? {
+                Delivery::Done => return kept.save().map(|()| true),
+                Delivery::Lost => return Ok(false),
+                Delivery::Pending => thread::sleep(Duration::from_millis(5)),
+            }
+            if signals.and_then(Signals::came).is_some() {
+                let since = stopped.get_or_insert_with(Instant::now);
+                if since.elapsed() > PATIENCE {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn summarize(&self) {
+        let (read, printed) = (numbers::lines(self.read), numbers::exact(self.printed));
+        let (counts, taken_for_seen) = match self.args.repeated {
+            false => {
+                let dropped = self.read - self.printed;
+                let shown = numbers::exact(dropped);
+                (format!("{read} read, {printed} printed, {shown} dropped"), dropped)
+            }
+            true => (format!("{read} read, {printed} printed as seen before"), self.printed),
+        };
+        match &self.memory {
+            Memory::Exact(set) => {
+                let memory = numbers::bytes(set.bytes());
+                output::say(format_args!("{counts}, none by mistake; exact, {memory}"));
+            }
+            Memory::Filter(kept) => {
+                let filter = &kept.filter;
+                output::say(format_args!(
+                    "{counts}, of which {} by mistake are expected; {}, {}",
+                    kept.mistakes.shown(taken_for_seen),
+                    filter.plan().kind(),
+                    numbers::bytes(filter.bytes()),
+                ));
+                if let Some(warning) = kept.warning() {
+                    output::say(warning);
+                }
+            }
+        }
+    }
+}
+
+/// A filter of what was seen, and the file that it is kept in, if any.
+struct Kept {
+    filter: Filter,
+    file: Option<Changed>,
+    /// Whether lines have come since the last save.
+    changed: bool,
+    saved_at: Instant,
+    /// How long the last save took.
+    saving: Duration,
+    mistakes: Mistakes,
+    new: u64,
+    answers: Vec<bool>,
+}
+
+impl Kept {
+    fn open(args: &Args, normalization: Normalization) -> Result<Kept> {
+        let file = args.filter.as_deref().map(Changed::new).transpose()?;
+        let existing = args.filter.as_ref().filter(|_| file.as_ref().is_some_and(Changed::exists));
+        let mut filter = match existing {
+            Some(path) => {
+                let filter = args.key.open_mut(path)?;
+                // A damaged filter that was saved again would have good checksums.
+                filter_file::verify(path)?;
+                check_options(args, &filter, normalization)
+                    .with_context(|| path.display().to_string())?;
+                filter
+            }
+            None => new_filter(args, normalization)?,
+        };
+        filter_file::advance(&mut filter)?;
+        let mistakes = Mistakes::of(&filter);
+        Ok(Kept {
+            // A new file is made even if no line comes: the next run finds what it asks for.
+            changed: existing.is_none(),
+            filter,
+            file,
+            saved_at: Instant::now(),
+            saving: Duration::ZERO,
+            mistakes,
+            new: 0,
+            answers: Vec::new(),
+        })
+    }
+
+    fn insert(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        filter_file::advance(&mut self.filter)?;
+        self.changed = true;
+        new.clear();
+        // In parts that do not change the filter much, so that its rate is known for each.
+        let part = usize::try_from(self.filter.plan().items() / 32).unwrap_or(usize::MAX).max(64);
+        for digests in digests.chunks(part) {
+            match self.filter.plan().kind() {
+                // Its time is counted from when it was printed, however often it is seen again.
+                Kind::Window => {
+                    filter_file::insert_absent(&mut self.filter, digests, &mut self.answers)?
+                }
+                _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers)?,
+            }
+            self.new += tally(&self.answers);
+            self.mistakes.note(self.new, &self.filter);
+            new.extend_from_slice(&self.answers);
+        }
+        Ok(())
+    }
+
+    fn is_due(&self, save_every: Duration) -> bool {
+        let wait = save_every.max(self.saving.saturating_mul(SAVING));
+        self.changed && self.file.is_some() && self.saved_at.elapsed() >= wait
+    }
+
+    /// Replaces the file by what is known now. To be called only when all of it has been delivered.
+    fn save(&mut self) -> Result<()> {
+        let Some(file) = self.file.as_mut().filter(|_| self.changed) else { return Ok(()) };
+        let start = Instant::now();
+        file.save(&self.filter)?;
+        (self.changed, self.saved_at, self.saving) = (false, Instant::now(), start.elapsed());
+        Ok(())
+    }
+
+    fn warning(&self) -> Option<String> {
+        let (filter, plan) = (&self.filter, self.filter.plan());
+        if filter.inserted() < self.new && !matches!(plan.kind(), Kind::Window) {
+            return Some(format!(
+                "the filter emptied itself (--auto-clear) and remembers the last {} only",
+                numbers::lines(filter.inserted()),
+            ));
+        }
+        filter_file::exceeds_promise(filter).then(|| {
+            format!(
+                "warning: the filter was made for {}; its rate is {} now, {} was promised: make a \
+                 new one with a larger -n, or without -n",
+                numbers::lines(plan.items()),
+                numbers::rate(filter.rate()),
+                numbers::rate(plan.rate()),
+            )
+        })
+    }
+}
+
+fn new_filter(args: &Args, normalization: Normalization) -> Result<Filter> {
+    let (kind, sizing) = sizing(args);
+    let plan = sizing.plan(kind).map_err(|error| match error {
+        Error::Underspecified { .. } if kind != Kind::Bitmap => {
+            anyhow!("{error}: give -n, the lines to expect")
+        }
+        error => error.into(),
+    })?;
+    let mut filter = Filter::with_hasher(plan, args.key.hasher(kind)?)?;
+    filter.set_auto_clear(args.auto_clear)?;
+    filter.set_normalization(&normalization.to_string())?;
+    Ok(filter)
+}
+
+/// The kind and the sizes that the options ask for.
+fn sizing(args: &Args) -> (Kind, Sizing) {
+    let Sizing { items, bytes, bits_per_key, tier, window, rate, .. } = args.sizing;
+    let memory = bytes.is_some() || bits_per_key.is_some() || tier.is_some();
+    let kind = args.kind.unwrap_or(match (window, items) {
+        (Some(_), _) => Kind::Window,
+        (None, Some(_)) => Kind::Blocked,
+        (None, None) if memory => Kind::Blocked,
+        (None, None) => Kind::Scalable,
+    });
+    // Where keys and memory are given, they tell the rate.
+    let told = memory && (items.is_some() || matches!(window, Some(Span::Items(_))));
+    let rate = rate.or((!told && kind != Kind::Bitmap).then_some(DEFAULT_RATE));
+    (kind, Sizing { rate, ..args.sizing })
+}
+
+/// The options that make a filter must be those that it was made with, where they are given.
+fn check_options(args: &Args, filter: &Filter, normalization: Normalization) -> Result<()> {
+    let plan = filter.plan();
+    for (option, asked, found) in args.sizing.against(plan) {
+        ensure!(
+            asked == found,
+            "the filter exists and was made with {option} {found}, not {asked}: leave the options \
+             of kind and size out, or name another file",
+        );
+    }
+    ensure!(
+        args.kind.is_none_or(|kind| kind == plan.kind()),
+        "the filter exists and is of kind {}: leave --kind out, or name another file",
+        plan.kind(),
+    );
+    ensure!(
+        args.key.key()?.is_none_or(|key| *filter.hasher() == Hasher::sip13(key)),
+        "the filter exists and has no secret key: leave --key-file out, or name another file",
+    );
+    ensure!(
+        normalization.is_none() || normalization.to_string() == filter.normalization(),
+        "the filter exists, and its keys were normalized by '{}', not by '{normalization}': leave \
+         --normalize and --crlf out, or name another file",
+        filter.normalization(),
+    );
+    ensure!(
+        args.auto_clear.is_none() || args.auto_clear == filter.auto_clear(),
+        "the filter exists, and was made with another --auto-clear: leave it out, or name another \
+         file",
+    );
+    Ok(())
+}
+
+/// How many new lines are to be expected among those that were taken for seen: the sum of the rates
+/// at which each met the filter.
+struct Mistakes {
+    expected: f64,
+    /// Whether the filter was ever so full that too few new lines got through to tell.
+    overfull: bool,
+    /// The rate of the filter after so many new lines, and the number at which it is looked at
+    /// next: it takes some time to compute.
+    rate: f64,
+    new: u64,
+    next: u64,
+}
+
+impl Mistakes {
+    /// Up to here, one line that is dropped for nine that are not, their number can be told.
+    const TELLING: f64 = 0.1;
+
+    fn of(filter: &Filter) -> Mistakes {
+        Mistakes { expected: 0.0, overfull: false, rate: filter.rate(), new: 0, next: 0 }
+    }
+
+    fn note(&mut self, new: u64, filter: &Filter) {
+        if new >= self.next {
+            self.sum(new, filter);
+        }
+    }
+
+    fn sum(&mut self, new: u64, filter: &Filter) {
+        // 3% more keys are up to 60% more mistakes: fine enough for their mean to be right.
+        let rate = filter.rate();
+        let step = filter.inserted().min(filter.plan().items()) / 32;
+        let mean = (self.rate + rate) / 2.0;
+        self.overfull |= rate > Mistakes::TELLING;
+        // Of those that came, a share of `mean` was dropped: for each that was not, so many more.
+        self.expected += (new - self.new) as f64 * mean / (1.0 - mean.min(0.999));
+        (self.rate, self.new, self.next) = (rate, new, new + step + 64);
+    }
+
+    /// In words, of so many that were taken for seen.
+    fn shown(&self, of: u64) -> String {
+        match self.expected.min(of as f64) {
+            _ if self.overfull => "up to all".to_string(),
+            expected if expected < 0.001 => "fewer than 0.001".to_string(),
+            expected => numbers::significant(expected),
+        }
+    }
+}
+
+fn tally(new: &[bool]) -> u64 {
+    new.iter().map(|new| u64::from(*new)).sum()
+}
