@@ -9,6 +9,7 @@
 //! `histogram` (how evenly a filter is filled).
 
 mod blocks;
+mod change;
 mod cmd;
 mod count;
 mod fields;

@@ -1,10 +1,12 @@
 //! The subcommands, one file each: its options as `Args`, its work as `run`.
 
+mod add;
 mod build;
 mod check;
 mod dedup;
 mod info;
 mod plan;
+mod remove;
 
 use std::process::ExitCode;
 
@@ -15,6 +17,8 @@ use clap::Subcommand;
 pub enum Command {
     Plan(plan::Args),
     Build(build::Args),
+    Add(add::Args),
+    Remove(remove::Args),
     Check(check::Args),
     Dedup(dedup::Args),
     Info(info::Args),
@@ -25,6 +29,8 @@ impl Command {
         match self {
             Command::Plan(args) => plan::run(&args),
             Command::Build(args) => build::run(&args),
+            Command::Add(args) => add::run(&args),
+            Command::Remove(args) => remove::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Dedup(args) => dedup::run(&args),
             Command::Info(args) => info::run(&args),

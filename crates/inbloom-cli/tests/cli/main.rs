@@ -1,6 +1,7 @@
 //! The `inbloom` binary as a person or a script meets it: arguments and bytes in; bytes, messages
 //! and an exit code out.
 
+mod add;
 mod arguments;
 mod build;
 mod check;
@@ -9,3 +10,4 @@ mod folder;
 mod info;
 mod lines;
 mod plan;
+mod remove;

@@ -1,0 +1,76 @@
+//! Lines that change a filter in its file: what `add` and `remove` have in common.
+//!
+//! The filter is changed in memory and replaces its file at the very end, so an error anywhere
+//! leaves the file as it was.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use inbloom::{Digest, Filter};
+
+use crate::blocks::InOrder;
+use crate::filter_file::{self, Changed, KeyArgs};
+use crate::keys::{InputArgs, Keys};
+use crate::progress::{Beside, Progress};
+
+/// A filter on its way from its file and back into it.
+pub struct Change<'a> {
+    path: &'a Path,
+    file: Changed,
+    pub filter: Filter,
+}
+
+/// How many keys came, and how many of them have changed something.
+#[derive(Clone, Copy, Default)]
+pub struct Tally {
+    pub read: u64,
+    pub changed: u64,
+}
+
+impl<'a> Change<'a> {
+    /// Opens a filter, by the clock of now. All of its file is read and checked first: a damaged
+    /// filter that was saved again would have good checksums.
+    pub fn open(path: &'a Path, key: &KeyArgs) -> Result<Change<'a>> {
+        let file = Changed::new(path)?;
+        ensure!(
+            file.exists(),
+            "{0} does not exist: plan and make it with 'inbloom build -o {0}' first",
+            path.display(),
+        );
+        let mut filter = key.open_mut(path)?;
+        filter_file::verify(path)?;
+        filter_file::advance(&mut filter)?;
+        Ok(Change { path, file, filter })
+    }
+
+    /// Hands the digests of all records to `take`, in order, which tells how many of them have
+    /// changed the filter.
+    pub fn by_lines(
+        &mut self,
+        what: &'static str,
+        input: &InputArgs,
+        keys: Keys,
+        mut take: impl FnMut(&mut Filter, &[Digest]) -> inbloom::Result<u64>,
+    ) -> Result<Tally> {
+        let inputs = input.inputs();
+        let reader = input.reader(&inputs);
+        let mut progress = Progress::new(what, &inputs, &reader, Beside::Nothing);
+        let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+        let mut jobs = InOrder::new(reader, input.threads(), digests);
+        let mut tally = Tally::default();
+        while let Some(job) = jobs.next() {
+            let job = job.map_err(|failure| failure.error)?;
+            let changed = take(&mut self.filter, &job.product);
+            tally.changed +=
+                changed.with_context(|| format!("{} is left as it was", self.path.display()))?;
+            tally.read += job.block.len() as u64;
+            progress.step(job.block.len());
+        }
+        Ok(tally)
+    }
+
+    /// Replaces the file, unless nothing has changed: a large one takes its time.
+    pub fn save(&mut self, tally: Tally) -> Result<()> {
+        if tally.changed > 0 { self.file.save(&self.filter) } else { Ok(()) }
+    }
+}
