@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod dedup;
 mod info;
+mod merge;
 mod plan;
 mod remove;
 
@@ -22,6 +23,7 @@ pub enum Command {
     Check(check::Args),
     Dedup(dedup::Args),
     Info(info::Args),
+    Merge(merge::Args),
 }
 
 impl Command {
@@ -34,6 +36,7 @@ impl Command {
             Command::Check(args) => check::run(&args),
             Command::Dedup(args) => dedup::run(&args),
             Command::Info(args) => info::run(&args),
+            Command::Merge(args) => merge::run(&args),
         }
     }
 }

@@ -9,5 +9,6 @@ mod dedup;
 mod folder;
 mod info;
 mod lines;
+mod merge;
 mod plan;
 mod remove;
