@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod dedup;
 mod info;
+mod measure;
 mod merge;
 mod plan;
 mod remove;
@@ -24,6 +25,7 @@ pub enum Command {
     Dedup(dedup::Args),
     Info(info::Args),
     Merge(merge::Args),
+    Measure(measure::Args),
 }
 
 impl Command {
@@ -37,6 +39,7 @@ impl Command {
             Command::Dedup(args) => dedup::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Merge(args) => merge::run(&args),
+            Command::Measure(args) => measure::run(&args),
         }
     }
 }

@@ -9,6 +9,7 @@ mod dedup;
 mod folder;
 mod info;
 mod lines;
+mod measure;
 mod merge;
 mod plan;
 mod remove;

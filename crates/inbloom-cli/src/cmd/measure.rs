@@ -1,0 +1,422 @@
+//! `inbloom measure`: the promise put to the test, on a plan or on a filter's file.
+//!
+//! **A plan** promises a rate on average over all sets of keys: a single small filter may be well
+//! above or below it, by the luck of its bits (100 keys at 1% scatter by some 15% of that). So as
+//! many filters are filled, with other keys each, as it takes for their luck to be small beside the
+//! luck of the queries: a hundred keys for each false positive that is expected. The rate of n keys
+//! scatters by about 1.3 to 3 / sqrt(n) of itself, that of h false positives by 1 / sqrt(h).
+//!
+//! **A file** is one filter, luck included. It is called broken only if it is above what a filter
+//! with the planned number of keys may reach by chance, as `info` judges it too.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::blocks::{InOrder, Job};
+use crate::filter_file::{self, KeyArgs};
+use crate::keys::InputArgs;
+use crate::progress::{Beside, Progress};
+use crate::sizing::{Sizing, kind_parser};
+use crate::{numbers, output};
+
+/// Measure a false-positive rate against its promise, of a plan or of a filter
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+#[command(override_usage = "inbloom measure -n <N> -p <P> [OPTIONS]\n       \
+                            inbloom measure [OPTIONS] <FILTER> [FILES]...")]
+#[command(mut_arg("files", |files| files.help(FILES_HELP)))]
+pub struct Args {
+    /// The filter's file; without one, filters of the plan given by -n, -p and so on are filled
+    #[arg(conflicts_with_all = ["Sizing", "kind"])]
+    filter: Option<PathBuf>,
+
+    /// The structure of the plan [default: blocked]
+    #[arg(long, value_parser = kind_parser())]
+    kind: Option<Kind>,
+
+    /// Ask for so many absent keys [default: for 1,000 false positives, at most 10 million]
+    #[arg(long, value_name = "N", value_parser = numbers::parse_count)]
+    #[arg(conflicts_with_all = ["long", "files"])]
+    queries: Option<u64>,
+
+    /// Ask for up to a billion absent keys, where the rate is low: takes minutes
+    #[arg(long, conflicts_with = "files")]
+    long: bool,
+
+    /// Take other keys
+    #[arg(long, value_name = "S", default_value_t = 0, conflicts_with = "files")]
+    seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    key: KeyArgs,
+
+    // These last: their headings hold for all options that follow.
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    sizing: Sizing,
+}
+
+const FILES_HELP: &str = "\
+Files of keys that are not in the filter, one per line, also compressed; - for standard input. If \
+none is given, keys of 16 random bytes are asked for";
+
+const AFTER_HELP: &str = "\
+With -n and -p, filters of that plan are made in memory, filled, and asked for keys that are not in
+them. A filter's file is asked for the keys of a list that you know to be absent, normalized as its
+own were, or for random ones. The interval has the true rate in it with 99% confidence.
+
+The promise is broken if there were more false positives than chance explains, four standard
+deviations, and kept otherwise. If fewer than 10 were to be expected nothing can be told, and the
+verdict says so. A filter's file is allowed what one with the planned number of keys reaches by
+chance.
+
+Examples:
+  inbloom measure -n 1M -p 0.001
+  inbloom measure -n 100M -p 1e-6 --kind classic --long
+  inbloom measure seen.ib                           random keys
+  inbloom measure seen.ib absent.txt.gz             keys that were never inserted
+  inbloom measure --json seen.ib | jq .verdict
+
+Exit status:
+  0  the promise was kept, or nothing can be told
+  1  the promise was broken
+  2  an error";
+
+/// False positives to be expected: with 1,000, the interval is 8% of the rate to both sides.
+const ENOUGH: f64 = 1_000.0;
+/// With fewer to be expected a rate twice as high would not be noticed.
+const TOO_FEW: f64 = 10.0;
+/// Keys inserted for each false positive, see the top.
+const KEYS_FOR_EACH: f64 = 100.0;
+const MOST_QUERIES: u64 = 10_000_000;
+const MOST_QUERIES_LONG: u64 = 1_000_000_000;
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let report = match &args.filter {
+        Some(path) => of_file(args, path)?,
+        None => of_plan(args)?,
+    };
+    let text = match args.json {
+        true => format!("{:#}\n", report.as_json()),
+        false => report.as_text(),
+    };
+    output::print(text.as_bytes())?;
+    Ok(match report.verdict() {
+        Verdict::Kept | Verdict::Undecided => ExitCode::SUCCESS,
+        Verdict::Broken => ExitCode::from(1),
+    })
+}
+
+struct Report {
+    plan: Plan,
+    /// How many filters were filled, or None for one in a file.
+    filters: Option<u64>,
+    measured: Measurement,
+    /// The highest rate that does not break the promise.
+    allowed: f64,
+    /// The keys that a filter holds, by its bits, where they are more than it was planned for.
+    overfull: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    Broken,
+    Undecided,
+}
+
+fn of_plan(args: &Args) -> Result<Report> {
+    if args.key.key()?.is_some() {
+        bail!("--key-file is for a filter in a file: give its name, or leave --key-file out");
+    }
+    let plan = args.sizing.plan(args.kind.unwrap_or(Kind::Blocked))?;
+    let queries = args.queries(&plan)?;
+    let expected = plan.rate() * queries as f64;
+    let filters = (KEYS_FOR_EACH * expected / plan.items() as f64).ceil() as u64;
+    let filters = filters.clamp(1, queries);
+    let spinner = Spinner::new();
+    let (mut inserted, mut probed, mut false_positives) = (0, 0, 0);
+    for index in 0..filters {
+        // As even as can be.
+        let share = queries / filters + u64::from(index < queries % filters);
+        // Far apart, so that no other seed shares a filter's keys with this one.
+        let seed = args.seed.wrapping_add(index << 32);
+        let one = measure(&plan, share, seed)?;
+        inserted += one.inserted;
+        probed += one.probed;
+        false_positives += one.false_positives;
+    }
+    drop(spinner);
+    let measured = Measurement::new(inserted, probed, false_positives, plan.rate());
+    let allowed = plan.rate();
+    Ok(Report { plan, filters: Some(filters), measured, allowed, overfull: None })
+}
+
+fn of_file(args: &Args, path: &Path) -> Result<Report> {
+    let filter = args.key.open_now(path)?;
+    let plan = *filter.plan();
+    let asked = match args.input.files.is_empty() {
+        true => ask_random(args, &filter)?,
+        false => ask_lines(args, &filter)?,
+    };
+    let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, plan.rate());
+    let estimate = filter.estimated_items();
+    let allowed = plan.rate().max(plan.rate_at(plan.items() as f64 + 3.0 * estimate.error));
+    let overfull = filter_file::exceeds_promise(&filter).then_some(estimate.items.ceil() as u64);
+    Ok(Report { plan, filters: None, measured, allowed, overfull })
+}
+
+impl Args {
+    /// How many keys to ask for.
+    fn queries(&self, plan: &Plan) -> Result<u64> {
+        if let Some(queries) = self.queries {
+            ensure!(queries > 0, "no queries, no errors: give --queries a number above 0");
+            return Ok(queries);
+        }
+        let most = if self.long { MOST_QUERIES_LONG } else { MOST_QUERIES };
+        // A rate of 0 takes all that is allowed: an infinite f64 becomes the largest u64.
+        Ok(most.min((ENOUGH / plan.rate()).ceil() as u64))
+    }
+}
+
+/// What a filter says to absent keys.
+#[derive(Default)]
+struct Asked {
+    probed: u64,
+    claimed: u64,
+}
+
+impl Asked {
+    fn ask(&mut self, filter: &Filter, digests: &[Digest], answers: &mut Vec<bool>) {
+        filter.contains_digests(digests, answers);
+        self.probed += digests.len() as u64;
+        self.claimed += answers.iter().map(|claimed| u64::from(*claimed)).sum::<u64>();
+    }
+}
+
+fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
+    ensure!(
+        filter.plan().kind() != Kind::Bitmap,
+        "a bitmap is exact, so there is nothing to measure; to test it nevertheless, give a list \
+         of integers that are not in it"
+    );
+    let queries = args.queries(filter.plan())?;
+    let _spinner = Spinner::new();
+    let mut random = Random(args.seed);
+    let mut asked = Asked::default();
+    let (mut digests, mut answers) = (Vec::new(), Vec::new());
+    while asked.probed < queries {
+        let some = (queries - asked.probed).min(1 << 16);
+        digests.clear();
+        while (digests.len() as u64) < some {
+            let digest = filter.digest(random.key());
+            if is_of_shard(filter, digest) {
+                digests.push(digest);
+            }
+        }
+        asked.ask(filter, &digests, &mut answers);
+    }
+    Ok(asked)
+}
+
+fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
+    let inputs = args.input.inputs();
+    let reader = args.input.reader(&inputs);
+    let mut progress = Progress::new("measuring", &inputs, &reader, Beside::Nothing);
+    let keys = args.input.keys_for(filter);
+    let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+    let mut jobs = InOrder::new(reader, args.input.threads(), digests);
+    let mut asked = Asked::default();
+    let mut answers = Vec::new();
+    while let Some(job) = jobs.next() {
+        let job: &mut Job<Vec<Digest>> = job.map_err(|failure| failure.error)?;
+        let digests = &mut job.product;
+        digests.retain(|digest| is_of_shard(filter, *digest));
+        asked.ask(filter, digests, &mut answers);
+        progress.step(job.block.len());
+    }
+    Ok(asked)
+}
+
+/// A shard denies the keys of the others, which says nothing about its rate.
+fn is_of_shard(filter: &Filter, digest: Digest) -> bool {
+    let shard = filter.plan().shard();
+    shard.is_none_or(|(shard, shards)| digest.pick(shards.into()).0 == u64::from(shard))
+}
+
+/// Keys that nobody has inserted: 16 bytes of SplitMix64 (Steele et al., "Fast splittable
+/// pseudorandom number generators", 2014).
+struct Random(u64);
+
+impl Random {
+    fn key(&mut self) -> [u8; 16] {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&self.next().to_le_bytes());
+        key[8..].copy_from_slice(&self.next().to_le_bytes());
+        key
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Report {
+    /// How many false positives a filter at its promise would have shown.
+    fn expected(&self) -> f64 {
+        self.measured.promised * self.measured.probed as f64
+    }
+
+    fn verdict(&self) -> Verdict {
+        let measured = &self.measured;
+        let exact = measured.promised == 0.0 && measured.probed > 0;
+        let allowed = self.allowed * measured.probed as f64;
+        if exceeds_chance(measured.false_positives, allowed) {
+            Verdict::Broken
+        } else if self.expected() < TOO_FEW && !exact {
+            Verdict::Undecided
+        } else {
+            Verdict::Kept
+        }
+    }
+
+    fn as_text(&self) -> String {
+        let (exact, keys, rate) = (numbers::exact, numbers::keys, numbers::rate);
+        let measured = &self.measured;
+        let inserted = match self.filters {
+            Some(filters @ 2..) => {
+                format!(
+                    "{} in each of {} filters",
+                    keys(measured.inserted / filters),
+                    exact(filters)
+                )
+            }
+            _ => keys(measured.inserted),
+        };
+        let interval = format!("99% confidence: {} to {}", rate(measured.low), rate(measured.high));
+        let rows = [
+            ("kind", self.plan.kind().to_string()),
+            ("planned", keys(self.plan.items())),
+            ("inserted", inserted),
+            ("asked for", format!("{}, all absent", keys(measured.probed))),
+            ("false positives", exact(measured.false_positives)),
+            ("measured rate", format!("{}, {interval}", rate(measured.rate))),
+            ("promised rate", rate(measured.promised)),
+            ("verdict", self.verdict_text()),
+        ];
+        rows.map(|(label, value)| format!("{label:<15} {value}\n")).concat()
+    }
+
+    fn verdict_text(&self) -> String {
+        let measured = &self.measured;
+        match self.verdict() {
+            Verdict::Kept if measured.low > measured.promised => {
+                "kept: above the promise, but within chance".to_string()
+            }
+            Verdict::Kept => "kept".to_string(),
+            Verdict::Broken => match (self.overfull, self.filters) {
+                (Some(holds), _) => {
+                    let holds = numbers::keys(holds);
+                    format!("BROKEN: it holds about {holds}; build again with a larger -n")
+                }
+                (None, None) => "BROKEN, unless some of these keys are in the filter".to_string(),
+                (None, Some(_)) => "BROKEN".to_string(),
+            },
+            Verdict::Undecided => format!(
+                "nothing to tell: only {} false positives were to be expected; ask for more keys",
+                numbers::significant(self.expected()),
+            ),
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let measured = &self.measured;
+        let verdict = match self.verdict() {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "broken",
+            Verdict::Undecided => "undecided",
+        };
+        json!({
+            "kind": self.plan.kind().to_string(),
+            "planned_items": self.plan.items(),
+            "filters": self.filters.unwrap_or(1),
+            "inserted": measured.inserted,
+            "probed": measured.probed,
+            "false_positives": measured.false_positives,
+            "expected_false_positives": self.expected(),
+            "measured_rate": measured.rate,
+            "low": measured.low,
+            "high": measured.high,
+            "confidence": 0.99,
+            "promised_rate": measured.promised,
+            "verdict": verdict,
+        })
+    }
+}
+
+/// Whether there are more false positives than chance explains where so many are to be expected.
+///
+/// The interval that is shown would not do for an alarm: with 99% confidence, it is above the true
+/// rate of one in 200 good filters. The square root of a count scatters by 1/2 whatever the count
+/// (Bartlett 1936), so this is four deviations: one in some 30,000. And what is exact is refuted by
+/// a single error.
+fn exceeds_chance(false_positives: u64, expected: f64) -> bool {
+    if expected == 0.0 {
+        return false_positives > 0;
+    }
+    (false_positives as f64).sqrt() - expected.sqrt() > 2.0
+}
+
+/// Shows on a terminal that something is going on, and for how long.
+struct Spinner(ProgressBar);
+
+impl Spinner {
+    fn new() -> Spinner {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("inbloom: measuring, {elapsed}");
+        bar.set_style(style.expect("the template is correct"));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Spinner(bar)
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_takes_more_than_chance() {
+        for (false_positives, expected) in
+            [(0, 0.0), (0, 0.01), (1, 0.01), (3, 0.5), (20, 10.0), (1_085, 1_000.0), (900, 1_000.0)]
+        {
+            assert!(!exceeds_chance(false_positives, expected), "{false_positives} of {expected}");
+        }
+        for (false_positives, expected) in
+            [(1, 0.0), (5, 0.01), (30, 10.0), (1_140, 1_000.0), (2_000, 1_000.0)]
+        {
+            assert!(exceeds_chance(false_positives, expected), "{false_positives} of {expected}");
+        }
+    }
+}
