@@ -16,6 +16,7 @@ mod fields;
 mod filter_file;
 mod histogram;
 mod input;
+mod integers;
 mod keys;
 mod normalize;
 mod numbers;

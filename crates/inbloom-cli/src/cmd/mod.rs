@@ -9,6 +9,7 @@ mod measure;
 mod merge;
 mod plan;
 mod remove;
+mod sort_ints;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ pub enum Command {
     Info(info::Args),
     Merge(merge::Args),
     Measure(measure::Args),
+    SortInts(sort_ints::Args),
 }
 
 impl Command {
@@ -40,6 +42,7 @@ impl Command {
             Command::Info(args) => info::run(&args),
             Command::Merge(args) => merge::run(&args),
             Command::Measure(args) => measure::run(&args),
+            Command::SortInts(args) => sort_ints::run(&args),
         }
     }
 }

@@ -13,3 +13,4 @@ mod measure;
 mod merge;
 mod plan;
 mod remove;
+mod sort_ints;

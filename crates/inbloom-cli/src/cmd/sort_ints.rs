@@ -1,0 +1,169 @@
+//! `inbloom sort-ints`: every integer sets a bit, and reading the bits from the first to the last
+//! gives the integers in order, each once.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use inbloom::{Hasher, MAX_ITEMS};
+
+use crate::blocks::InOrder;
+use crate::integers::Integers;
+use crate::keys::InputArgs;
+use crate::normalize::Normalization;
+use crate::numbers::parse_count;
+use crate::output;
+use crate::progress::{Beside, Progress};
+
+/// Sort unsigned integers, one per line, each once
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// The integers are 0 to U-1: takes U bits, 1.25 MB for 10 million, however many come
+    #[arg(long, value_name = "U", value_parser = parse_count)]
+    universe: Option<u64>,
+
+    /// Print only how many there are
+    #[arg(short = 'c', long)]
+    count: bool,
+
+    /// Print those that did not come: of 0 to U-1, or else between the smallest and the largest
+    #[arg(long)]
+    missing: bool,
+
+    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+const AFTER_HELP: &str = "\
+Integers are decimal digits, from 0 to 18446744073709551615; white space around them does not
+matter. Without --universe memory grows with the number of different integers: up to 8 bytes for
+each and as much for sorting, 2 bytes or less where they lie close. Nothing is printed before all
+have come.
+
+Examples:
+  printf '%s\\n' 4 7 2 5 3 | inbloom sort-ints      2 3 4 5 7
+  inbloom sort-ints --universe 10M numbers.txt     ten million integers in 1.25 MB
+  inbloom sort-ints --count ids.txt.gz             how many different ones
+  inbloom sort-ints --missing --universe 10M numbers.txt
+  inbloom sort-ints -d , -f 2 orders.csv           the second field of every line
+
+Exit status:
+  0  done
+  2  an error, such as a line that is not an integer or not below U; nothing was printed";
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let set = read(args)?;
+    if args.count {
+        let count = if args.missing { count_missing(&set, args.universe) } else { set.len() };
+        output::print(format!("{count}\n").as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut lines = Lines::new(args.input.terminator());
+    match args.missing {
+        true => for_each_missing(&set, args.universe, |integer| lines.push(integer))?,
+        false => set.iter().try_for_each(|integer| lines.push(integer))?,
+    }
+    lines.print()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &Args) -> Result<Integers> {
+    let mut set = match args.universe {
+        Some(0) => bail!("no integer is below 0: give --universe one more than the largest"),
+        Some(universe) if universe > MAX_ITEMS => bail!(
+            "no memory takes {universe} bits: leave --universe out, and memory follows the number \
+             of integers"
+        ),
+        Some(universe) => Integers::below(universe)?,
+        None => Integers::any()?,
+    };
+    // As 'wc -l' and 'sort -n' have it: numbers may be indented.
+    let trim = Normalization { trim: true, ..Normalization::default() };
+    let keys = args.input.keys(Hasher::integers(), trim);
+    let keys = match &set {
+        Integers::Below(filter) => keys.for_inserts(filter),
+        Integers::Any(_) => keys,
+    };
+    let inputs = args.input.inputs();
+    let reader = args.input.reader(&inputs);
+    let mut progress = Progress::new("sorting", &inputs, &reader, Beside::Nothing);
+    let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+    let mut jobs = InOrder::new(reader, args.input.threads(), digests);
+    let mut new = Vec::new();
+    while let Some(job) = jobs.next() {
+        let job = job.map_err(|failure| failure.error)?;
+        set.insert(&job.product, &mut new)?;
+        progress.step(job.block.len());
+    }
+    set.finish();
+    Ok(set)
+}
+
+fn count_missing(set: &Integers, universe: Option<u64>) -> u64 {
+    let mut sorted = set.iter();
+    match (universe, sorted.next()) {
+        (Some(universe), _) => universe - set.len(),
+        (None, Some(smallest)) => {
+            let largest = sorted.last().unwrap_or(smallest);
+            // All from the smallest to the largest may be 2^64, which no u64 holds: so without one.
+            (largest - smallest) - (set.len() - 1)
+        }
+        (None, None) => 0,
+    }
+}
+
+fn for_each_missing(
+    set: &Integers,
+    universe: Option<u64>,
+    mut take: impl FnMut(u64) -> Result<()>,
+) -> Result<()> {
+    let mut sorted = set.iter().peekable();
+    let smallest = sorted.peek().copied().unwrap_or(0);
+    let mut next = universe.map_or(smallest, |_| 0);
+    for integer in sorted {
+        (next..integer).try_for_each(&mut take)?;
+        // Nothing comes after the largest of all.
+        next = integer.saturating_add(1);
+    }
+    (next..universe.unwrap_or(0)).try_for_each(take)
+}
+
+/// Integers on their way out, in chunks: a write for each would cost more than all the rest.
+struct Lines {
+    text: Vec<u8>,
+    terminator: u8,
+}
+
+impl Lines {
+    const CHUNK: usize = 1 << 20;
+    /// Digits of the largest integer.
+    const DIGITS: usize = 20;
+
+    fn new(terminator: u8) -> Lines {
+        Lines { text: Vec::with_capacity(Lines::CHUNK + Lines::DIGITS + 1), terminator }
+    }
+
+    fn push(&mut self, integer: u64) -> Result<()> {
+        let mut digits = [0; Lines::DIGITS];
+        let mut first = Lines::DIGITS;
+        let mut rest = integer;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.text.extend_from_slice(&digits[first..]);
+        self.text.push(self.terminator);
+        if self.text.len() >= Lines::CHUNK { self.print() } else { Ok(()) }
+    }
+
+    fn print(&mut self) -> Result<()> {
+        output::print(&self.text)?;
+        self.text.clear();
+        Ok(())
+    }
+}
