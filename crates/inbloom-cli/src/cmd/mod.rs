@@ -4,6 +4,7 @@ mod add;
 mod build;
 mod check;
 mod dedup;
+mod r#gen;
 mod info;
 mod measure;
 mod merge;
@@ -28,6 +29,7 @@ pub enum Command {
     Merge(merge::Args),
     Measure(measure::Args),
     SortInts(sort_ints::Args),
+    Gen(r#gen::Args),
 }
 
 impl Command {
@@ -43,6 +45,7 @@ impl Command {
             Command::Merge(args) => merge::run(&args),
             Command::Measure(args) => measure::run(&args),
             Command::SortInts(args) => sort_ints::run(&args),
+            Command::Gen(args) => r#gen::run(&args),
         }
     }
 }

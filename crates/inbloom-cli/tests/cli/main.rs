@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod dedup;
 mod folder;
+mod r#gen;
 mod info;
 mod lines;
 mod measure;
