@@ -3,9 +3,11 @@
 mod add;
 mod build;
 mod check;
+mod completions;
 mod dedup;
 mod r#gen;
 mod info;
+mod man;
 mod measure;
 mod merge;
 mod plan;
@@ -30,6 +32,8 @@ pub enum Command {
     Measure(measure::Args),
     SortInts(sort_ints::Args),
     Gen(r#gen::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
@@ -46,6 +50,8 @@ impl Command {
             Command::Measure(args) => measure::run(&args),
             Command::SortInts(args) => sort_ints::run(&args),
             Command::Gen(args) => r#gen::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         }
     }
 }
