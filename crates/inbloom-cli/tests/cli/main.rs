@@ -7,6 +7,7 @@ mod build;
 mod check;
 mod completions;
 mod dedup;
+mod errors;
 mod folder;
 mod r#gen;
 mod info;
