@@ -4,13 +4,16 @@
 #     bench/record.sh core                        the whole table
 #     bench/record.sh core --n 10M --rates 0.001  a part of it
 #     bench/record.sh layouts
+#     bench/record.sh cli                         the command line; installs its peers
 #
 # A record says on which machine, when, from which sources and by which command its numbers came
 # about. Run it on a calm machine; the load that it finds is recorded too.
 set -eu
 cd "$(dirname "$0")/.."
 
-cargo build --release --package inbloom-bench
+cargo build --release --package inbloom-bench --package inbloom-cli
+# What cannot be built is missing in the record, which says so.
+test "${1:-}" != cli || bench/peers.sh || true
 binary="${CARGO_TARGET_DIR:-target}/release/inbloom-bench"
 record="bench/record/$(date -u +%Y-%m-%d)-$(echo "$*" | tr -s ' ,/' '-').txt"
 

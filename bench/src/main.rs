@@ -5,6 +5,7 @@
 //! cargo run --release -p inbloom-bench -- core --json      one JSON object per line
 //! cargo run --release -p inbloom-bench -- core --quick     a small part of it, in under a minute
 //! cargo run --release -p inbloom-bench -- layouts          by what the block layout was chosen
+//! cargo run --release -p inbloom-bench -- cli              the command line against others
 //! bench/record.sh core                                     a record of a run, for bench/record/
 //! ```
 //!
@@ -13,6 +14,8 @@
 //! same run. The build is for the default target, as users' builds are: instruction sets are found
 //! at run time by those who can.
 
+#[cfg(unix)]
+mod cli;
 mod clock;
 mod goals;
 mod layers;
@@ -29,6 +32,8 @@ mod table;
 mod workload;
 
 use std::error::Error;
+#[cfg(unix)]
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -49,11 +54,22 @@ enum Command {
         #[arg(long, default_value_t = 7)]
         rounds: usize,
     },
+    /// The command line as a whole: inbloom dedup, build and check, against other programs.
+    #[cfg(unix)]
+    Cli(cli::Options),
+    /// How many seconds one thread hashes the lines of a file: a part of `cli`.
+    #[cfg(unix)]
+    #[command(hide = true)]
+    HashLines { file: PathBuf },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     match Arguments::parse().command {
         Command::Core(options) => table::run(&options),
         Command::Layouts { rounds } => layouts::run(rounds),
+        #[cfg(unix)]
+        Command::Cli(options) => cli::run(&options),
+        #[cfg(unix)]
+        Command::HashLines { file } => cli::hash_lines(&file),
     }
 }

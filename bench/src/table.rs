@@ -75,7 +75,7 @@ enum Kind {
 }
 
 /// Reads 250, 100K or 10M, up to what the largest tables of a common machine hold.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     const MOST: u64 = 500_000_000;
     let (digits, unit) = match (text.strip_suffix('K'), text.strip_suffix('M')) {
         (Some(digits), _) => (digits, 1_000),
