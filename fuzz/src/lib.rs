@@ -164,7 +164,7 @@ fn exercise(mut filter: Filter) {
     for (name, value) in filter.details() {
         assert!(!name.is_empty() && !value.is_empty(), "{name}: {value}");
     }
-    let _ = filter.bytes();
+    let _ = (filter.bytes(), filter.profile(1), filter.profile(64));
     // Clocks that go back, that stand still, and the last moment there is.
     for now in [0, 1 << 40, 5, (1 << 40) + 1000, u64::MAX] {
         let _ = filter.advance(now);
