@@ -35,6 +35,8 @@ enum Base {
     /// Of a time, with as many calls of the clock.
     Time(u8),
     Scalable(u8),
+    /// Of as many keys, planned for one shard or three.
+    Ribbon(u8),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -147,8 +149,23 @@ fn base(input: &Input) -> Vec<u8> {
             let plan = Plan::new(Kind::Scalable).items(items).rate(0.01).growth(growth);
             (plan.build(), Hasher::default())
         }
+        Base::Ribbon(keys) => {
+            // Of three shards, if there are that many planned.
+            let items = if keys % 2 == 0 { 100 } else { 5_000_000 };
+            (Plan::new(Kind::Ribbon).items(items).rate(0.1).build(), Hasher::default())
+        }
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
+    if let Base::Ribbon(keys) = input.base {
+        let digests: Vec<_> = (0..keys).map(|key| hasher.digest([key])).collect();
+        let mut filter = Filter::build(plan.unwrap(), hasher, &digests).unwrap();
+        if input.texts {
+            filter.set_note("a note").unwrap();
+        }
+        let mut bytes = Vec::new();
+        filter.write_to(&mut bytes).unwrap();
+        return bytes;
+    }
     let mut filter = Filter::with_hasher(plan.unwrap(), hasher).unwrap();
     let times = if let Base::Time(times) = input.base { u64::from(times % 8) } else { 0 };
     for time in 1..=times {
@@ -225,6 +242,12 @@ fn true_ones(bytes: &[u8]) -> u64 {
             let ones = (0..generations).map(|index| get(payload, 32 + 24 * index));
             ones.fold(0, u64::wrapping_add)
         }
+        Some(8) => {
+            let end = payload.len().saturating_sub(8);
+            let entries = get(payload, end).min(end as u64 / 32) as usize;
+            let keys = (1..=entries).map(|entry| get(payload, end - 32 * entry));
+            keys.fold(0, u64::saturating_add)
+        }
         _ => payload.iter().map(|byte| u64::from(byte.count_ones())).sum(),
     }
 }
@@ -282,7 +305,11 @@ fuzz_target!(|input: Input| {
                 put(&mut bytes, 16, length);
             }
             Edit::Directory(word, value) => {
-                let at = payload_at(&bytes) + 8 * usize::from(word % 32);
+                // A window's is in front, a ribbon's is at the end.
+                let at = match bytes.get(10) {
+                    Some(8) => bytes.len().saturating_sub(8 * (1 + usize::from(word % 32))),
+                    _ => payload_at(&bytes) + 8 * usize::from(word % 32),
+                };
                 change(&mut bytes, at, 8, value);
             }
             Edit::TrueOnes => {

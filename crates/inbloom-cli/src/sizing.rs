@@ -172,7 +172,7 @@ pub fn particulars(plan: &Plan) -> [(&'static str, Value); 6] {
         None => (Value::Null, Value::Null),
     };
     let of = |has: bool, value: Value| if has { value } else { Value::Null };
-    let cells = matches!(kind, Kind::Counting | Kind::Cuckoo);
+    let cells = matches!(kind, Kind::Counting | Kind::Cuckoo | Kind::Ribbon);
     [
         ("width", of(cells, json!(plan.width()))),
         ("growth", of(kind == Kind::Scalable, json!(plan.growth()))),

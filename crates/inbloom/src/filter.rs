@@ -18,6 +18,7 @@ use crate::kinds::blocked::Blocked;
 use crate::kinds::classic::Classic;
 use crate::kinds::counting::Counting;
 use crate::kinds::cuckoo::Cuckoo;
+use crate::kinds::ribbon::{Ribbon, cannot_change};
 use crate::kinds::scalable::Scalable;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
@@ -87,6 +88,13 @@ impl Any {
             Kind::Cuckoo => Any::other(Cuckoo::new(plan)?),
             Kind::Scalable => Any::other(Scalable::new(plan)?),
             Kind::Window => Any::other(Window::new(plan)?),
+            kind @ Kind::Ribbon => {
+                return Err(Error::Unsupported {
+                    kind,
+                    verb: "start empty",
+                    remedy: "it is built once from all its keys; call Filter::build with their digests",
+                });
+            }
         })
     }
 
@@ -100,6 +108,7 @@ impl Any {
             Kind::Bitmap if plan.is_sparse() => Any::other(Bitmap::read_sparse(plan, &cells)?),
             Kind::Scalable => Any::other(Scalable::from_cells(plan, cells)?),
             Kind::Window => Any::other(Window::from_cells(plan, cells)?),
+            Kind::Ribbon => Any::other(Ribbon::from_cells(plan, cells)?),
             _ => Any::with_bits(plan, Bits { cells, ones }),
         })
     }
@@ -115,7 +124,9 @@ impl Any {
             Kind::Classic => Any::other(Classic::with_bits(plan, bits)),
             Kind::Counting => Any::other(Counting::with_bits(plan, bits)),
             Kind::Cuckoo => Any::other(Cuckoo::with_bits(plan, bits)),
-            Kind::Scalable | Kind::Window => unreachable!("more than an array of cells"),
+            Kind::Scalable | Kind::Window | Kind::Ribbon => {
+                unreachable!("more than an array of cells")
+            }
         }
     }
 
@@ -196,6 +207,33 @@ impl Filter {
         check_hasher(&plan, &hasher)?;
         let texts = Texts::default();
         Ok(Filter { hasher, any: Any::new(plan)?, inserted: 0, auto_clear: None, texts })
+    }
+
+    /// A filter of all these digests, which must come from the hasher that is given: how the static kinds
+    /// ([`Kind::is_static`]) are made, which take no inserts. The other kinds start empty and have them
+    /// inserted.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
+    /// let plan = Plan::new(Kind::Ribbon).items(3).rate(1e-6).build()?;
+    /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
+    /// let mut filter = Filter::build(plan, hasher, &digests)?;
+    /// assert!(filter.contains("carol") && !filter.contains("dave"));
+    /// assert!(filter.insert("dave").is_err());
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn build(plan: Plan, hasher: Hasher, digests: &[Digest]) -> Result<Filter> {
+        if !plan.kind().is_static() {
+            let mut filter = Filter::with_hasher(plan, hasher)?;
+            filter.insert_digests(digests, &mut Vec::new())?;
+            return Ok(filter);
+        }
+        check_hasher(&plan, &hasher)?;
+        let ribbon = Ribbon::build(plan, digests)?;
+        let (inserted, texts) = (ribbon.ones(), Texts::default());
+        Ok(Filter { hasher, any: Any::other(ribbon), inserted, auto_clear: None, texts })
     }
 
     /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
@@ -466,6 +504,9 @@ impl Filter {
     /// answer is [`Error::Full`], and if a scalable one would break its promise,
     /// [`Error::MergedRate`]; nothing has changed then.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
+        if !self.plan().kind().can_merge() {
+            return Err(cannot_change(self.plan().kind(), "merge"));
+        }
         self.check_compatible(other)?;
         self.any.state_mut().unite(other.any.state())?;
         let (fewest, most) =
@@ -697,15 +738,22 @@ impl Filter {
         plan: Plan,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Filter> {
-        let mut rebuilt = Filter::with_hasher(plan, self.hasher)?;
-        rebuilt.texts = self.texts.clone();
         let mut digests = keys.into_iter().map(|key| self.hasher.digest(key));
         let (mut batch, mut answers) = (Vec::new(), Vec::new());
+        // What a static kind is built from, all at once.
+        let mut collected = Vec::new();
+        let is_static = plan.kind().is_static();
+        let start = |collected: &[Digest]| {
+            let mut filter = Filter::build(plan, self.hasher, collected)?;
+            filter.texts = self.texts.clone();
+            Ok(filter)
+        };
+        let mut rebuilt = if is_static { None } else { Some(start(&[])?) };
         loop {
             batch.clear();
             batch.extend(digests.by_ref().take(REBUILT_AT_ONCE));
             if batch.is_empty() {
-                return Ok(rebuilt);
+                return rebuilt.map_or_else(|| start(&collected), Ok);
             }
             self.contains_digests(&batch, &mut answers);
             if answers.contains(&false) {
@@ -715,7 +763,10 @@ impl Filter {
                     expected: "those that it was made from".to_owned(),
                 });
             }
-            rebuilt.insert_digests(&batch, &mut answers)?;
+            match &mut rebuilt {
+                Some(filter) => filter.insert_digests(&batch, &mut answers)?,
+                None => collected.extend_from_slice(&batch),
+            }
         }
     }
 
@@ -746,6 +797,9 @@ fn check_text(name: &'static str, text: &str) -> Result<()> {
 }
 
 pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
+    if plan.kind().is_static() {
+        return Err(cannot_change(plan.kind(), "clear itself when it is full"));
+    }
     if plan.kind() == Kind::Scalable {
         let remedy = "its size is no share of bits; use another kind, or clear it yourself";
         return Err(Error::Unsupported {

@@ -6,6 +6,7 @@ pub(crate) mod buckets;
 pub mod classic;
 pub mod counting;
 pub mod cuckoo;
+pub mod ribbon;
 pub mod scalable;
 
 use std::any::Any;

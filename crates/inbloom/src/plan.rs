@@ -21,6 +21,7 @@
 mod builder;
 pub(crate) mod cuckoo;
 mod model;
+pub(crate) mod ribbon;
 mod shards;
 
 use std::fmt;
@@ -56,6 +57,8 @@ pub enum Kind {
     Scalable = 6,
     /// Forgets: a key is found for as long as the window, in time or in keys, and little longer.
     Window = 7,
+    /// Solved equations: the fewest bits, built once from all keys and not to be changed.
+    Ribbon = 8,
 }
 
 impl Kind {
@@ -68,6 +71,7 @@ impl Kind {
         Kind::Cuckoo,
         Kind::Scalable,
         Kind::Window,
+        Kind::Ribbon,
     ];
 
     /// The kind's name on the command line and in messages.
@@ -81,6 +85,7 @@ impl Kind {
             Kind::Cuckoo => "cuckoo",
             Kind::Scalable => "scalable",
             Kind::Window => "window",
+            Kind::Ribbon => "ribbon",
         }
     }
 
@@ -89,7 +94,7 @@ impl Kind {
     pub fn can_remove(self) -> bool {
         match self {
             Kind::Bitmap | Kind::Counting | Kind::Cuckoo => true,
-            Kind::Classic | Kind::Blocked | Kind::Scalable | Kind::Window => false,
+            Kind::Classic | Kind::Blocked | Kind::Scalable | Kind::Window | Kind::Ribbon => false,
         }
     }
 
@@ -99,7 +104,15 @@ impl Kind {
         match self {
             Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => true,
             Kind::Cuckoo | Kind::Scalable | Kind::Window => true,
+            Kind::Ribbon => false,
         }
+    }
+
+    /// Whether it is built once from all its keys, by [`Filter::build`](crate::Filter::build), and never
+    /// changed: it takes no insert.
+    #[must_use]
+    pub fn is_static(self) -> bool {
+        self == Kind::Ribbon
     }
 
     /// Whether it keeps its rate beyond the planned items, by growing.
@@ -321,7 +334,7 @@ impl Plan {
         match kind {
             Kind::Bitmap => return Plan::new(kind).universe(bits).build(),
             Kind::Classic | Kind::Blocked | Kind::Counting => {}
-            Kind::Cuckoo | Kind::Scalable | Kind::Window => {
+            Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => {
                 return Err(Error::Unsupported {
                     kind,
                     verb: "be planned from bits and probes",
@@ -428,6 +441,14 @@ impl Plan {
                     return parameter("bits", self.bits, "whole buckets of four fingerprints");
                 }
             }
+            Kind::Ribbon => {
+                if !(1..=ribbon::MAX_WIDTH).contains(&self.width) {
+                    return parameter("width", u64::from(self.width), "1 to 32 for kind ribbon");
+                }
+                if !(1..=MAX_BITS).contains(&self.bits) {
+                    return parameter("bits", self.bits, BITS_RANGE);
+                }
+            }
             Kind::Scalable => {
                 if !(1..=MAX_ITEMS).contains(&self.items) {
                     return parameter("items", self.items, "1 to 10^15 for kind scalable");
@@ -468,13 +489,14 @@ impl Plan {
         // What the kind does not have must be absent.
         let strange = |plan: &Plan| {
             let kind = plan.kind;
-            let width = if kind == Kind::Counting || kind == Kind::Cuckoo { 0 } else { plan.width };
+            let wide = matches!(kind, Kind::Counting | Kind::Cuckoo | Kind::Ribbon);
+            let width = if wide { 0 } else { plan.width };
             // As bits, so that no number differs from itself.
             let growth = (plan.growth, plan.tightening.to_bits());
             let growth = if kind == Kind::Scalable { (0, 0) } else { growth };
             let window = (plan.span, plan.generations);
             let window = if kind == Kind::Window { (None, 0) } else { window };
-            let fingerprints = matches!(kind, Kind::Cuckoo | Kind::Scalable);
+            let fingerprints = matches!(kind, Kind::Cuckoo | Kind::Scalable | Kind::Ribbon);
             let probes = if fingerprints { (plan.probes, plan.lines) } else { (1, 1) };
             (width, growth, window, probes, plan.sparse && kind != Kind::Bitmap)
         };
@@ -491,8 +513,8 @@ impl Plan {
         if self.shard >= self.shards {
             return parameter("shard", u64::from(self.shard), "below the number of shards");
         }
-        if self.shards > 1 && self.kind == Kind::Bitmap {
-            return Err(cannot_shard());
+        if self.shards > 1 && matches!(self.kind, Kind::Bitmap | Kind::Ribbon) {
+            return Err(cannot_shard(self.kind));
         }
         Ok(())
     }
@@ -522,7 +544,8 @@ impl Plan {
     }
 
     /// The bytes that hold the bits, in memory and in a file (which adds a header, the texts, and up
-    /// to a page of padding). For a sparse bitmap an upper estimate from the planned items.
+    /// to a page of padding). For a sparse bitmap an upper estimate from the planned items, and for a
+    /// ribbon filter a bound, which it stays below by about 1%.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         match self.kind {
@@ -563,11 +586,14 @@ impl Plan {
             Kind::Bitmap | Kind::Blocked | Kind::Counting => self.lines,
             Kind::Classic => self.probes,
             Kind::Cuckoo | Kind::Scalable => 2,
+            // Two neighbouring blocks of a word for each column, and a threshold.
+            Kind::Ribbon => (2 * self.width).div_ceil(8) + 1,
             Kind::Window => self.lines * (self.generations + 1),
         }
     }
 
-    /// The bits of a cell: 1, unless cells are counters or fingerprints.
+    /// The bits of a cell: 1, unless cells are counters or fingerprints. Of a large ribbon filter some are one
+    /// bit narrower.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
@@ -609,7 +635,7 @@ impl Plan {
     pub(crate) fn has_fixed_size(&self) -> bool {
         match self.kind {
             Kind::Bitmap => !self.sparse,
-            Kind::Scalable | Kind::Window => false,
+            Kind::Scalable | Kind::Window | Kind::Ribbon => false,
             Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo => true,
         }
     }
@@ -669,7 +695,7 @@ impl Plan {
             Kind::Blocked => self.bits - self.blocks(),
             Kind::Window => (self.bits - self.blocks()).saturating_mul(self.kept_generations()),
             Kind::Scalable => self.items,
-            Kind::Bitmap | Kind::Classic | Kind::Counting | Kind::Cuckoo => {
+            Kind::Bitmap | Kind::Classic | Kind::Counting | Kind::Cuckoo | Kind::Ribbon => {
                 self.bits / u64::from(self.width)
             }
         }
@@ -689,7 +715,7 @@ impl Plan {
     pub(crate) fn estimate(&self, ones: u64) -> Estimate {
         let (items, error) = match self.kind {
             // A fingerprint for every insert, also of a key that looks like one that was there.
-            Kind::Bitmap | Kind::Cuckoo => (ones as f64, 0.0),
+            Kind::Bitmap | Kind::Cuckoo | Kind::Ribbon => (ones as f64, 0.0),
             // A fingerprint each, but for those that an insert took for one that was there.
             Kind::Scalable => (ones as f64, (ones as f64 * self.rate).sqrt()),
             Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Window => {
@@ -716,6 +742,7 @@ impl Plan {
             Kind::Classic => classic_rate(items, self.bits as f64, self.probes),
             Kind::Blocked | Kind::Counting => self.as_lines().rate(items),
             Kind::Cuckoo => cuckoo::rate(items, self.buckets(), self.width),
+            Kind::Ribbon => ribbon::mean_rate(self, items),
             Kind::Scalable => {
                 if items <= 0.0 {
                     0.0
@@ -756,7 +783,7 @@ impl Plan {
             Kind::Bitmap => items / self.bits as f64,
             Kind::Classic => classic_fill(items, self.bits as f64, self.probes),
             Kind::Blocked | Kind::Counting => self.as_lines().fill(items),
-            Kind::Cuckoo | Kind::Scalable => (items / self.cells() as f64).min(1.0),
+            Kind::Cuckoo | Kind::Scalable | Kind::Ribbon => (items / self.cells() as f64).min(1.0),
             Kind::Window => self.generation().fill_at(items / f64::from(self.generations)),
         }
     }
@@ -769,7 +796,7 @@ impl Plan {
         let usable = self.cells() as f64;
         let fill = fill.min((usable - 0.5) / usable);
         match self.kind {
-            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable => (fill * usable, 0.0),
+            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Ribbon => (fill * usable, 0.0),
             Kind::Classic => classic_items(fill, self.bits as f64, self.probes),
             Kind::Blocked | Kind::Counting => self.as_lines().items(fill),
             Kind::Window => {

@@ -105,7 +105,7 @@ impl SharedFilter {
             Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
             Kind::Blocked => Some(Shape::Blocked(blocked::Racing::new(&plan))),
             Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
-            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window => None,
+            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => None,
         };
         let content = match shape.filter(|_| state.bits().is_some()) {
             Some(shape) => {

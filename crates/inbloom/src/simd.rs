@@ -23,6 +23,7 @@
 //! miss buffers of L1 are what limits a processor that prefetches straight into it: 5.1 ns a line
 //! where two steps take 4.0 (20 MB, huge pages; bench/record, layouts).
 
+pub(crate) mod bits;
 mod counters;
 pub(crate) mod scalar;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]

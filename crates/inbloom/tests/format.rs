@@ -25,6 +25,12 @@ fn samples() -> Vec<Sample> {
     let integers =
         |values: &[u64]| values.iter().map(|v| v.to_le_bytes().to_vec()).collect::<Vec<_>>();
     let sample = |name, plan: Plan, hasher: Option<Hasher>, members: Vec<Vec<u8>>| {
+        if plan.kind().is_static() {
+            let hasher = hasher.unwrap_or_default();
+            let digests: Vec<_> = members.iter().map(|member| hasher.digest(member)).collect();
+            let filter = Filter::build(plan, hasher, &digests).expect("a small filter");
+            return Sample { name, filter, members };
+        }
         let filter = match hasher {
             Some(hasher) => Filter::with_hasher(plan, hasher),
             None => Filter::new(plan),
@@ -54,6 +60,8 @@ fn samples() -> Vec<Sample> {
         sample("cuckoo, wide", small(Kind::Cuckoo, 1e-9), None, words()),
         sample("window of keys", window_of_keys(), None, words()),
         sample("window of time", window_of_time(), None, words()),
+        sample("ribbon", small(Kind::Ribbon, 0.1), None, words()),
+        sample("ribbon of three shards, keyed", three_shards(), Some(Hasher::sip13(KEY)), words()),
         // A place for the scalable kind.
         sample("blocked, with texts", blocked, Some(Hasher::xxh3(77)), words()),
     ];
@@ -92,6 +100,11 @@ fn counting_bytes() -> Plan {
 /// Of twelve keys the first six are in one generation, the others in the next.
 fn window_of_keys() -> Plan {
     Plan::new(Kind::Window).last(12).generations(2).build().unwrap()
+}
+
+/// Planned for more keys than come, so that there are several shards, and bits that are read alone.
+fn three_shards() -> Plan {
+    Plan::new(Kind::Ribbon).items(5_000_000).rate(0.3).build().unwrap()
 }
 
 fn window_of_time() -> Plan {
@@ -396,7 +409,7 @@ fn every_flipped_bit_is_found_or_changes_no_more_than_answers() {
         let regions = regions(&whole);
         let sparse = sample.filter.plan().is_sparse();
         // Its directory is checked when it is opened, as far as it can be.
-        let window = sample.filter.plan().kind() == Kind::Window;
+        let directory = matches!(sample.filter.plan().kind(), Kind::Window | Kind::Ribbon);
         let mut bytes = whole.clone();
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -406,7 +419,7 @@ fn every_flipped_bit_is_found_or_changes_no_more_than_answers() {
                 let must_fail = way.looks_at_all()
                     || matches!(region, Region::Header | Region::Text)
                     || (region == Region::Payload && sparse);
-                let may_fail = must_fail || (region == Region::Payload && window);
+                let may_fail = must_fail || (region == Region::Payload && directory);
                 match way.take(&bytes) {
                     Err(error) => {
                         assert!(may_fail, "{context}: {error}");
@@ -570,7 +583,7 @@ fn a_header_with_a_right_checksum_and_a_wrong_field_is_refused() {
     let lies: &[Lie] = &[
         ("version 0", |b| put(b, 8, [0, 0]), ["version: ", "expected 1, got 0", DAMAGED]),
         ("kind 0", |b| put(b, 10, [0, 0]), ["kind: ", "got 0", NEWER]),
-        ("kind 8", |b| put(b, 10, [8, 0]), ["kind: ", "7 (window), got 8", NEWER]),
+        ("kind 9", |b| put(b, 10, [9, 0]), ["kind: ", "8 (ribbon), got 9", NEWER]),
         ("kind 65535", |b| put(b, 10, [255, 255]), ["kind: ", "got 65535", NEWER]),
         (
             "no sections",
@@ -1470,6 +1483,80 @@ fn a_bitmap_has_no_rate_probes_lines_or_seed() {
     }
 }
 
+/// Every field of a ribbon's directory, which is the end of the file: an entry of 32 bytes for each shard,
+/// and their number.
+#[test]
+fn a_ribbon_whose_directory_lies_is_refused() {
+    let sample = samples().into_iter().find(|sample| sample.name == "ribbon").unwrap();
+    let whole = write(&sample.filter);
+    type Lie = fn(&mut [u8], usize);
+    let lies: [(&str, Lie, &str); 11] = [
+        ("no shards", |bytes, end| put_u64(bytes, end - 8, 0), "number of shards of the ribbon"),
+        ("two shards", |bytes, end| put_u64(bytes, end - 8, 2), ""),
+        ("all shards", |bytes, end| put_u64(bytes, end - 8, u64::MAX), "number of shards"),
+        ("no width", |bytes, end| bytes[end - 32] = 0, "width of a shard: expected 1 to 32, got 0"),
+        ("wide", |bytes, end| bytes[end - 32] = 33, "width of a shard: expected 1 to 32, got 33"),
+        ("wider", |bytes, end| bytes[end - 32] += 1, "length of the payload"),
+        ("five layers", |bytes, end| bytes[end - 31] = 5, "layers of a shard: expected 0 to 4"),
+        ("a layer of nothing", |bytes, end| bytes[end - 31] = 2, "blocks of a layer: expected 1"),
+        ("no layer", |bytes, end| bytes[end - 31] = 0, "blocks of a layer that is not there"),
+        ("an early last layer", |bytes, end| bytes[end - 30] = 3, "number of a last layer"),
+        ("more keys", |bytes, end| put_u64(bytes, end - 40, 13), "number of set bits"),
+    ];
+    for (name, lie, part) in lies {
+        let mut bytes = whole.clone();
+        lie(&mut bytes, whole.len());
+        seal_all(&mut bytes);
+        assert_refused(&bytes, &[part], name);
+    }
+    for blocks in [0, 2, u32::MAX] {
+        let mut bytes = whole.clone();
+        put(&mut bytes, whole.len() - 28, blocks.to_le_bytes());
+        seal_all(&mut bytes);
+        assert_refused(&bytes, &["expected"], "blocks");
+    }
+}
+
+/// A payload of any few words, the last of which claims some shards.
+#[test]
+fn a_ribbon_that_is_too_short_for_its_directory_is_refused() {
+    let empty = Filter::build(small(Kind::Ribbon, 0.1), Hasher::default(), &[]).unwrap();
+    let header = write(&empty)[..192].to_vec();
+    for words in 0..16 {
+        for shards in 0..4 {
+            let mut bytes = header.clone();
+            bytes.resize(192 + 8 * words, 0);
+            let length = bytes.len();
+            if words > 0 {
+                put_u64(&mut bytes, length - 8, shards);
+            }
+            put_u64(&mut bytes, 16, length as u64);
+            put_u64(&mut bytes, 144, 8 * words as u64);
+            seal_all(&mut bytes);
+            assert_refused(&bytes, &["expected"], &format!("{words} words, {shards} shards"));
+        }
+    }
+}
+
+/// Thresholds of buckets that a layer does not have.
+#[test]
+fn a_ribbon_with_a_threshold_too_many_is_refused_by_those_who_look_at_all() {
+    let sample = samples().into_iter().find(|sample| sample.name == "ribbon").unwrap();
+    let mut bytes = write(&sample.filter);
+    let word = bytes.len() - 48;
+    bytes[word + 7] |= 0x40;
+    seal_all(&mut bytes);
+    for way in Way::ALL {
+        match way.take(&bytes) {
+            Ok(_) => assert!(!way.looks_at_all(), "{way:?}"),
+            Err(error) => {
+                assert!(way.looks_at_all(), "{way:?}: {error}");
+                assert!(text_of(&error, "").starts_with("unused bits: "), "{error}");
+            }
+        }
+    }
+}
+
 /// A header that claims a payload of 1 TB, and is otherwise right.
 fn claim_a_terabyte(kind: Kind) -> Vec<u8> {
     let mut bytes = match kind {
@@ -1482,6 +1569,10 @@ fn claim_a_terabyte(kind: Kind) -> Vec<u8> {
             bytes
         }
         Kind::Cuckoo => write(&Filter::new(small(Kind::Cuckoo, 1e-9)).unwrap()),
+        Kind::Ribbon => {
+            let plan = small(Kind::Ribbon, 0.1);
+            write(&Filter::build(plan, Hasher::default(), &[]).unwrap())
+        }
         kind => unreachable!("{kind}"),
     };
     bytes.resize(256, 0);
@@ -1502,7 +1593,7 @@ fn claim_a_terabyte(kind: Kind) -> Vec<u8> {
 
 #[test]
 fn a_claimed_terabyte_in_a_short_stream_fails_at_once_and_takes_no_memory() {
-    for kind in [Kind::Blocked, Kind::Cuckoo, Kind::Window] {
+    for kind in [Kind::Blocked, Kind::Cuckoo, Kind::Window, Kind::Ribbon] {
         assert_claim_fails_at_once(&claim_a_terabyte(kind));
     }
 }

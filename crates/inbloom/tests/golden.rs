@@ -37,6 +37,8 @@ struct Golden {
 enum Members {
     /// "member 0", "member 1" and so on are inserted.
     Words(u64),
+    /// The same words, which the filter was built from.
+    Built(u64),
     /// These integers are, as 8 little-endian bytes.
     Integers(fn() -> Vec<u64>),
     /// Members are inserted, removed or forgotten, after which those from the one to the other are
@@ -60,7 +62,7 @@ impl Members {
     /// What is in at the end.
     fn keys(self) -> Vec<Vec<u8>> {
         match self {
-            Members::Words(count) => words(0..count),
+            Members::Words(count) | Members::Built(count) => words(0..count),
             Members::Integers(values) => {
                 values().iter().map(|value| value.to_le_bytes().to_vec()).collect()
             }
@@ -70,7 +72,11 @@ impl Members {
 
     /// Does it all, with this way to insert.
     fn apply(self, filter: &mut Filter, insert: impl Fn(&mut Filter, &[Vec<u8>])) {
-        let Members::Steps(steps, _) = self else { return insert(filter, &self.keys()) };
+        let steps = match self {
+            Members::Steps(steps, _) => steps,
+            Members::Built(_) => return,
+            _ => return insert(filter, &self.keys()),
+        };
         for step in steps {
             match *step {
                 Step::Insert(first, end) => insert(filter, &words(first..end)),
@@ -109,6 +115,18 @@ fn counting(width: u32, lines: u32, probes: u32) -> PlanBuilder {
 
 fn cuckoo(items: u64, rate: f64) -> PlanBuilder {
     Plan::new(Kind::Cuckoo).items(items).rate(rate)
+}
+
+/// A filter to start from: of a static kind one that has all members.
+fn start(plan: Plan, hasher: Hasher, members: Members) -> Filter {
+    let keys = if plan.kind().is_static() { members.keys() } else { Vec::new() };
+    let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
+    Filter::build(plan, hasher, &digests).unwrap()
+}
+
+fn ribbon(items: u64, rate: f64, members: u64) -> Filter {
+    let plan = Plan::new(Kind::Ribbon).items(items).rate(rate).build().unwrap();
+    start(plan, Hasher::default(), Members::Built(members))
 }
 
 fn filter(plan: PlanBuilder) -> Filter {
@@ -389,6 +407,35 @@ const GOLDEN: &[Golden] = &[
         payload: 0x32db_80f1_4c0b_aec5,
         false_positives: &[68, 181, 342, 500, 587, 644, 652, 674, 761, 911],
     },
+    // Several layers; one bit a key in three shards; and one that is empty.
+    Golden {
+        name: "ribbon-7",
+        make: || ribbon(5000, 0.01, 5000),
+        members: Members::Built(5000),
+        payload: 0x8c7d_ae89_39d4_bbe1,
+        false_positives: &[37, 72, 79, 139, 140, 203, 222, 228, 375, 432],
+    },
+    Golden {
+        name: "ribbon-1-shards",
+        make: || ribbon(5_000_000, 0.5, 3000),
+        members: Members::Built(3000),
+        payload: 0xa477_d64b_1964_6242,
+        false_positives: &[4, 5, 6, 7, 8, 9, 10, 11, 14, 15],
+    },
+    Golden {
+        name: "ribbon-32",
+        make: || ribbon(100, 3e-10, 100),
+        members: Members::Built(100),
+        payload: 0xdb88_82a1_f11d_865f,
+        false_positives: &[],
+    },
+    Golden {
+        name: "ribbon-empty",
+        make: || ribbon(0, 0.01, 0),
+        members: Members::Built(0),
+        payload: 0xfa5c_46b5_0803_1946,
+        false_positives: &[],
+    },
     Golden {
         name: "texts-and-auto-clear",
         make: || {
@@ -454,14 +501,14 @@ fn the_same_inserts_write_the_same_bytes() {
     for golden in GOLDEN {
         let bytes = golden.bytes();
         let old = Filter::view_keyed(&bytes, &KEY).unwrap();
-        let mut new = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
+        let mut new = start(*old.plan(), *old.hasher(), golden.members);
         new.set_note(old.note()).unwrap();
         new.set_normalization(old.normalization()).unwrap();
         new.set_auto_clear(old.auto_clear()).unwrap();
         golden.members.apply(&mut new, one_by_one);
         assert!(write(&new) == bytes, "{}: other bytes", golden.name);
 
-        let mut batched = Filter::with_hasher(*old.plan(), *old.hasher()).unwrap();
+        let mut batched = start(*old.plan(), *old.hasher(), golden.members);
         batched.set_auto_clear(old.auto_clear()).unwrap();
         golden.members.apply(&mut batched, at_once);
         assert!(batched == *old, "{}: other bits in a batch", golden.name);
@@ -514,6 +561,9 @@ fn what_is_not_bits_is_read_as_it_was_written() {
         ("cuckoo-9", Kind::Cuckoo, 9),
         ("cuckoo-23-removed", Kind::Cuckoo, 23),
         ("cuckoo-40", Kind::Cuckoo, 40),
+        ("ribbon-7", Kind::Ribbon, 7),
+        ("ribbon-1-shards", Kind::Ribbon, 1),
+        ("ribbon-32", Kind::Ribbon, 32),
     ] {
         let bytes = by_name(name);
         let plan = *Filter::view(&bytes).unwrap().plan();
@@ -526,6 +576,10 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     let cuckoo = Filter::view(&bytes).unwrap();
     assert_eq!([100, 400, 455, 480].map(|i| cuckoo.count(format!("member {i}"))), [0, 1, 1, 2]);
     assert_eq!((cuckoo.ones(), cuckoo.inserted()), (390, 350));
+
+    let bytes = by_name("ribbon-1-shards");
+    assert_eq!(Filter::view(&bytes).unwrap().ones(), 3000);
+    assert_eq!(payload(&bytes).last_chunk(), Some(&3_u64.to_le_bytes()), "three shards");
 
     let bytes = by_name("window-keys");
     let window = Filter::view(&bytes).unwrap();

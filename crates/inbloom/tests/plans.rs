@@ -826,7 +826,7 @@ fn kinds_and_tiers_are_known_by_name() {
     assert_eq!(
         refusal("bloom".parse::<Kind>()),
         "kind is bloom, but must be one of bitmap, classic, blocked, counting, cuckoo, scalable, \
-         window"
+         window, ribbon"
     );
     assert_eq!(
         refusal("huge".parse::<Tier>()),

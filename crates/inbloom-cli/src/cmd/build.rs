@@ -2,8 +2,9 @@
 //!
 //! A filter has to know how many keys are coming before the first one is inserted. Where `-n` does
 //! not tell, files are read twice, first to count their lines. A pipe cannot be, so the digests of
-//! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come. Kinds
-//! whose size does not depend on it need neither.
+//! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come; so
+//! they are for a static kind, which is built from all of them at once. Kinds whose size does not
+//! depend on it need neither.
 //!
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
@@ -61,7 +62,9 @@ const AFTER_HELP: &str = "\
 Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
 its line. Gzip and zstd are recognised and read. Without -n the lines are counted first: files are
 read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
-and a window of the last so many keys, need no number of lines.
+and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
+bits, is built once and takes no more keys later; 16 bytes per key are kept in memory until all have
+come, and 8 to 30 more while it is built.
 
 Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
   lower  ASCII letters become small; other characters stay
@@ -84,6 +87,7 @@ Examples:
   sort-by-date log | inbloom build -o seen.ib -n 10M
   inbloom build -o seen.ib --bytes 64MiB urls.txt
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
+  inbloom build -o blocked.ib --kind ribbon -p 1e-4 urls.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
 
 Exit status:
@@ -125,6 +129,9 @@ impl Builder<'_> {
     }
 
     fn build(&mut self) -> Result<Filter> {
+        if self.args.kind.is_static() {
+            return self.build_static();
+        }
         if self.size_is_known() {
             return self.build_from_lines(&self.args.sizing);
         }
@@ -171,12 +178,33 @@ impl Builder<'_> {
         Ok(filter)
     }
 
-    fn build_from_digests(&mut self) -> Result<Filter> {
+    fn build_static(&mut self) -> Result<Filter> {
+        // As above: refused now, not after the last line.
+        let plan = self.sizing_for(1).plan(self.args.kind)?;
+        self.describe(&mut Filter::build(plan, self.hasher, &[])?)?;
+        let digests = self.digests()?;
+        let sizing = match self.size_is_known() {
+            true => self.args.sizing,
+            false => self.sizing_for(digests.len() as u64),
+        };
+        let mut filter = Filter::build(sizing.plan(self.args.kind)?, self.hasher, &digests)?;
+        self.describe(&mut filter)?;
+        self.new = filter.inserted();
+        Ok(filter)
+    }
+
+    /// The digests of all lines.
+    fn digests(&mut self) -> Result<Vec<Digest>> {
         let mut digests = Vec::new();
         self.for_each_job("reading", self.keys(), |job| {
             digests.extend_from_slice(&job.product);
             Ok(0)
         })?;
+        Ok(digests)
+    }
+
+    fn build_from_digests(&mut self) -> Result<Filter> {
+        let digests = self.digests()?;
         let plan = self.sizing_for(digests.len() as u64).plan(self.args.kind)?;
         let mut filter = self.filter(plan)?;
         let mut new = Vec::new();
@@ -217,12 +245,18 @@ impl Builder<'_> {
     /// An empty filter with everything but its keys.
     fn filter(&self, plan: Plan) -> Result<Filter> {
         let mut filter = Filter::with_hasher(plan, self.hasher)?;
+        self.describe(&mut filter)?;
+        filter_file::advance(&mut filter)?;
+        Ok(filter)
+    }
+
+    /// Tells the filter what its file is to say of it.
+    fn describe(&self, filter: &mut Filter) -> Result<()> {
         filter.set_auto_clear(self.args.auto_clear)?;
         filter.set_note(self.args.note.as_deref().unwrap_or_default())?;
         let normalization = self.args.input.normalization(&self.args.normalize);
         filter.set_normalization(&normalization.to_string())?;
-        filter_file::advance(&mut filter)?;
-        Ok(filter)
+        Ok(())
     }
 
     fn count_lines(&self) -> Result<u64> {
@@ -260,7 +294,7 @@ impl Builder<'_> {
         let plan = filter.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
         match (plan.kind(), plan.span()) {
-            (Kind::Scalable, _) => None,
+            (Kind::Scalable | Kind::Ribbon, _) => None,
             (_, Some(Span::Items(last))) => (self.new > last).then(|| {
                 format!(
                     "the filter holds the last {} and some before, as asked for",

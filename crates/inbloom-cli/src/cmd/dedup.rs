@@ -326,11 +326,15 @@ impl Kept {
         let existing = args.filter.as_ref().filter(|_| file.as_ref().is_some_and(Changed::exists));
         let mut filter = match existing {
             Some(path) => {
-                let filter = args.key.open_mut(path)?;
+                let mut filter = args.key.open_mut(path)?;
                 // A damaged filter that was saved again would have good checksums.
                 filter_file::verify(path)?;
                 check_options(args, &filter, normalization)
                     .with_context(|| path.display().to_string())?;
+                if filter.plan().kind().is_static() {
+                    // It takes no insert, and says so: now, and not after lines were printed.
+                    filter.insert("").with_context(|| path.display().to_string())?;
+                }
                 filter
             }
             None => new_filter(args, normalization)?,

@@ -95,12 +95,12 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
     row("planned keys", &planned_keys(plan));
     row("promised rate", &rate(plan.rate()));
     match kind {
-        Kind::Scalable => {}
+        Kind::Scalable | Kind::Ribbon => {}
         Kind::Window => row("bits", &format!("{} in a generation", exact(plan.bits()))),
         _ => row("bits", &exact(plan.bits())),
     }
     row("memory", &memory(filter));
-    if !matches!(kind, Kind::Cuckoo | Kind::Scalable) {
+    if !matches!(kind, Kind::Cuckoo | Kind::Scalable | Kind::Ribbon) {
         row("probes", &format!("{} per key", plan.probes()));
     }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
@@ -115,7 +115,7 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
     let in_use = format!("{} ({})", exact(filter.ones()), share(filter.fill()));
     match kind {
         Kind::Counting => row("counters in use", &in_use),
-        Kind::Cuckoo => row("slots in use", &in_use),
+        Kind::Cuckoo | Kind::Ribbon => row("slots in use", &in_use),
         // Its share of what it was planned for at the start says nothing.
         Kind::Scalable => row("entries", &exact(filter.ones())),
         _ => row("bits set", &in_use),
@@ -167,7 +167,7 @@ fn memory(filter: &Filter) -> String {
     let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(plan.bytes()));
     let per_key = |bits: f64| format!("{bits:.2} bits per");
     match plan.kind() {
-        Kind::Scalable => {
+        Kind::Scalable | Kind::Ribbon => {
             let keys = filter.estimated_items().items.max(1.0);
             format!("{now} bytes, {} key it holds", per_key(filter.bytes() as f64 * 8.0 / keys))
         }

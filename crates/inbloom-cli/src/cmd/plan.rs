@@ -207,8 +207,12 @@ fn as_text(rows: &[Row], scope: Scope, given: &Sizing) -> String {
     if !remarks.is_empty() {
         text.push_str(&format!("\n{}", remarks.concat()));
     }
-    // The curve of an exact kind, or for no keys, is flat at 0, and of a growing one at its rate.
-    let rises = |plan: &&Plan| plan.rate() > 0.0 && plan.items() > 0 && plan.growth() == 0;
+    // The curve of an exact kind, or for no keys, is flat at 0, and of one that grows or is built
+    // from its keys at its rate.
+    let rises = |plan: &&Plan| {
+        let flat = plan.growth() > 0 || plan.kind().is_static();
+        plan.rate() > 0.0 && plan.items() > 0 && !flat
+    };
     let curves: Vec<&Plan> = plans.into_iter().filter(rises).collect();
     if !curves.is_empty() {
         text.push_str("\nRate when the filter holds more or fewer keys than planned:\n\n");
@@ -292,6 +296,10 @@ fn remark(plan: &Plan) -> Option<String> {
             "scalable starts at this size; what is full grows by {}, at the same rate",
             plan.growth()
         )),
+        (Kind::Ribbon, _) => Some(
+            "ribbon is built once from all its keys (static), and takes at most this size"
+                .to_string(),
+        ),
         (Kind::Window, Some(span)) => {
             let span = match span {
                 Span::Items(items) => format!("the last {} keys", numbers::exact(items)),
@@ -317,7 +325,7 @@ fn table(plans: &[&Plan], scope: Scope) -> Vec<Vec<String>> {
         "keys".to_string(),
         "bits/key".to_string(),
         ["memory".to_string(), "bytes".to_string()],
-        named(&["probes", "lines", "rate", "merge", "remove", "grow"]),
+        named(&["probes", "lines", "rate", "merge", "remove", "grow", "static"]),
     )];
     for plan in plans {
         let kind = plan.kind();
@@ -333,6 +341,7 @@ fn table(plans: &[&Plan], scope: Scope) -> Vec<Vec<String>> {
                 yes_or_no(kind.can_merge()),
                 yes_or_no(kind.can_remove()),
                 yes_or_no(kind.can_grow()),
+                yes_or_no(kind.is_static()),
             ],
         ));
     }
@@ -341,7 +350,7 @@ fn table(plans: &[&Plan], scope: Scope) -> Vec<Vec<String>> {
 
 /// The bits tested per key, in kinds that test bits; the others compare fingerprints.
 fn probes(plan: &Plan) -> Option<u32> {
-    let fingerprints = matches!(plan.kind(), Kind::Cuckoo | Kind::Scalable);
+    let fingerprints = matches!(plan.kind(), Kind::Cuckoo | Kind::Scalable | Kind::Ribbon);
     (!fingerprints).then_some(plan.probes())
 }
 
@@ -378,6 +387,8 @@ fn align(lines: &[Vec<String>]) -> String {
         lines.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
+    // Two blanks between columns, or one where that would be more than 100 characters.
+    let gap = if widths.iter().map(|width| width + 2).sum::<usize>() > 102 { " " } else { "  " };
     let mut text = String::new();
     for line in lines {
         let mut padded = String::new();
@@ -385,7 +396,7 @@ fn align(lines: &[Vec<String>]) -> String {
             let width = widths[column];
             match column == 0 {
                 true => padded.push_str(&format!("{cell:<width$}  ")),
-                false => padded.push_str(&format!("{cell:>width$}  ")),
+                false => padded.push_str(&format!("{cell:>width$}{gap}")),
             }
         }
         text.push_str(padded.trim_end());
@@ -432,6 +443,7 @@ fn plan_as_json(plan: &Plan, scope: Scope) -> Value {
         "merge": plan.kind().can_merge(),
         "remove": plan.kind().can_remove(),
         "grow": plan.kind().can_grow(),
+        "static": plan.kind().is_static(),
         "forget": plan.span().is_some(),
     });
     for (name, value) in particulars(plan) {
@@ -441,7 +453,7 @@ fn plan_as_json(plan: &Plan, scope: Scope) -> Value {
 }
 
 /// The columns of --csv: the fields of --json but the curve, and why a kind was refused.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "kind",
     "items",
     "rate",
@@ -453,6 +465,7 @@ const COLUMNS: [&str; 19] = [
     "merge",
     "remove",
     "grow",
+    "static",
     "forget",
     "width",
     "growth",

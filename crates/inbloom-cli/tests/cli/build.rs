@@ -51,7 +51,31 @@ const KINDS: &[&str] = &[
     "window --window 20000",
     "window --window 1h",
     "scalable -n 20000",
+    "ribbon",
 ];
+
+#[test]
+fn a_ribbon_is_built_once_and_takes_no_more_keys() {
+    let folder = Folder::new();
+    folder.write("in.txt", numbers(0, 5000).repeat(2));
+    let build = folder.run("build --kind ribbon -p 1e-4 -n 10 -o f.ib in.txt").expect(0);
+    let said = "inbloom: 10,000 keys read, 5,000 new; ribbon, 8.9";
+    assert!(build.stderr.starts_with(said), "{}", build.stderr);
+    assert!(!build.stderr.contains("warning"), "more keys than planned cost no rate");
+    let text = folder.run("info f.ib").expect(0).text();
+    for part in ["kind            ribbon", "14 bits each", "within the promise", "5,000 +- 0"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    for change in ["add f.ib in.txt", "dedup --filter f.ib in.txt", "merge -o g.ib f.ib f.ib"] {
+        folder.run(change).expect_error(&["kind ribbon cannot", "built once"]);
+    }
+    folder.run("remove f.ib in.txt").expect_error(&["kind ribbon cannot remove"]);
+    folder
+        .run("build --kind ribbon --auto-clear 0.5 -o g.ib in.txt")
+        .expect_error(&["cannot clear itself"]);
+    folder.run("measure --kind ribbon -n 10k -p 0.001").expect(0);
+    assert_eq!(folder.names(), ["f.ib", "in.txt"]);
+}
 
 #[test]
 fn a_pipe_and_a_file_give_the_same_filter_of_every_kind() {

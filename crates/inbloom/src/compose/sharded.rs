@@ -133,8 +133,8 @@ impl Sharded {
             return Err(Error::Parameter { name: "shards", got, expected });
         };
         let (shard, count) = place(first);
-        if first.plan().kind() == Kind::Bitmap {
-            return Err(cannot_shard());
+        if matches!(first.plan().kind(), Kind::Bitmap | Kind::Ribbon) {
+            return Err(cannot_shard(first.plan().kind()));
         }
         for other in &shards[1..] {
             let (_, their_count) = place(other);
@@ -495,7 +495,7 @@ impl Sharded {
     fn may_refuse(&self) -> bool {
         match self.shards[0].plan().kind() {
             Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => false,
-            Kind::Cuckoo | Kind::Scalable | Kind::Window => true,
+            Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => true,
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     BLOCK_BITS, BLOCKED_PROBES, COUNTERS, DEFAULT_COUNTER, DEFAULT_GENERATIONS, DEFAULT_TIGHTENING,
     DENSE_UNIVERSE, GROWTHS, Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_GENERATIONS, MAX_ITEMS,
     MIN_RATE, Plan, RATE_RANGE, Rounds, SECOND_LINE_SAVES, Span, TIGHTENINGS, Tier, cuckoo,
-    largest, ranges, sparse_bytes,
+    largest, ranges, ribbon, sparse_bytes,
 };
 use crate::error::{Error, Result};
 use crate::kinds::scalable;
@@ -154,7 +154,7 @@ impl PlanBuilder {
             Kind::Bitmap => return self.bitmap(),
             Kind::Scalable => return self.scalable(),
             Kind::Window => return self.of_window(),
-            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo => {}
+            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo | Kind::Ribbon => {}
         }
         let asked = self.rate.unwrap_or(DEFAULT_RATE);
         match (self.items, self.bytes, self.bits_per_key) {
@@ -414,6 +414,9 @@ impl PlanBuilder {
         if self.kind == Kind::Cuckoo {
             return buckets_plan(items, rate, cuckoo::shape_for(items, rate));
         }
+        if self.kind == Kind::Ribbon {
+            return ribbon::plan(items, rate, ribbon::width_for(items, rate)?);
+        }
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64)> = None;
         let mut needed = f64::INFINITY;
@@ -465,6 +468,23 @@ impl PlanBuilder {
                 given => buckets_plan(items, given.unwrap_or(reached), shape),
             };
         }
+        if self.kind == Kind::Ribbon {
+            let Some(width) = ribbon::widest(items, bits) else {
+                let needed = ribbon::bits(items, 1, 0).div_ceil(8);
+                return Err(Error::Parameter {
+                    name: "bytes",
+                    got: (bits / 8).to_string(),
+                    expected: format!("at least {needed} for {items} items"),
+                });
+            };
+            let reached = ribbon::rate(items.max(1) as f64, width);
+            return match self.rate {
+                Some(rate) if reached > rate => {
+                    Err(Error::Unreachable { items, bytes: bits / 8, rate, reachable: reached })
+                }
+                given => ribbon::plan(items, given.unwrap_or(reached), width),
+            };
+        }
         let n = items.max(1) as f64;
         let mut best: Option<(Shape, u64, f64)> = None;
         let mut lowest = best;
@@ -513,6 +533,19 @@ impl PlanBuilder {
                     Err(Error::Parameter { name: "bytes", got, expected })
                 }
                 items => buckets_plan(items, rate, cuckoo::shape_for(items, rate)),
+            };
+        }
+        if self.kind == Kind::Ribbon {
+            let width = ribbon::width_for(1, rate)?;
+            let planned = |items| ribbon::plan(items, rate, ribbon::width_for(items, rate)?);
+            let fits = |items| planned(items).is_ok_and(|plan| plan.bits <= bits);
+            return match largest(MAX_ITEMS, fits) {
+                0 => {
+                    let needed = ribbon::bits(1, width, 0).div_ceil(8);
+                    let (got, expected) = ((bits / 8).to_string(), format!("at least {needed}"));
+                    Err(Error::Parameter { name: "bytes", got, expected })
+                }
+                items => planned(items),
             };
         }
         let mut best: Option<(Shape, u64, u64)> = None;

@@ -108,7 +108,7 @@ impl Plan {
             );
         }
         let plan = match self.kind {
-            Kind::Bitmap => return Err(cannot_shard()),
+            Kind::Bitmap | Kind::Ribbon => return Err(cannot_shard(self.kind)),
             _ if shards == 1 => *self,
             Kind::Blocked | Kind::Counting => {
                 let whole = self.dividing_into(shards)?;
@@ -257,13 +257,15 @@ impl Plan {
     }
 }
 
-pub(crate) fn cannot_shard() -> Error {
-    Error::Unsupported {
-        kind: Kind::Bitmap,
-        verb: "be divided into shards",
-        remedy: "an integer is not hashed, so that keys would not spread; use one bitmap for each \
-                 range of integers",
-    }
+pub(crate) fn cannot_shard(kind: Kind) -> Error {
+    let remedy = match kind {
+        Kind::Ribbon => "it has shards of its own, which are built one by one already",
+        _ => {
+            "an integer is not hashed, so that keys would not spread; use one bitmap for each \
+             range of integers"
+        }
+    };
+    Error::Unsupported { kind, verb: "be divided into shards", remedy }
 }
 
 /// The fewest blocks of a shard, at least `blocks`, with which all shards together divide into as

@@ -29,7 +29,8 @@ pub fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     numbers.map(key).collect()
 }
 
-/// Every shape that a filter has, planned for `items` keys, with a name for messages.
+/// Every shape that a filter has which takes inserts, planned for `items` keys, with a name for messages.
+/// Static kinds are built instead: their laws are those of `ribbon.rs`.
 pub fn shapes(items: u64) -> Vec<(String, Plan)> {
     shapes_for(items, items)
 }

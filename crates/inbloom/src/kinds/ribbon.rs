@@ -1,0 +1,520 @@
+//! The bumped ribbon filter: the fewest bits, for keys that are all known beforehand.
+//!
+//! **Idea.** A key has a fingerprint of r bits, and 64 random coefficients that begin at some slot.
+//! The slots (of r bits each) are filled such that for every key those that its coefficients choose
+//! add up, by xor, to its fingerprint. That is a system of linear equations over bits, one for each
+//! key, and to build the filter is to solve it. A foreign key's slots add up to its fingerprint by
+//! chance only: in one of 2^r. No bit says of itself that a key is there, so that there is no way
+//! to add one later.
+//!
+//! **Ribbon.** The coefficients are few and together: sorted by where they begin, the equations are
+//! a narrow band (a ribbon) along the diagonal. Each is brought into echelon form by adding those
+//! that are there already, at most 64 of them, and the band is then solved from its last slot to
+//! its first.
+//!
+//! **Bumping.** As many slots as keys are not enough for all: where by chance too many keys begin,
+//! the last would contradict the others. Instead of more slots everywhere, slots are 3% *fewer*
+//! than keys, and keys that do not fit are bumped to another layer, a ribbon of its own. Slots are
+//! divided into buckets of 128. A bucket's keys are added from its upper end to its lower, where
+//! they meet the overflow of the bucket before; the first that fails decides a threshold, below
+//! which all keys of the bucket are bumped. Four thresholds are to choose from (all, below 36,
+//! below 14, none), so that two bits tell a query where to look. 3.2% of the keys are bumped, 3.2%
+//! of these again, and so on, until none are left. If some are left after four layers they go into
+//! a last one with 17% more slots than keys, which bumps nobody. If that has no solution it is
+//! tried with other hashes and more slots.
+//!
+//! **Hashes.** A digest's place picks a shard. What is left of it, x, is all that the shard knows
+//! of a key. In layer l (the last is 4, or 5, 6, ... if those had no solution), with odd constants
+//! A, B, C:
+//!
+//!   start = pick(x, starts), or from the second layer on pick(fold(x ^ (2l+1) A, B), starts)
+//!   y = fold(x ^ (2l+1) B, C),  coefficients = y | 1,  fingerprint = the upper r bits of y A
+//!
+//! In the first layer the start rises with x: sorted keys are sorted equations. 64 bits tell 10^10
+//! keys apart at any rate above 10^-9; plans refuse what they cannot.
+//!
+//! **Shards** of up to 2 million planned keys are independent and lie one behind the other. So a
+//! large filter is built in little memory, from keys that were divided by shard. From 16 shards on,
+//! which is from 32 million keys, the first of them have fingerprints that are one bit narrower, as
+//! many as the rate allows: it is met then, and not undercut by up to a half.
+//!
+//! **Layout.** Drawn in docs/format.md: the layers of each shard, as blocks of 64 slots with a word
+//! for each of the r columns; the thresholds; a directory.
+//!
+//! **Cost.** 1.003 r bits per key from a million keys on, where r is log2(1 / rate) rounded up:
+//! 7.04 at 1%, 10.04 at 0.1%, 14.04 at 0.01%; with shards of two widths 6.7, 10.0 and 13.4. That is
+//! 0.3% above what any filter needs for 2^-r; a Bloom filter takes 44% more. A query adds up 2r
+//! neighbouring words (224 bytes at 0.01%). To build takes 8 bytes of memory for each key, and 20
+//! more for each of one shard.
+//!
+//! **When not.** Keys come one by one, or change. Or time matters more than bits: a blocked filter is
+//! built, and answers, several times as fast.
+//!
+//! Sources: Dillinger, Huebschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and
+//! Approximate Membership using Ribbon", SEA 2022 (arXiv 2109.01892); Dillinger, Walzer, "Ribbon
+//! filter: practically smaller than Bloom and Xor", 2021 (arXiv 2103.02515). Not the homogeneous
+//! ribbon of the latter, which saves the fingerprints: where too many keys begin it claims every
+//! foreign key, and doubles a rate of 10^-4.
+
+mod equation;
+mod shard;
+
+use std::borrow::Cow;
+
+use crate::cells::{Cells, Order};
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::filter::Estimate;
+use crate::format::mismatch;
+use crate::kinds::State;
+use crate::membership::Membership;
+use crate::plan::ribbon::{
+    BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, narrow_shards, shards, starts,
+    threshold_words,
+};
+use crate::plan::{Kind, Plan};
+use crate::profile::{Count, Slice, Spread, divide, slices_of};
+use crate::simd::bits::Kernel;
+use crate::simd::{FITS_IN_L2, Towards, prefetch};
+use equation::{Equation, start_in};
+use shard::{Entry, THRESHOLDS};
+
+/// A bumped ribbon filter.
+pub struct Ribbon {
+    plan: Plan,
+    kernel: Kernel,
+    cells: Cells,
+    /// Distinct keys.
+    keys: u64,
+    /// What the directory says, never empty.
+    shards: Vec<Shard>,
+}
+
+/// Where a shard's layers are. All of it is within the cells: that is seen to when a filter is
+/// made.
+#[derive(Clone, Copy, Debug)]
+struct Shard {
+    width: u32,
+    /// Layers that bump keys.
+    layers: u32,
+    /// The number of the last layer, as its hashes see it.
+    last: u64,
+    keys: u64,
+    places: [Layer; LAYERS + 1],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    /// Slots at which equations can begin; 0 if there is no such layer.
+    starts: u64,
+    /// The word of the payload where its columns begin, and that where its thresholds do.
+    columns: usize,
+    thresholds: usize,
+}
+
+impl Layer {
+    fn blocks(&self) -> u64 {
+        self.starts.div_ceil(64)
+    }
+}
+
+impl Ribbon {
+    /// A filter of these digests, of which some may be the same. More than the plan says are fine:
+    /// its size follows the keys, and its rate does not.
+    ///
+    /// Panics if the plan is for another kind. While it builds it takes 8 bytes of memory for each
+    /// digest, 20 more for each of one shard, and the filter twice.
+    ///
+    /// ```
+    /// use inbloom::{Hasher, Kind, Plan, kinds::ribbon::Ribbon};
+    ///
+    /// let hasher = Hasher::default();
+    /// let digests: Vec<_> = (0..10_000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
+    /// let plan = Plan::new(Kind::Ribbon).items(10_000).rate(1e-4).build()?;
+    /// let ribbon = Ribbon::build(plan, &digests)?;
+    /// assert!(digests.iter().all(|digest| ribbon.contains(*digest)));
+    /// assert!(!ribbon.contains(hasher.digest("another")));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn build(plan: Plan, digests: &[Digest]) -> Result<Ribbon> {
+        assert_eq!(plan.kind(), Kind::Ribbon, "a plan for another kind");
+        let count = shards(plan.items());
+        let narrow = narrow_shards(plan.items(), plan.rate(), plan.width());
+        let mut places = sorted_places(digests);
+        places.dedup();
+
+        let (mut columns, mut thresholds, mut directory) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rest = places.as_slice();
+        let mut keys = Vec::new();
+        for number in 0..count {
+            let pick = |place: u64| Digest { place, print: 0 }.pick(count);
+            let (of_shard, later) =
+                rest.split_at(rest.partition_point(|place| pick(*place).0 <= number));
+            rest = later;
+            keys.clear();
+            keys.extend(of_shard.iter().map(|place| pick(*place).1.place));
+            let width = plan.width() - u32::from(number < narrow);
+            let entry = shard::build(&keys, width, &mut columns, &mut thresholds)?;
+            directory.extend(entry.to_bytes());
+        }
+        directory.extend(count.to_le_bytes());
+
+        let mut cells =
+            Cells::zeroed((columns.len() + thresholds.len()) as u64 * 8 + directory.len() as u64)?;
+        let (words, end) = cells.bytes_mut()?.split_at_mut((columns.len() + thresholds.len()) * 8);
+        for (bytes, word) in
+            words.as_chunks_mut().0.iter_mut().zip(columns.iter().chain(&thresholds))
+        {
+            *bytes = word.to_le_bytes();
+        }
+        end.copy_from_slice(&directory);
+        let ribbon = Ribbon::from_cells(plan, cells)?;
+        ribbon.check_members(&places);
+        Ok(ribbon)
+    }
+
+    /// Asks for every key that it was built from: a false negative would be a mistake of ours, and
+    /// is not to leave this place.
+    fn check_members(&self, places: &[u64]) {
+        let (mut digests, mut found) = (Vec::new(), Vec::new());
+        for batch in places.chunks(1 << 14) {
+            digests.clear();
+            digests.extend(batch.iter().map(|place| Digest { place: *place, print: 0 }));
+            self.contains_digests(&digests, &mut found);
+            assert!(
+                found.iter().all(|found| *found),
+                "a key that the ribbon was built from is denied"
+            );
+        }
+    }
+
+    /// From the payload of a file, which may be a stranger's.
+    pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Ribbon> {
+        let bytes = cells.bytes();
+        let length = bytes.len() as u64;
+        let (before, tail) = bytes.split_at(bytes.len().saturating_sub(TAIL as usize));
+        let count = tail.try_into().map_or(0, u64::from_le_bytes);
+        if !(1..=MAX_SHARDS.min(before.len() as u64 / ENTRY)).contains(&count) {
+            let most = format!("1 to {MAX_SHARDS}, and an entry for each");
+            return Err(mismatch("number of shards of the ribbon", most, count));
+        }
+        let (_, directory) = before.split_at(before.len() - (count * ENTRY) as usize);
+        let (entries, _) = directory.as_chunks();
+        let entries = || entries.iter().map(Entry::from_bytes);
+        entries().try_for_each(check_entry)?;
+
+        // Neither overflows: 2^20 shards of 5 layers of 2^32 blocks of 32 words.
+        let layers = |entry: Entry| entry.blocks.into_iter().map(u64::from);
+        let columns = |entry: Entry| layers(entry).sum::<u64>() * u64::from(entry.width);
+        let thresholds =
+            |entry: Entry| layers(entry).take(LAYERS).map(threshold_words).sum::<u64>();
+        let (in_columns, in_thresholds) =
+            (entries().map(columns).sum::<u64>(), entries().map(thresholds).sum::<u64>());
+        let expected = (in_columns + in_thresholds) * 8 + count * ENTRY + TAIL;
+        if expected != length {
+            return Err(mismatch("length of the payload", expected, length));
+        }
+        let (mut column, mut threshold) = (0, in_columns as usize);
+        let shards: Vec<Shard> = entries()
+            .map(|entry| {
+                let places = std::array::from_fn(|number| {
+                    let blocks = u64::from(entry.blocks[number]);
+                    let layer =
+                        Layer { starts: starts(blocks), columns: column, thresholds: threshold };
+                    column += (blocks * u64::from(entry.width)) as usize;
+                    threshold += if number < LAYERS { threshold_words(blocks) as usize } else { 0 };
+                    layer
+                });
+                Shard {
+                    width: u32::from(entry.width),
+                    layers: u32::from(entry.layers),
+                    last: u64::from(entry.last),
+                    keys: entry.keys,
+                    places,
+                }
+            })
+            .collect();
+        let keys = shards.iter().map(|shard| shard.keys).fold(0, u64::saturating_add);
+        Ok(Ribbon { plan, kernel: Kernel::select(), cells, keys, shards })
+    }
+
+    /// The plan it was made from.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Whether the digest is one that the filter was built from: false is certain, true is
+    /// probable.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, digest: Digest) -> bool {
+        let (number, rest) = digest.pick(self.shards.len() as u64);
+        let (shard, key) = (&self.shards[number as usize], rest.place);
+        for (number, layer) in shard.places[..shard.layers as usize].iter().enumerate() {
+            let start = start_in(key, number as u64, layer.starts);
+            if !self.is_bumped(layer, start) {
+                let equation = Equation::at(start, key, number as u64, shard.width);
+                return self.holds(shard, layer, equation);
+            }
+        }
+        let layer = &shard.places[LAYERS];
+        if layer.starts == 0 {
+            return false;
+        }
+        let start = start_in(key, shard.last, layer.starts);
+        self.holds(shard, layer, Equation::at(start, key, shard.last, shard.width))
+    }
+
+    /// Whether keys that begin there are in a later layer.
+    #[inline(always)]
+    fn is_bumped(&self, layer: &Layer, start: u64) -> bool {
+        let bucket = start / BUCKET;
+        let byte = self.cells.bytes()[layer.thresholds * 8 + (bucket / 4) as usize];
+        start % BUCKET < THRESHOLDS[usize::from(byte >> (bucket % 4 * 2) & 3)]
+    }
+
+    #[inline(always)]
+    fn holds(&self, shard: &Shard, layer: &Layer, equation: Equation) -> bool {
+        let (block, columns) = equation.columns();
+        let (words, _) = self.cells.bytes().as_chunks();
+        let width = shard.width as usize;
+        let at = layer.columns + block as usize * width;
+        // Where nothing is asked of the next block, there may be none.
+        let next = if columns.next == 0 { at } else { at + width };
+        self.kernel.matches(&words[at..][..width], &words[next..][..width], columns)
+    }
+
+    /// Asks for the memory of a query, of which most are answered by the first layer.
+    #[inline(always)]
+    fn ask_for(&self, digest: Digest) {
+        let (number, rest) = digest.pick(self.shards.len() as u64);
+        let shard = &self.shards[number as usize];
+        let layer = &shard.places[0];
+        let start = start_in(rest.place, 0, layer.starts);
+        let base = self.cells.bytes().as_ptr();
+        prefetch(
+            base.wrapping_add(layer.thresholds * 8 + (start / BUCKET / 4) as usize),
+            Towards::Far,
+        );
+        let width = shard.width as usize;
+        let at = (layer.columns + (start / 64) as usize * width) * 8;
+        for line in (0..=width * 16).step_by(64) {
+            prefetch(base.wrapping_add(at + line), Towards::Far);
+        }
+    }
+
+    fn slots(&self) -> u64 {
+        let layers = self.shards.iter().flat_map(|shard| &shard.places);
+        layers.map(|layer| layer.blocks() * 64).sum()
+    }
+
+    fn refuse<T>(&self, verb: &'static str) -> Result<T> {
+        Err(cannot_change(self.plan.kind(), verb))
+    }
+}
+
+/// The places in ascending order: divided by their upper bits, which are even as they are hashes,
+/// into parts that fit into L1, and these sorted.
+fn sorted_places(digests: &[Digest]) -> Vec<u64> {
+    let parts = (digests.len() / 1024).next_power_of_two().min(1 << 12);
+    let part = |digest: &Digest| digest.pick(parts as u64).0 as usize;
+    let mut ends = vec![0; parts];
+    digests.iter().for_each(|digest| ends[part(digest)] += 1);
+    let mut end = 0;
+    for of_part in &mut ends {
+        end += *of_part;
+        *of_part = end;
+    }
+    let mut places = vec![0; digests.len()];
+    let mut starts = ends.clone();
+    for digest in digests.iter().rev() {
+        let start = &mut starts[part(digest)];
+        *start -= 1;
+        places[*start] = digest.place;
+    }
+    for (start, end) in starts.into_iter().zip(ends) {
+        places[start..end].sort_unstable();
+    }
+    places
+}
+
+/// Why a static kind does not do this.
+pub(crate) fn cannot_change(kind: Kind, verb: &'static str) -> Error {
+    let remedy = "it is built once, from all its keys; build it anew from the keys, or keep new \
+                  ones in a filter of another kind beside it";
+    Error::Unsupported { kind, verb, remedy }
+}
+
+/// Refuses an entry that no query could be answered from.
+fn check_entry(entry: Entry) -> Result<()> {
+    let expected = |what, expected: &str, got: u64| Err(mismatch(what, expected, got));
+    if !(1..=MAX_WIDTH).contains(&u32::from(entry.width)) {
+        return expected("width of a shard", "1 to 32", entry.width.into());
+    }
+    let layers = usize::from(entry.layers);
+    if layers > LAYERS {
+        return expected("layers of a shard", "0 to 4", entry.layers.into());
+    }
+    if usize::from(entry.last) < LAYERS {
+        return expected("number of a last layer", "4 and more", entry.last.into());
+    }
+    if let Some(blocks) = entry.blocks[..layers].iter().find(|blocks| **blocks == 0) {
+        return expected("blocks of a layer", "1 and more", u64::from(*blocks));
+    }
+    if let Some(blocks) = entry.blocks[layers..LAYERS].iter().find(|blocks| **blocks != 0) {
+        return expected("blocks of a layer that is not there", "0", u64::from(*blocks));
+    }
+    Ok(())
+}
+
+impl Membership for Ribbon {
+    #[inline]
+    fn contains_digest(&self, digest: Digest) -> bool {
+        self.contains(digest)
+    }
+
+    fn insert_digest(&mut self, _digest: Digest) -> Result<bool> {
+        self.refuse("insert")
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        self.contains_run(&[], digests, &mut []);
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        let next = if self.cells.bytes().len() <= FITS_IN_L2 { &[] } else { next };
+        for (at, (digest, found)) in run.iter().zip(found).enumerate() {
+            if let Some(far) = next.get(at) {
+                self.ask_for(*far);
+            }
+            *found = self.contains(*digest);
+        }
+        // A next run is longer than this one only if this one is empty.
+        next.iter().skip(run.len()).for_each(|far| self.ask_for(*far));
+    }
+
+    fn insert_run(&mut self, run: &[Digest], _next: &[Digest], _new: &mut Vec<bool>) -> Result<()> {
+        if run.is_empty() { Ok(()) } else { self.refuse("insert") }
+    }
+}
+
+impl State for Ribbon {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    fn ones(&self) -> u64 {
+        self.keys
+    }
+
+    /// The share of slots that a key made sense of: above 0.99 from 100,000 keys on.
+    fn fill(&self) -> f64 {
+        (self.keys as f64 / self.slots().max(1) as f64).min(1.0)
+    }
+
+    /// Keys cannot be counted; what can be checked is that nothing is behind the last threshold of
+    /// a layer.
+    fn recount(&self) -> Option<u64> {
+        let (words, _) = self.cells.bytes().as_chunks();
+        let layers = self.shards.iter().flat_map(|shard| &shard.places[..shard.layers as usize]);
+        for layer in layers {
+            let buckets = layer.starts.div_ceil(BUCKET);
+            let last = layer.thresholds + threshold_words(layer.blocks()) as usize - 1;
+            if buckets % 32 != 0 && u64::from_le_bytes(words[last]) >> (buckets % 32 * 2) != 0 {
+                return None;
+            }
+        }
+        Some(self.keys)
+    }
+
+    /// The set bits of the first layers, half of which are. Where no keys begin, none are.
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let (words, _) = self.cells.bytes().as_chunks();
+        let each = slices.div_ceil(self.shards.len());
+        self.cells.expect(Order::Ascending);
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let layer = &shard.places[0];
+            let width = u64::from(shard.width);
+            let counts: Vec<Count> = divide(layer.blocks(), each)
+                .map(|slice| {
+                    let (first, last) = (slice.start * width, slice.end * width);
+                    let words = &words[layer.columns..][first as usize..last as usize];
+                    let ones = words.iter().map(|word| u64::from_le_bytes(*word).count_ones());
+                    Count { used: ones.map(u64::from).sum(), cells: (last - first) * 64 }
+                })
+                .collect();
+            // A bumped bucket leaves slots empty together, each in all columns.
+            all.extend(slices_of(&counts, Spread::Probes(8.0 * f64::from(shard.width))));
+        }
+        self.cells.expect(Order::Random);
+        all
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.refuse("clear")
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        let cells = self.cells.copy()?;
+        let (plan, kernel, keys, shards) = (self.plan, self.kernel, self.keys, self.shards.clone());
+        Ok(Box::new(Ribbon { plan, kernel, cells, keys, shards }))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        self.cells.bytes() == other.of::<Ribbon>().cells.bytes()
+    }
+
+    fn unite(&mut self, _other: &dyn State) -> Result<()> {
+        self.refuse("merge")
+    }
+
+    fn remove(&mut self, _digest: Digest) -> Result<bool> {
+        self.refuse("remove")
+    }
+
+    fn check(&self, _digest: Digest) -> Result<()> {
+        self.refuse("insert")
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.cells.bytes())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.cells.bytes().len() as u64
+    }
+
+    /// A foreign key meets each shard with the same chance, and an empty one claims nothing.
+    fn rate(&self) -> f64 {
+        let of = |shard: &Shard| {
+            let items = shard.keys as f64 * self.shards.len() as f64;
+            crate::plan::ribbon::rate(items, shard.width)
+        };
+        self.shards.iter().map(of).sum::<f64>() / self.shards.len() as f64
+    }
+
+    fn estimate(&self) -> Estimate {
+        Estimate { items: self.keys as f64, error: 0.0 }
+    }
+
+    fn room(&self) -> u64 {
+        0
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let slots = self.slots();
+        let layers = self.shards.iter().map(|shard| shard.layers).max().unwrap_or(0);
+        let per_key = self.bytes() as f64 * 8.0 / self.keys.max(1) as f64;
+        let widths = || self.shards.iter().map(|shard| shard.width);
+        let width = match (widths().min(), widths().max()) {
+            (Some(least), Some(most)) if least < most => format!("{least} or {most}"),
+            (_, most) => most.unwrap_or(0).to_string(),
+        };
+        vec![
+            ("fingerprints", format!("{width} bits each, {per_key:.2} bits per key in all")),
+            ("slots", format!("{slots}, in {} shards of up to {layers} layers", self.shards.len())),
+        ]
+    }
+}
