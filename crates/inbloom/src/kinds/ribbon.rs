@@ -201,7 +201,7 @@ impl Ribbon {
         let (_, directory) = before.split_at(before.len() - (count * ENTRY) as usize);
         let (entries, _) = directory.as_chunks();
         let entries = || entries.iter().map(Entry::from_bytes);
-        entries().try_for_each(check_entry)?;
+        entries().try_for_each(|entry| check_entry(entry, plan.width()))?;
 
         // Neither overflows: 2^20 shards of 5 layers of 2^32 blocks of 32 words.
         let layers = |entry: Entry| entry.blocks.into_iter().map(u64::from);
@@ -347,10 +347,12 @@ pub(crate) fn cannot_change(kind: Kind, verb: &'static str) -> Error {
 }
 
 /// Refuses an entry that no query could be answered from.
-fn check_entry(entry: Entry) -> Result<()> {
+fn check_entry(entry: Entry, width: u32) -> Result<()> {
     let expected = |what, expected: &str, got: u64| Err(mismatch(what, expected, got));
-    if !(1..=MAX_WIDTH).contains(&u32::from(entry.width)) {
-        return expected("width of a shard", "1 to 32", entry.width.into());
+    let narrow = width.saturating_sub(1).max(1);
+    if !(narrow..=width.min(MAX_WIDTH)).contains(&u32::from(entry.width)) {
+        let widths = format!("{narrow} or {width}");
+        return expected("width of a shard", &widths, entry.width.into());
     }
     let layers = usize::from(entry.layers);
     if layers > LAYERS {
