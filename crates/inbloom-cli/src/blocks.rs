@@ -374,8 +374,11 @@ impl<T: Default + Send + 'static> InOrder<T> {
         let at_end = self.shop.source.lock().is_ok_and(|source| source.at_end);
         match at_end && self.early.is_empty() {
             true => Next::End,
+            false if self.failed.len() > self.inputs.len() => Next::End,
             false => {
                 self.early.clear();
+                // More than there are inputs: that is said once.
+                self.failed = vec![usize::MAX; self.inputs.len() + 1];
                 Next::Failed(Failure { input: 0, error: anyhow!(BUG) })
             }
         }

@@ -1,8 +1,9 @@
 //! Filters as files named on the command line.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Span, file};
@@ -179,7 +180,7 @@ fn folder_of(path: &Path) -> PathBuf {
 /// Saves a filter. A signal to stop is too late now, but a second one is not: it leaves a temporary
 /// file behind.
 pub fn save(filter: &Filter, path: &Path) -> Result<()> {
-    let _signals = Signals::catch()?;
+    Signals::catch()?;
     Ok(file::save(filter, path)?)
 }
 
@@ -216,9 +217,7 @@ impl Changed {
 
     pub fn save(&mut self, filter: &Filter) -> Result<()> {
         let shown = self.path.display();
-        // Where a folder cannot be locked, as on some network drives, the look has to do.
-        let folder = File::open(folder_of(&self.path));
-        let _lock = folder.and_then(|folder| folder.lock().map(|()| folder));
+        let _lock = lock_folder(&folder_of(&self.path))?;
         ensure!(
             stamp(&self.path) == self.found,
             "{shown} was changed by another program meanwhile, and is left as it is: nothing was \
@@ -227,6 +226,28 @@ impl Changed {
         save(filter, &self.path)?;
         self.found = stamp(&self.path);
         Ok(())
+    }
+}
+
+/// Locks a folder until what is returned is dropped. Where that cannot be done, as on some network
+/// drives, a look at the file has to do.
+fn lock_folder(folder: &Path) -> Result<Option<File>> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let Ok(file) = File::open(folder) else { return Ok(None) };
+    let start = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::Error(_)) => return Ok(None),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+        }
+        ensure!(
+            start.elapsed() < PATIENCE,
+            "another program has had folder {} locked for {} seconds: nothing was saved; try again \
+             when it is done",
+            folder.display(),
+            PATIENCE.as_secs(),
+        );
     }
 }
 

@@ -67,6 +67,9 @@ pub fn expectation(filter: &Filter, slices: &[Slice]) -> String {
         let (lowest, highest) = (rate(lowest), rate(highest));
         if lowest == highest { lowest } else { format!("{lowest} to {highest}") }
     };
+    if slices.is_empty() {
+        return "nothing: it has no cells".to_string();
+    }
     if filter.plan().kind() == Kind::Bitmap {
         return format!("{} on the whole", range(&|slice| slice.expected));
     }

@@ -96,10 +96,9 @@ impl Input {
     /// Whether what is read of it comes at once: of a file, but not of a pipe or a terminal.
     pub fn never_waits(&self) -> bool {
         match self {
-            // A copy of its descriptor, since it is closed with what looks at it.
-            Input::Stdin => io::stdin().as_fd().try_clone_to_owned().is_ok_and(|descriptor| {
-                File::from(descriptor).metadata().is_ok_and(|metadata| metadata.is_file())
-            }),
+            Input::Stdin => stdin_file()
+                .and_then(|file| file.metadata())
+                .is_ok_and(|metadata| metadata.is_file()),
             Input::File(_) => self.is_regular_file(),
         }
     }
@@ -123,6 +122,9 @@ impl Input {
             Input::Stdin => {
                 if io::stdin().is_terminal() {
                     output::say("reading keys from the terminal, one per line; Ctrl-D ends");
+                }
+                if stdin_file().is_ok_and(|file| output::is_stdout(&file)) {
+                    bail!("standard input is the output too: print to another file");
                 }
                 Box::new(io::stdin())
             }
@@ -151,6 +153,11 @@ impl Input {
     pub fn cannot_read(&self) -> String {
         format!("cannot read {}", self.shown())
     }
+}
+
+/// Standard input under a descriptor of its own, which is closed with what looks at it.
+fn stdin_file() -> io::Result<File> {
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }
 
 fn open_file(path: &Path) -> Result<File> {

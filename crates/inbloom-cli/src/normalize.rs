@@ -50,8 +50,7 @@ pub enum Rule {
     Lower,
     /// Strip ASCII whitespace at both ends
     Trim,
-    /// Write URLs as RFC 3986 normalizes them: HTTP://Example.com:80/a/../%7eb#c is
-    /// http://example.com/~b
+    /// Write URLs as RFC 3986 normalizes them: small host, no default port, fragment or dot segments
     Url,
 }
 

@@ -37,6 +37,37 @@ pub fn is_stdout(file: &File) -> bool {
     stdout.and_then(|stdout| Ok(same(stdout, file.metadata()?))).unwrap_or(false)
 }
 
+/// As [`print()`], but gives up, with false, if `stop` says so while the reader of a pipe does not
+/// take more. Otherwise a program that waits for its reader would hear no signal.
+pub fn print_unless(data: &[u8], stop: impl Fn() -> bool) -> Result<bool> {
+    // As much as a pipe that has room takes without waiting.
+    const PIECE: usize = 4096;
+    let stdout = stdout_file().context(StdoutFailed)?;
+    if !stdout.metadata().context(StdoutFailed)?.file_type().is_fifo() {
+        return print(data).map(|()| true);
+    }
+    for piece in data.chunks(PIECE) {
+        while !is_ready(&stdout) {
+            if stop() {
+                return Ok(false);
+            }
+        }
+        print(piece)?;
+    }
+    Ok(true)
+}
+
+/// Whether a pipe takes more within a tenth of a second, or says that it never will.
+fn is_ready(pipe: &File) -> bool {
+    let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    let polled = poll(&mut [PollFd::new(pipe, PollFlags::OUT)], Some(&tenth));
+    // Interrupted by a signal: nothing is known. Any other error is for the write to report.
+    match polled {
+        Ok(ready) => ready > 0,
+        Err(error) => error != rustix::io::Errno::INTR,
+    }
+}
+
 /// Where the lines are that were printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {

@@ -70,7 +70,15 @@ pub struct Sizing {
     pub tightening: Option<f64>,
 }
 
+/// The library's steps of a window, if none are asked for.
+const DEFAULT_GENERATIONS: u32 = 4;
+
 impl Sizing {
+    /// The steps of a window.
+    pub fn steps(&self) -> u64 {
+        u64::from(self.generations.unwrap_or(DEFAULT_GENERATIONS))
+    }
+
     /// What is given, against what a plan has: name, asked for, found.
     pub fn against(&self, plan: &Plan) -> Vec<(&'static str, String, String)> {
         let given = |name, asked: Option<String>, found: String| Some((name, asked?, found));
@@ -87,9 +95,14 @@ impl Sizing {
         let used = |asked, found| if near(asked, found) { asked } else { found };
         let bytes = self.bytes.map_or(0, |bytes| used(bytes as f64, plan.bytes() as f64) as u64);
         let per_key = bits.map_or(0.0, |bits| used(bits, plan.bits_per_key()));
+        // As `dedup` plans it: as many in each step as in the whole time.
+        let items = match plan.span() {
+            Some(Span::Millis(_)) => plan.items() / u64::from(plan.generations().max(1)),
+            _ => plan.items(),
+        };
         let found_span = plan.span().map_or("none".to_string(), span);
         [
-            given("-n", count(self.items), numbers::exact(plan.items())),
+            given("-n", count(self.items), numbers::exact(items)),
             given("-p", real(self.rate), plan.rate().to_string()),
             given("--bytes", count(self.bytes), numbers::exact(bytes)),
             given("--bits-per-key", real(bits), per_key.to_string()),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use inbloom::Filter;
 
 use crate::change::Change;
@@ -47,6 +47,10 @@ Exit status:
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut change = Change::open(&args.filter, &args.key)?;
+    if change.filter.plan().kind().is_static() {
+        // Any key will do: the library refuses it, in its own words.
+        change.filter.insert("").with_context(|| args.filter.display().to_string())?;
+    }
     let before = change.filter.inserted();
     let keys = args.input.keys_for(&change.filter).for_inserts(&change.filter);
     let mut new = Vec::new();

@@ -94,9 +94,6 @@ Exit status:
   0  the filter was written
   2  an error; the output file is as it was before";
 
-/// The library's steps of a window, if none are asked for.
-const DEFAULT_GENERATIONS: u32 = 4;
-
 pub fn run(args: &Args) -> Result<ExitCode> {
     filter_file::check_output(&args.output)?;
     let hasher = args.key.hasher(args.kind)?;
@@ -135,13 +132,21 @@ impl Builder<'_> {
         if self.size_is_known() {
             return self.build_from_lines(&self.args.sizing);
         }
-        // What would be refused for a single key is refused before hours of reading.
-        self.sizing_for(1).plan(self.args.kind)?;
+        self.check_sizing()?;
         if self.inputs.iter().all(Input::is_regular_file) {
             self.build_from_lines(&self.sizing_for(self.count_lines()?))
         } else {
             self.build_from_digests()
         }
+    }
+
+    /// What is going to be refused is refused before hours of reading. A size per key is tried on
+    /// many, since the fewest bytes of a filter are too many for one.
+    fn check_sizing(&self) -> Result<Plan> {
+        let sizing = &self.args.sizing;
+        let per_key = sizing.bits_per_key.is_some() || sizing.tier.is_some();
+        let keys = if per_key { 1_000_000 } else { 1 };
+        Ok(self.sizing_for(keys).plan(self.args.kind)?)
     }
 
     /// The size of a bitmap, of a filter that grows and of a window of keys does not depend on how
@@ -161,10 +166,10 @@ impl Builder<'_> {
     fn sizing_for(&self, keys: u64) -> Sizing {
         let sizing = self.args.sizing;
         let steps = match self.args.kind {
-            Kind::Window => sizing.generations.unwrap_or(DEFAULT_GENERATIONS),
+            Kind::Window => sizing.steps(),
             _ => 1,
         };
-        Sizing { items: Some(keys.saturating_mul(u64::from(steps))), ..sizing }
+        Sizing { items: Some(keys.saturating_mul(steps)), ..sizing }
     }
 
     fn build_from_lines(&mut self, sizing: &Sizing) -> Result<Filter> {
@@ -179,15 +184,27 @@ impl Builder<'_> {
     }
 
     fn build_static(&mut self) -> Result<Filter> {
-        // As above: refused now, not after the last line.
-        let plan = self.sizing_for(1).plan(self.args.kind)?;
+        // Refused now, not after the last line.
+        let plan = self.check_sizing()?;
         self.describe(&mut Filter::build(plan, self.hasher, &[])?)?;
-        let digests = self.digests()?;
+        let mut digests = self.digests()?;
+        // Its size is that of the different keys.
+        digests.sort_unstable_by_key(|digest| digest.place);
+        digests.dedup_by_key(|digest| digest.place);
         let sizing = match self.size_is_known() {
             true => self.args.sizing,
             false => self.sizing_for(digests.len() as u64),
         };
         let mut filter = Filter::build(sizing.plan(self.args.kind)?, self.hasher, &digests)?;
+        if let Some(bytes) = self.args.sizing.bytes.filter(|bytes| filter.bytes() > *bytes) {
+            bail!(
+                "{} need {} bytes at this rate, and --bytes allows {}: allow more, or leave -n and \
+                 -p out, and the rate follows",
+                numbers::keys(filter.inserted()),
+                numbers::exact(filter.bytes()),
+                numbers::exact(bytes),
+            );
+        }
         self.describe(&mut filter)?;
         self.new = filter.inserted();
         Ok(filter)

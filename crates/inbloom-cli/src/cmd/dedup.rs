@@ -89,7 +89,7 @@ many are to be expected. --exact drops none (its digests have 128 bits).
 
 --window 7d prints a line again when 7 days have passed since it was printed, --window 100000 when
 100,000 others were, or up to one of its --generations later. A time needs -n, the lines to expect
-in it.
+in it, which may all come at once.
 
 With --filter F what was seen is kept in F. The options of size are for making F; later they may be
 left out, and must fit if they are given. F is replaced as a whole: on end of input, on Ctrl-C,
@@ -151,12 +151,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     };
     let signals = args.filter.as_ref().map(|_| Signals::catch()).transpose()?;
-    let mut dedup = Dedup { args, memory, read: 0, printed: 0, new: Vec::new(), text: Vec::new() };
-    let stopped = each_block(args, keys, signals.as_ref(), |event| match event {
+    let mut dedup = Dedup {
+        args,
+        memory,
+        signals,
+        read: 0,
+        printed: 0,
+        cut_off: false,
+        new: Vec::new(),
+        text: Vec::new(),
+    };
+    let stopped = each_block(args, keys, signals, |event| match event {
         Event::Lines(digests, block) => dedup.take(digests, block),
         Event::Nothing => dedup.save_if_due(),
     })?;
-    let saved = dedup.save(signals.as_ref())?;
+    let saved = dedup.save()?;
     if !args.quiet {
         dedup.summarize();
     }
@@ -205,8 +214,11 @@ fn each_block(
 struct Dedup<'a> {
     args: &'a Args,
     memory: Memory,
+    signals: Option<&'static Signals>,
     read: u64,
     printed: u64,
+    /// Whether a signal came while the reader did not take what was being printed.
+    cut_off: bool,
     /// Whether each line of the block is new, and what the block prints.
     new: Vec<bool>,
     text: Vec<u8>,
@@ -229,12 +241,20 @@ impl Dedup<'_> {
         }
         self.text.clear();
         block.copy_selected(&self.new, &mut self.text);
-        if self.args.line_buffered {
-            let terminator = self.args.input.terminator();
-            let mut lines = self.text.split_inclusive(|&byte| byte == terminator);
-            lines.try_for_each(output::print)?;
-        } else if !self.text.is_empty() {
-            output::print(&self.text)?;
+        let terminator = self.args.input.terminator();
+        let pieces: Vec<&[u8]> = match self.args.line_buffered {
+            true => self.text.split_inclusive(|&byte| byte == terminator).collect(),
+            false => vec![&self.text],
+        };
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            match self.signals {
+                None => output::print(piece)?,
+                Some(signals) if !self.cut_off => {
+                    let printed = output::print_unless(piece, || signals.came().is_some())?;
+                    self.cut_off = !printed;
+                }
+                Some(_) => {}
+            }
         }
         self.read += self.new.len() as u64;
         self.printed += tally(&self.new);
@@ -243,35 +263,55 @@ impl Dedup<'_> {
 
     fn save_if_due(&mut self) -> Result<()> {
         match &mut self.memory {
-            Memory::Filter(kept)
-                if kept.is_due(self.args.save_every) && output::delivery()? == Delivery::Done =>
-            {
-                kept.save()
-            }
+            Memory::Filter(kept) if kept.is_due(self.args.save_every) && !self.cut_off => {}
+            _ => return Ok(()),
+        }
+        // A reader that is slower than the input has always something left, unless it is waited for.
+        let delivery = self.wait_for_delivery(|_| ())?;
+        match &mut self.memory {
+            Memory::Filter(kept) if delivery == Delivery::Done => kept.save(),
             _ => Ok(()),
         }
     }
 
     /// Saves for the last time, when all lines are delivered; false if they will not be.
-    fn save(&mut self, signals: Option<&Signals>) -> Result<bool> {
+    fn save(&mut self) -> Result<bool> {
         let Memory::Filter(kept) = &mut self.memory else { return Ok(true) };
         kept.mistakes.sum(kept.new, &kept.filter);
         if kept.file.is_none() {
             return Ok(true);
         }
+        let mut said = false;
+        let delivery = self.wait_for_delivery(|waited| {
+            if waited > PATIENCE && !said {
+                said = true;
+                output::say("waiting for the reader to take all lines; Ctrl-C ends without saving");
+            }
+        })?;
+        match &mut self.memory {
+            Memory::Filter(kept) if delivery == Delivery::Done && !self.cut_off => {
+                kept.save().map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Waits until all that was printed is delivered, or will not be, or, after a signal, until
+    /// patience is at its end. Calls `waiting` now and then with the time so far.
+    fn wait_for_delivery(&self, mut waiting: impl FnMut(Duration)) -> Result<Delivery> {
+        let start = Instant::now();
         let mut stopped = None;
         loop {
             match output::delivery()? {
-                Delivery::Done => return kept.save().map(|()| true),
-                Delivery::Lost => return Ok(false),
                 Delivery::Pending => thread::sleep(Duration::from_millis(5)),
+                delivery => return Ok(delivery),
             }
-            if signals.and_then(Signals::came).is_some() {
-                let since = stopped.get_or_insert_with(Instant::now);
-                if since.elapsed() > PATIENCE {
-                    return Ok(false);
-                }
+            if self.signals.and_then(Signals::came).is_some()
+                && stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+            {
+                return Ok(Delivery::Pending);
             }
+            waiting(start.elapsed());
         }
     }
 
@@ -411,6 +451,11 @@ impl Kept {
 
 fn new_filter(args: &Args, normalization: Normalization) -> Result<Filter> {
     let (kind, sizing) = sizing(args);
+    ensure!(
+        !kind.is_static(),
+        "kind {kind} is built once, from all keys, and takes no more: 'inbloom build' makes it; \
+         dedup needs one that lines can be added to",
+    );
     let plan = sizing.plan(kind).map_err(|error| match error {
         Error::Underspecified { .. } if kind != Kind::Bitmap => {
             anyhow!("{error}: give -n, the lines to expect")
@@ -436,7 +481,14 @@ fn sizing(args: &Args) -> (Kind, Sizing) {
     // Where keys and memory are given, they tell the rate.
     let told = memory && (items.is_some() || matches!(window, Some(Span::Items(_))));
     let rate = rate.or((!told && kind != Kind::Bitmap).then_some(DEFAULT_RATE));
-    (kind, Sizing { rate, ..args.sizing })
+    // All lines of a time may come in one of its steps: a run over what has piled up.
+    let items = match (kind, window) {
+        (Kind::Window, Some(Span::Millis(_))) => {
+            items.map(|items| items.saturating_mul(args.sizing.steps()))
+        }
+        _ => items,
+    };
+    (kind, Sizing { rate, items, ..args.sizing })
 }
 
 /// The options that make a filter must be those that it was made with, where they are given.

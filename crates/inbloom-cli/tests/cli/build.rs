@@ -346,3 +346,24 @@ fn a_window_holds_the_last_lines_also_those_that_came_before() {
     folder.run_with("add f.ib", numbers(0, 900) + "again\n" + &numbers(1000, 1900)).expect(0);
     assert_eq!(folder.run_with("check f.ib", "again\n5\n").expect(0).text(), "again\n");
 }
+
+#[test]
+fn the_size_of_a_ribbon_is_that_of_its_different_keys() {
+    let folder = Folder::new();
+    folder.write("once.txt", numbers(0, 1000));
+    folder.write("often.txt", numbers(0, 1000).repeat(10));
+    for options in ["--bytes 2000", "--bits-per-key 12", "--tier middle", "-p 0.001"] {
+        let build = format!("build --kind ribbon {options}");
+        folder.run(&format!("{build} -o once.ib once.txt")).expect(0);
+        folder.run(&format!("{build} -o often.ib often.txt")).expect(0);
+        assert!(folder.read("once.ib") == folder.read("often.ib"), "{options}");
+        assert_eq!(folder.run("check -c often.ib once.txt").expect(0).text(), "1000\n");
+    }
+    let small = folder.run("build --kind ribbon --bytes 500 -n 100 -o s.ib once.txt");
+    small.expect_error(&["1,000 keys need", "--bytes allows 500"]);
+    folder.run("add once.ib empty.txt").expect_error(&["once.ib", "ribbon cannot insert"]);
+    folder.write("empty.txt", "");
+    folder.run("build --kind ribbon -o none.ib empty.txt").expect(0);
+    let info = folder.run("info --histogram --verify none.ib").expect(0).text();
+    assert!(info.contains("it has no cells") || !info.contains("inf"), "{info}");
+}

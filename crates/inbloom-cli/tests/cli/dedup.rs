@@ -385,6 +385,80 @@ fn what_a_stopped_reader_has_not_taken_is_not_seen() {
 }
 
 #[test]
+fn a_signal_is_heard_while_the_reader_takes_nothing() {
+    let folder = Folder::new();
+    folder.write("in.txt", numbers(0, 300_000));
+    let mut child = folder.command("dedup --filter f.ib in.txt").spawn().expect("it starts");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    stdout.read_exact(&mut [0; 10]).expect("it prints");
+    thread::sleep(Duration::from_millis(200));
+    signal(&child, "TERM");
+    assert_eq!(exit_code(child), 143, "the pipe is full, and still open");
+    drop(stdout);
+    let again = folder.run("dedup -q --filter f.ib in.txt").expect(0);
+    assert!(again.text() == numbers(0, 300_000), "nothing was delivered, nothing is seen");
+}
+
+#[test]
+fn a_reader_that_is_slower_than_the_input_does_not_keep_the_filter_from_being_saved() {
+    let folder = Folder::new();
+    folder.write("in.txt", numbers(0, 300_000));
+    let dedup = "dedup --filter f.ib --save-every 50ms in.txt";
+    let mut child = folder.command(dedup).spawn().expect("it starts");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let path = folder.path("f.ib");
+    let saved = within_ten_seconds(move || {
+        let (mut buffer, mut taken) = ([0; 4096], 0);
+        while !path.exists() {
+            thread::sleep(Duration::from_millis(5));
+            match stdout.read(&mut buffer).expect("it prints") {
+                0 => break,
+                read => taken += read,
+            }
+        }
+        taken
+    });
+    child.kill().expect("it can be killed, also if it has ended");
+    child.wait().expect("it ends");
+    assert!(saved < numbers(0, 300_000).len(), "it was saved on the way, not at the end");
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let folder = Folder::new();
+    // As nohup does it.
+    let script = format!("trap '' HUP; exec {} dedup --filter f.ib", env!("CARGO_BIN_EXE_inbloom"));
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).current_dir(folder.path("."));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bash can be run");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    for line in ["a\n", "b\n"] {
+        stdin.write_all(line.as_bytes()).expect("it still reads");
+        stdout.read_line(&mut lines).expect("it prints");
+        signal(&child, "HUP");
+        thread::sleep(Duration::from_millis(300));
+    }
+    drop(stdin);
+    assert_eq!(exit_code(child), 0);
+    assert_eq!(lines, "a\nb\n");
+}
+
+#[test]
+fn all_lines_of_a_time_may_come_at_once() {
+    let folder = Folder::new();
+    let outcome = folder.run_with("dedup --window 7d -n 10k", numbers(0, 10_000)).expect(0);
+    assert_eq!(outcome.text().lines().count(), 10_000);
+    assert!(!outcome.stderr.contains("warning"), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_filter_is_saved_while_lines_come_and_while_none_do() {
     let folder = Folder::new();
     let dedup = "dedup --filter f.ib -n 1000 --save-every 100ms";
@@ -524,6 +598,7 @@ fn options_that_exclude_each_other_are_refused() {
         ("--exact --save-every 5s", &["--save-every"]),
         ("--window 5m -n 5", &["5min"]),
         ("--kind bitmap", &["universe"]),
+        ("--kind ribbon -n 5", &["built once", "inbloom build"]),
     ] {
         folder.run_with(&format!("dedup {options}"), "a\n").expect_error(words);
     }

@@ -281,6 +281,8 @@ fn an_input_that_is_the_output_is_refused() {
         assert!(outcome.stderr.contains("names.txt is input and output"), "{}", outcome.stderr);
     }
     assert_eq!(folder.read("names.txt"), b"alice\nbob\ncarol\n");
+    let outcome = bash(&folder, "inbloom check names.ib < names.txt >> names.txt").expect(2);
+    assert!(outcome.stderr.contains("standard input is the output too"), "{}", outcome.stderr);
     refused(&folder, "build -o names.txt names.txt", &["names.txt is input and output"]);
     refused(&folder, "build -o ./names.txt names.ib names.txt", &["input and output"]);
     assert_eq!(folder.read("names.txt"), b"alice\nbob\ncarol\n");
