@@ -71,21 +71,23 @@ impl Hash for Integer {
     }
 }
 
+/// Sites of the URLs, here and in the race of the command line.
+pub(crate) const HOSTS: [&str; 8] = [
+    "example.com",
+    "news.example.org",
+    "shop.example.co.uk",
+    "cdn.example.net",
+    "wiki.example.io",
+    "a.example.de",
+    "blog.example.fr",
+    "photos.example.com",
+];
+
 /// A URL of 20 to 64 bytes. The last part is the identity, scrambled by a bijection.
 impl Key for String {
     const KIND: &'static str = "url";
 
     fn of(identity: u64) -> String {
-        const HOSTS: [&str; 8] = [
-            "example.com",
-            "news.example.org",
-            "shop.example.co.uk",
-            "cdn.example.net",
-            "wiki.example.io",
-            "a.example.de",
-            "blog.example.fr",
-            "photos.example.com",
-        ];
         const PATHS: [&str; 8] =
             ["", "p/", "item/", "2024/11/", "users/", "articles/archive/", "img/large/", "tag/"];
         const DIGITS: &[u8; 64] =

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::workload::mix;
+use crate::workload::{HOSTS, mix};
 
 /// What is in a file.
 #[derive(Clone, Copy)]
@@ -48,16 +48,6 @@ impl Line {
     /// Replaces `text` by the URL and its newline: 40 to 80 bytes, 58 on average, as the URLs of a
     /// crawl. The last part is the identity, scrambled by a bijection.
     pub(crate) fn text(&self, text: &mut Vec<u8>) {
-        const HOSTS: [&str; 8] = [
-            "example.com",
-            "news.example.org",
-            "shop.example.co.uk",
-            "cdn.example.net",
-            "wiki.example.io",
-            "a.example.de",
-            "blog.example.fr",
-            "photos.example.com",
-        ];
         const SECTIONS: [&str; 8] =
             ["p", "item", "2024/11", "users", "articles", "img", "tag", "docs/v2"];
         const WORDS: [&str; 16] = [

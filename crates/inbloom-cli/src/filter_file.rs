@@ -126,6 +126,11 @@ pub fn insert_absent(
     Ok(())
 }
 
+/// How many of the answers to inserts say that the key was new.
+pub fn count_new(new: &[bool]) -> u64 {
+    new.iter().map(|new| u64::from(*new)).sum()
+}
+
 /// Whether the current rate is above the promise by more than chance. At the planned number of keys
 /// the fill scatters around its expectation, so half of all good filters are a little above it:
 /// that is not worth an alarm.

@@ -50,6 +50,7 @@ Examples:
   inbloom build -o seen.ib -p 0.001 urls.txt  a filter of the lines of urls.txt
   inbloom check seen.ib new.txt               the lines of new.txt that are probably in it
   inbloom check -v seen.ib new.txt            the lines that are certainly not
+  inbloom dedup urls.txt                      every line once, in order
   inbloom info seen.ib                        parameters, fill, current rate
 
 Exit status:

@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut new = Vec::new();
     let tally = change.by_lines("adding", &args.input, keys, |filter, digests| {
         filter_file::insert_set(filter, digests, &mut new)?;
-        Ok(new.iter().map(|new| u64::from(*new)).sum())
+        Ok(filter_file::count_new(&new))
     })?;
     change.save(tally)?;
     let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));

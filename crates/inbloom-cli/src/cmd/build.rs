@@ -178,7 +178,7 @@ impl Builder<'_> {
         let mut new = Vec::new();
         self.for_each_job("building", keys, |job| {
             filter_file::insert_set(&mut filter, &job.product, &mut new)?;
-            Ok(tally(&new))
+            Ok(filter_file::count_new(&new))
         })?;
         Ok(filter)
     }
@@ -227,7 +227,7 @@ impl Builder<'_> {
         let mut new = Vec::new();
         for some in digests.chunks(4096) {
             filter_file::insert_set(&mut filter, some, &mut new)?;
-            self.new += tally(&new);
+            self.new += filter_file::count_new(&new);
         }
         Ok(filter)
     }
@@ -331,8 +331,4 @@ impl Builder<'_> {
             }),
         }
     }
-}
-
-fn tally(new: &[bool]) -> u64 {
-    new.iter().map(|new| u64::from(*new)).sum()
 }

@@ -257,7 +257,7 @@ impl Dedup<'_> {
             }
         }
         self.read += self.new.len() as u64;
-        self.printed += tally(&self.new);
+        self.printed += filter_file::count_new(&self.new);
         self.save_if_due()
     }
 
@@ -408,7 +408,7 @@ impl Kept {
                 }
                 _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers)?,
             }
-            self.new += tally(&self.answers);
+            self.new += filter_file::count_new(&self.answers);
             self.mistakes.note(self.new, &self.filter);
             new.extend_from_slice(&self.answers);
         }
@@ -570,8 +570,4 @@ impl Mistakes {
             expected => numbers::significant(expected),
         }
     }
-}
-
-fn tally(new: &[bool]) -> u64 {
-    new.iter().map(|new| u64::from(*new)).sum()
 }
