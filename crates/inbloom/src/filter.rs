@@ -205,8 +205,12 @@ impl Filter {
     /// An empty filter with a hash of your choice.
     pub fn with_hasher(plan: Plan, hasher: Hasher) -> Result<Filter> {
         check_hasher(&plan, &hasher)?;
-        let texts = Texts::default();
-        Ok(Filter { hasher, any: Any::new(plan)?, inserted: 0, auto_clear: None, texts })
+        Ok(Filter::from_parts(hasher, Any::new(plan)?, 0))
+    }
+
+    /// A filter of content that is there already; the hasher was checked.
+    pub(crate) fn from_parts(hasher: Hasher, any: Any, inserted: u64) -> Filter {
+        Filter { hasher, any, inserted, auto_clear: None, texts: Texts::default() }
     }
 
     /// A filter of all these digests, which must come from the hasher that is given: how the static kinds
@@ -232,8 +236,8 @@ impl Filter {
         }
         check_hasher(&plan, &hasher)?;
         let ribbon = Ribbon::build(plan, digests)?;
-        let (inserted, texts) = (ribbon.ones(), Texts::default());
-        Ok(Filter { hasher, any: Any::other(ribbon), inserted, auto_clear: None, texts })
+        let inserted = ribbon.ones();
+        Ok(Filter::from_parts(hasher, Any::other(ribbon), inserted))
     }
 
     /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
@@ -664,7 +668,9 @@ impl Filter {
     /// Turns the filter over to many threads, without copying (unless it is open read-only). The way
     /// back is [`SharedFilter::into_exclusive`].
     ///
-    /// Refused for a filter that clears itself: a key inserted while another thread clears could be lost.
+    /// Refused for a filter that clears itself: a key inserted while another thread clears could be
+    /// lost. A blocked filter is read all through, and refused if a bit is set that no key sets:
+    /// its lines are locked by it.
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
     }

@@ -712,7 +712,8 @@ impl Plan {
     }
 
     /// How many distinct keys so many cells in use speak for.
-    pub(crate) fn estimate(&self, ones: u64) -> Estimate {
+    #[must_use]
+    pub fn estimate(&self, ones: u64) -> Estimate {
         let (items, error) = match self.kind {
             // A fingerprint for every insert, also of a key that looks like one that was there.
             Kind::Bitmap | Kind::Cuckoo | Kind::Ribbon => (ones as f64, 0.0),

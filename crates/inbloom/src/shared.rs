@@ -1,31 +1,36 @@
 //! One filter for many threads: inserts and queries through `&self`.
 //!
-//! Kinds whose state is an array of cells (bitmap, classic, blocked, counting) are shared without locks.
-//! The others move what they hold, so that a writer takes a lock for itself, and readers share it: put
-//! several shards side by side where that is too slow.
+//! Kinds whose state is an array of cells (bitmap, classic, counting) are shared without locks, and
+//! blocked with one in each of its lines, for writers only (`kinds/blocked/shared.rs`). A scalable
+//! filter has a lock for each of its tables, see [`SharedScalable`]. The others move what they hold,
+//! so that a writer takes a lock for itself, and readers share it: put several
+//! shards side by side where that is too slow.
 //!
-//! **What holds.** A key whose insert has returned is found by every query that starts later, in the
-//! sense of happens-before: the inserting thread told the querying one, by whatever means. Cells are
-//! changed by atomic read-modify-write, and only a removal lowers what its own key has raised, so that
-//! nothing is lost, and relaxed ordering is enough: a filter's cells carry no other data.
+//! **What holds.** A key whose insert has returned is found by every query that starts later, in
+//! the sense of happens-before: the inserting thread told the querying one, by whatever means.
+//! Cells are changed by atomic read-modify-write, or with their line locked, and only a removal
+//! lowers what its own key has raised, so that nothing is lost, and relaxed ordering is enough: a
+//! filter's cells carry no other data.
 //!
-//! **What does not.** [`SharedFilter::insert`] sets a key's bits one by one. Of two threads that
-//! insert the same new key at the same instant, each may set some of the words, and both are told
-//! "new". (No order of atomic operations on several words can elect one winner without more.) Where
-//! that matters, [`SharedFilter::insert_once`] takes a lock that racing inserts of one key share:
-//! exactly one of them is told "new". Queries never wait for it, nor do inserts of most other keys.
+//! **What does not.** In a classic or counting filter [`SharedFilter::insert`] changes a key's
+//! cells one by one. Of two threads that insert the same new key at the same instant, each may
+//! change some of them, and both are told "new". (No order of atomic operations on several words
+//! can elect one winner without more.) Where that matters, [`SharedFilter::insert_once`] takes a
+//! lock that racing inserts of one key share: exactly one of them is told "new". Queries never wait
+//! for it, nor do inserts of most other keys. In the other kinds one is elected anyhow.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use crate::cells::{Bits, Shared};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter, Texts};
+use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
 use crate::simd::Run;
-use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicU64, Mutex, Ordering, RwLock, unpoisoned};
 
 /// A filter that many threads insert into and query at once.
 ///
@@ -60,6 +65,7 @@ pub struct SharedFilter {
 
 enum Content {
     Words(Words),
+    Scalable(Box<SharedScalable>),
     Locked(RwLock<Box<dyn State>>),
 }
 
@@ -73,13 +79,21 @@ struct Words {
 enum Shape {
     Bitmap(bitmap::Racing),
     Classic(classic::Racing),
-    Blocked(blocked::Racing),
+    Blocked(Arc<blocked::Shape>),
     Counting(counting::Racing),
 }
 
-/// A thread that panicked holding a lock has left a state that answers: every change is whole or none.
-fn unpoisoned<T>(result: std::result::Result<T, PoisonError<T>>) -> T {
-    result.unwrap_or_else(PoisonError::into_inner)
+/// A filter that clears itself is not for several threads.
+pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
+    match filter.auto_clear {
+        None => Ok(()),
+        Some(_) => Err(Error::Unsupported {
+            kind: filter.plan().kind(),
+            verb: "clear itself while it is shared",
+            remedy: "a key inserted while another thread clears could be lost; switch \
+                     auto-clear off, or keep the filter behind a lock",
+        }),
+    }
 }
 
 /// Locks of [`SharedFilter::insert_once`]: far more than threads, so that two rarely meet.
@@ -87,14 +101,7 @@ const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 
 impl SharedFilter {
     pub(crate) fn from_exclusive(filter: Filter) -> Result<SharedFilter> {
-        if filter.auto_clear.is_some() {
-            return Err(Error::Unsupported {
-                kind: filter.plan().kind(),
-                verb: "clear itself while it is shared",
-                remedy: "a key inserted while another thread clears could be lost; switch \
-                         auto-clear off, or keep the filter behind a lock",
-            });
-        }
+        refuse_auto_clear(&filter)?;
         let Filter { hasher, any, inserted, auto_clear: _, texts } = filter;
         let state = any.into_state();
         let plan = *state.plan();
@@ -103,15 +110,21 @@ impl SharedFilter {
             _ if plan.shard().is_some() => None,
             Kind::Bitmap if !plan.is_sparse() => Some(Shape::Bitmap(bitmap::Racing::new(&plan))),
             Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
-            Kind::Blocked => Some(Shape::Blocked(blocked::Racing::new(&plan))),
+            Kind::Blocked => Some(Shape::Blocked(blocked::Shape::new(plan)?)),
             Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
             Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => None,
         };
         let content = match shape.filter(|_| state.bits().is_some()) {
             Some(shape) => {
                 let bits = state.into_bits().expect("just seen");
-                let (cells, ones) = (bits.cells.into_shared()?, Counter::new(bits.ones));
-                Content::Words(Words { shape, cells, ones })
+                let cells = match shape {
+                    Shape::Blocked(_) => blocked::share(bits.cells)?,
+                    _ => bits.cells.into_shared()?,
+                };
+                Content::Words(Words { shape, cells, ones: Counter::new(bits.ones) })
+            }
+            None if plan.kind() == Kind::Scalable && plan.shard().is_none() => {
+                Content::Scalable(Box::new(SharedScalable::from_state(state)?))
             }
             // What is open read-only has to be copied, as above.
             None if state.is_read_only() => Content::Locked(RwLock::new(state.copy()?)),
@@ -136,6 +149,7 @@ impl SharedFilter {
                 let cells = cells.into_cells().expect("memory that is ours already");
                 Any::with_bits(self.plan, Bits { cells, ones: ones.total() })
             }
+            Content::Scalable(scalable) => Any::other(scalable.into_scalable()),
             Content::Locked(lock) => Any::from_state(unpoisoned(lock.into_inner())),
         };
         Filter {
@@ -147,8 +161,9 @@ impl SharedFilter {
         }
     }
 
-    /// Records a key. `Ok(true)`: it is certainly new, though another thread that inserts it at this
-    /// very instant may be told the same. Refused as [`Filter::insert`] is.
+    /// Records a key. `Ok(true)`: it is certainly new, though in a classic or counting filter
+    /// another thread that inserts it at this very instant may be told the same. Refused as
+    /// [`Filter::insert`] is.
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
     }
@@ -173,7 +188,7 @@ impl SharedFilter {
             Content::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
                 counting.count(cells.words(), digest)
             }
-            Content::Words(_) => u64::from(self.contains_digest(digest)),
+            Content::Words(_) | Content::Scalable(_) => u64::from(self.contains_digest(digest)),
             Content::Locked(lock) => unpoisoned(lock.read()).count(digest),
         }
     }
@@ -198,6 +213,7 @@ impl SharedFilter {
     pub fn insert_digest(&self, digest: Digest) -> Result<bool> {
         let new = match &self.content {
             Content::Words(words) => words.insert(digest)?,
+            Content::Scalable(scalable) => scalable.insert(digest)?,
             Content::Locked(lock) => unpoisoned(lock.write()).insert_digest(digest)?,
         };
         if new {
@@ -215,6 +231,7 @@ impl SharedFilter {
                 let _guard = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 (words.remove(&self.plan, digest)?, words.contains(digest))
             }
+            Content::Scalable(_) => return Err(cannot_remove(&self.plan)),
             Content::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
                 (state.remove(digest)?, state.contains_digest(digest))
@@ -229,13 +246,17 @@ impl SharedFilter {
     /// Lets a window's clock go on: see [`Filter::advance`].
     pub fn advance(&self, now: u64) -> Result<()> {
         match &self.content {
-            Content::Words(_) => Err(cannot_advance(&self.plan)),
+            Content::Words(_) | Content::Scalable(_) => Err(cannot_advance(&self.plan)),
             Content::Locked(lock) => unpoisoned(lock.write()).advance(now),
         }
     }
 
     /// [`SharedFilter::insert_once`] for a key that is hashed already.
     pub fn insert_digest_once(&self, digest: Digest) -> Result<bool> {
+        if let Content::Words(Words { shape: Shape::Blocked(_), .. }) = &self.content {
+            // The locks of its lines elect one winner.
+            return self.insert_digest(digest);
+        }
         // Most inserts in a stream with repetitions end here; but to some kinds a repetition
         // matters: it is one more copy, or starts the key's time in a window anew.
         let matters = self.plan.kind().counts() || self.plan.kind() == Kind::Window;
@@ -253,6 +274,7 @@ impl SharedFilter {
     pub fn contains_digest(&self, digest: Digest) -> bool {
         match &self.content {
             Content::Words(words) => words.contains(digest),
+            Content::Scalable(scalable) => scalable.contains(digest),
             Content::Locked(lock) => unpoisoned(lock.read()).contains_digest(digest),
         }
     }
@@ -284,6 +306,7 @@ impl SharedFilter {
     pub fn ones(&self) -> u64 {
         match &self.content {
             Content::Words(words) => words.ones.total(),
+            Content::Scalable(scalable) => scalable.ones(),
             Content::Locked(lock) => unpoisoned(lock.read()).ones(),
         }
     }
@@ -293,6 +316,7 @@ impl SharedFilter {
     pub fn fill(&self) -> f64 {
         match &self.content {
             Content::Words(words) => self.plan.fill_of(words.ones.total()),
+            Content::Scalable(scalable) => scalable.fill(),
             Content::Locked(lock) => unpoisoned(lock.read()).fill(),
         }
     }
@@ -308,6 +332,7 @@ impl SharedFilter {
     pub fn estimated_items(&self) -> Estimate {
         match &self.content {
             Content::Words(words) => self.plan.estimate(words.ones.total()),
+            Content::Scalable(scalable) => scalable.estimate(),
             Content::Locked(lock) => unpoisoned(lock.read()).estimate(),
         }
     }
@@ -317,6 +342,7 @@ impl SharedFilter {
     pub fn rate(&self) -> f64 {
         match &self.content {
             Content::Words(_) => self.plan.rate_at_fill(self.fill()),
+            Content::Scalable(scalable) => scalable.rate(),
             Content::Locked(lock) => unpoisoned(lock.read()).rate(),
         }
     }
@@ -387,6 +413,7 @@ impl Membership for &SharedFilter {
                 Shape::Blocked(blocked) => blocked.contains_run(cells.words(), run, found),
                 Shape::Counting(counting) => counting.contains_run(cells.words(), run, found),
             },
+            Content::Scalable(scalable) => (&**scalable).contains_run(run.keys, run.next, found),
             Content::Locked(lock) => {
                 unpoisoned(lock.read()).contains_run(run.keys, run.next, found);
             }
@@ -397,6 +424,7 @@ impl Membership for &SharedFilter {
         let before = new.len();
         let result = match &self.content {
             Content::Words(words) => words.insert_run(Run { keys: run, next }, new),
+            Content::Scalable(scalable) => (&mut &**scalable).insert_run(run, next, new),
             Content::Locked(lock) => unpoisoned(lock.write()).insert_run(run, next, new),
         };
         // The counters are shared too: one addition for a run.
@@ -423,7 +451,7 @@ impl Words {
                 Ok(())
             }
             Shape::Blocked(blocked) => {
-                blocked.insert_run(words, run, done);
+                ones = blocked.insert_run(words, run, new);
                 Ok(())
             }
             Shape::Counting(counting) => {

@@ -25,6 +25,7 @@
 
 pub(crate) mod bits;
 mod counters;
+pub(crate) mod lock;
 pub(crate) mod scalar;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;
@@ -35,6 +36,7 @@ use crate::sync::AtomicU64;
 #[cfg(loom)]
 use crate::sync::Ordering;
 pub(crate) use counters::Counters;
+use lock::Line;
 
 /// What the kernels must know of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +123,15 @@ type InsertOne = unsafe fn(*mut u8, &Geometry, Digest) -> u32;
 /// and returns how many bits were not set before. Asks for the next run's lines.
 type InsertRun = unsafe fn(*mut u8, &Geometry, Run<'_>, &mut [bool]) -> u64;
 
-/// One implementation of the four operations, for one shape and instruction set. The functions that
-/// read come twice: the racing ones may run while other threads write the same words atomically.
+/// Sets one key's bits while others do the same, with its lines locked, and returns how many were
+/// not set before. There are `geometry.blocks` lines.
+type RacingInsertOne = unsafe fn(&[Line], &Geometry, Digest) -> u32;
+/// As [`InsertRun`], each key like [`RacingInsertOne`].
+type RacingInsertRun = unsafe fn(&[Line], &Geometry, Run<'_>, &mut [bool]) -> u64;
+
+/// One implementation of the four operations, for one shape and instruction set. They come twice:
+/// the racing ones may run while other threads write the same words atomically. (Inserting is for
+/// bits only: lines of counters have no lock.)
 pub(crate) struct Kernel {
     pub name: &'static str,
     contains_one: ContainsOne,
@@ -133,6 +142,8 @@ pub(crate) struct Kernel {
     racing_contains_one: ContainsOne,
     #[cfg_attr(loom, expect(dead_code, reason = "loom's atomics are read one by one, below"))]
     racing_contains_run: ContainsRun,
+    racing_insert_one: RacingInsertOne,
+    racing_insert_run: RacingInsertRun,
 }
 
 impl Kernel {
@@ -194,6 +205,7 @@ impl Kernel {
 /// Reading while other threads write: words are loaded atomically, or by vector loads in assembly.
 impl Kernel {
     #[cfg(not(loom))]
+    #[inline(always)]
     pub(crate) fn racing_contains(
         &self,
         words: &[AtomicU64],
@@ -244,6 +256,35 @@ impl Kernel {
         for (digest, found) in run.keys.iter().zip(found) {
             *found = self.racing_contains(words, geometry, *digest);
         }
+    }
+}
+
+/// Writing while other threads read and write: a key's lines are locked (see [`lock`]).
+impl Kernel {
+    #[inline(always)]
+    pub(crate) fn racing_insert(
+        &self,
+        words: &[AtomicU64],
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        debug_assert_eq!((words.len() * 8, geometry.counters.width), (geometry.bytes(), 1));
+        // SAFETY: `available` gave out only kernels that this processor runs; the length and the
+        // width were checked when the filter was made.
+        unsafe { (self.racing_insert_one)(words.as_chunks().0, geometry, digest) }
+    }
+
+    pub(crate) fn racing_insert_all(
+        &self,
+        words: &[AtomicU64],
+        geometry: &Geometry,
+        run: Run<'_>,
+        new: &mut [bool],
+    ) -> u64 {
+        assert!(words.len() * 8 == geometry.bytes() && run.keys.len() == new.len());
+        debug_assert_eq!(geometry.counters.width, 1, "counters have no lock");
+        // SAFETY: lengths as just checked; otherwise as in `racing_insert`.
+        unsafe { (self.racing_insert_run)(words.as_chunks().0, geometry, run, new) }
     }
 }
 
@@ -446,6 +487,74 @@ mod tests {
                 for (key, found) in keys.iter().zip(found) {
                     assert_eq!(kernel.contains(&bytes, &geometry, *key), found);
                     assert_eq!(kernel.racing_contains(&words, &geometry, *key), found);
+                }
+            }
+        }
+    }
+
+    /// Shared filters keep their locks there.
+    #[test]
+    #[cfg(not(loom))]
+    fn no_key_sets_the_reserved_bit_or_asks_for_it() {
+        let mut keys = digests(2000);
+        // Positions at both ends of every word.
+        keys.extend(
+            [0, u64::MAX, 63 << 42, 62 << 42, 127 << 21, 64 << 21]
+                .map(|print| Digest { place: keys[0].place, print }),
+        );
+        for geometry in geometries().into_iter().filter(|geometry| geometry.counters.width == 1) {
+            for kernel in Kernel::available(&geometry) {
+                let context = format!("{} {geometry:?}", kernel.name);
+                let mut bytes = vec![0; geometry.bytes()];
+                for key in &keys[keys.len() - (geometry.blocks as usize * 4).min(500)..] {
+                    kernel.insert(&mut bytes, &geometry, *key);
+                }
+                assert!(bytes.iter().skip(63).step_by(64).all(|last| last >> 7 == 0), "{context}");
+                let mut locked = bytes.clone();
+                locked.iter_mut().skip(63).step_by(64).for_each(|last| *last |= 0x80);
+                let words: Vec<AtomicU64> =
+                    crate::cells::words(&locked).map(|word| AtomicU64::new(word.to_le())).collect();
+                let run = Run { keys: &keys, next: &[] };
+                let (mut found, mut racing) = (vec![false; keys.len()], vec![false; keys.len()]);
+                kernel.contains_all(&locked, &geometry, run, &mut found);
+                kernel.racing_contains_all(&words, &geometry, run, &mut racing);
+                for (at, key) in keys.iter().enumerate() {
+                    let expected = kernel.contains(&bytes, &geometry, *key);
+                    assert_eq!(kernel.contains(&locked, &geometry, *key), expected, "{context}");
+                    assert_eq!(kernel.racing_contains(&words, &geometry, *key), expected);
+                    assert_eq!((found[at], racing[at]), (expected, expected), "{context}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn racing_inserts_set_the_bits_of_plain_ones_and_leave_no_lock() {
+        use crate::sync::Ordering;
+        let keys = digests(3000);
+        for geometry in geometries().into_iter().filter(|geometry| geometry.counters.width == 1) {
+            for kernel in Kernel::available(&geometry) {
+                let context = format!("{} {geometry:?}", kernel.name);
+                let keys = &keys[..(geometry.blocks as usize * 8).min(3000)];
+                let mut bytes = vec![0; geometry.bytes()];
+                let zeros = || (0..geometry.blocks * 8).map(|_| AtomicU64::new(0)).collect();
+                let (one_by_one, at_once): (Vec<_>, Vec<_>) = (zeros(), zeros());
+                let mut expected = Vec::new();
+                for key in keys {
+                    let changed = kernel.insert(&mut bytes, &geometry, *key);
+                    assert_eq!(kernel.racing_insert(&one_by_one, &geometry, *key), changed);
+                    assert_eq!(kernel.racing_insert(&one_by_one, &geometry, *key), 0, "{context}");
+                    expected.push(changed);
+                }
+                let mut new = vec![false; keys.len()];
+                let run = Run { keys, next: &[] };
+                let total = kernel.racing_insert_all(&at_once, &geometry, run, &mut new);
+                assert_eq!(total, expected.iter().map(|bits| u64::from(*bits)).sum::<u64>());
+                assert!(new.iter().zip(expected).all(|(new, bits)| *new == (bits != 0)));
+                for words in [one_by_one, at_once] {
+                    let words = words.iter().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
+                    assert!(words.eq(crate::cells::words(&bytes)), "{context}");
                 }
             }
         }

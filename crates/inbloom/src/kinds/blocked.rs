@@ -30,15 +30,20 @@
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
-use crate::cells::{Bits, words};
+mod shared;
+
+pub(crate) use shared::share;
+pub use shared::{Shape, SharedBlocked};
+
+use crate::cells::Bits;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
+use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::simd::{self, Geometry, Kernel, Run, Towards};
-use crate::sync::{AtomicU64, Ordering};
+use crate::simd::{self, Geometry, Kernel, Run};
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
 pub struct Blocked {
@@ -106,9 +111,8 @@ impl State for Blocked {
     }
 
     fn recount(&self) -> Option<u64> {
-        let mut last_words = words(self.bits.cells.bytes()).skip(7).step_by(8);
-        let reserved = last_words.any(|last| last >> 63 == 1);
-        (!reserved).then(|| self.bits.cells.count_ones())
+        check_reserved(0, self.bits.cells.bytes()).ok()?;
+        Some(self.bits.cells.count_ones())
     }
 
     fn profile(&self, slices: usize) -> Vec<Slice> {
@@ -192,54 +196,12 @@ impl Membership for Blocked {
     }
 }
 
-/// The blocked kind on words that many threads use at once.
-pub(crate) struct Racing {
-    geometry: Geometry,
-    kernel: &'static Kernel,
-}
-
-impl Racing {
-    pub(crate) fn new(plan: &Plan) -> Racing {
-        let geometry = Geometry::new(plan);
-        Racing { geometry, kernel: Kernel::select(&geometry) }
-    }
-
-    pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
-        self.kernel.racing_contains(words, &self.geometry, digest)
-    }
-
-    /// Sets the digest's bits and returns how many of them this call has set.
-    pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {
-        // Most inserts in a stream with repetitions end here, without a locked instruction. Bits are
-        // never unset while the words are shared, so that what was seen holds.
-        if self.contains(words, digest) {
-            return 0;
-        }
-        // All bits of a new key are set without looking again: a test per word would be a branch
-        // that guesses wrong once or twice a key, which costs more than the locked instruction. One
-        // bit at a time, that instruction is a single `lock bts`.
-        let mut changed = 0;
-        for line in 0..self.geometry.lines {
-            let block = simd::scalar::block(&self.geometry, digest, line) as usize;
-            let words = &words[block * 8..][..8];
-            simd::scalar::for_each_bit(&self.geometry, digest, line, |word, bit| {
-                let mask = 1_u64 << bit;
-                let old = u64::from_le(words[word].fetch_or(mask.to_le(), Ordering::Relaxed));
-                changed += u32::from(old & mask == 0);
-            });
-        }
-        changed
-    }
-
-    /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with how many bits each set.
-    pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
-        let base = words.as_ptr().cast();
-        run.for_each_line(base, &self.geometry, Towards::NearToWrite, |_, digest| {
-            done(self.insert(words, digest));
-        });
-    }
-
-    pub(crate) fn contains_run(&self, words: &[AtomicU64], run: Run<'_>, found: &mut [bool]) {
-        self.kernel.racing_contains_all(words, &self.geometry, run, found);
+/// Refuses bytes of a filter, from `at` on, in which the reserved bit of a block is set.
+fn check_reserved(at: usize, bytes: &[u8]) -> Result<()> {
+    // Bit 511, the highest of a block's last byte.
+    let mut last_bytes = bytes.iter().skip(63 - at % 64).step_by(64);
+    match last_bytes.any(|last| last >> 7 == 1) {
+        true => Err(mismatch("unused bits", "zeros", "some that are set")),
+        false => Ok(()),
     }
 }

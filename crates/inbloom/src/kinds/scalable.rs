@@ -43,6 +43,8 @@
 //! Almeida et al., "Scalable Bloom filters", 2007 (tightening); Larson, "Linear hashing with
 //! partial expansions", VLDB 1980 (growing by less than twice).
 
+mod allowance;
+mod shared;
 mod table;
 
 use std::borrow::Cow;
@@ -57,6 +59,8 @@ use crate::membership::Membership;
 use crate::plan::{Kind, MAX_BITS, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::simd::{FITS_IN_L2, Towards};
+use allowance::Allowance;
+pub use shared::SharedScalable;
 use table::{Claim, HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG, Table};
 
 /// Items that a plan is for if it is given none, as RedisBloom has it.
@@ -90,6 +94,20 @@ pub(crate) struct Shard {
     pub entries: u64,
     /// The rate among the keys of this shard.
     pub rate: f64,
+}
+
+impl Shard {
+    fn new(number: usize, table: &Table) -> Shard {
+        let shape = table.shape();
+        Shard {
+            share: if shape.tagged { 1.0 } else { share_of(number) },
+            buckets: shape.buckets(),
+            slots_per_bucket: shape.slots(),
+            print_bits: shape.print(),
+            entries: table.entries,
+            rate: table.rate().min(1.0),
+        }
+    }
 }
 
 /// A filter that grows with its keys.
@@ -178,6 +196,11 @@ fn half_to(n: u32) -> f64 {
 
 /// The sizes of its tables. They depend on what is in them already, so that they are here.
 impl Plan {
+    /// How many bits an address gets when a table is multiplied.
+    fn growth_bits(&self) -> u32 {
+        self.growth.max(2).ilog2()
+    }
+
     /// The most words of a bucket: small steps are for small growth.
     fn max_words(&self, lanes: u32) -> u32 {
         if self.growth > 2 { Shape::min_words(lanes) } else { Shape::max_words(lanes) }
@@ -395,17 +418,7 @@ impl Scalable {
 
     /// Every shard; as long as there are none, the one table.
     pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
-        self.tables.iter().enumerate().map(|(i, table)| {
-            let shape = table.shape();
-            Shard {
-                share: if shape.tagged { 1.0 } else { share_of(i) },
-                buckets: shape.buckets(),
-                slots_per_bucket: shape.slots(),
-                print_bits: shape.print(),
-                entries: table.entries,
-                rate: table.rate().min(1.0),
-            }
-        })
+        self.tables.iter().enumerate().map(|(i, table)| Shard::new(i, table))
     }
 
     fn merge(&mut self, shard: u8, claim: Claim) -> Result<()> {
@@ -438,7 +451,7 @@ impl Scalable {
             let lanes = self.plan.lanes(shape.level, shape.tagged, &lengths);
             if self.plan.growth != 0 && lanes < shape.lanes {
                 let shape = Shape { lanes, words: Shape::min_words(lanes), ..shape };
-                let renewed = filled(shape, table.generation, table.iter())?;
+                let renewed = filled(shape, table.generation, table.iter(), &mut Allowance::any())?;
                 self.replace(at, renewed);
             }
         }
@@ -447,26 +460,12 @@ impl Scalable {
 
     /// Makes a table larger by one step.
     fn expand(&mut self, at: usize) -> Result<()> {
-        let table = &self.tables[at];
-        let shape = table.shape();
-        // Keys that are no hashes crowd in a few buckets, and no growth would help.
-        if shape.all_slots() > 1 << 10 && table.entries < shape.all_slots() / 16 {
-            return Err(self.full());
+        match grow(&self.plan, &self.tables[at], &mut Allowance::any())? {
+            Growth::Larger(table) => self.replace(at, table),
+            Growth::Shards(tables) => self.be_divided(tables),
+            Growth::Useless => return Err(self.full()),
         }
-        if shape.words < self.plan.max_words(shape.lanes) {
-            let shape = Shape { words: self.plan.max_words(shape.lanes), ..shape };
-            let wider = filled(shape, table.generation, table.iter())?;
-            self.replace(at, wider);
-            return Ok(());
-        }
-        if shape.tagged && shape.level + self.growth_bits() > MAX_SMALL_LEVEL {
-            return self.divide();
-        }
-        self.multiply(at)
-    }
-
-    fn growth_bits(&self) -> u32 {
-        self.plan.growth.max(2).ilog2()
+        Ok(())
     }
 
     fn replace(&mut self, at: usize, table: Table) {
@@ -475,36 +474,85 @@ impl Scalable {
         self.tables[at] = table;
     }
 
-    /// Multiplies the buckets of a table. Its next generation begins.
     fn multiply(&mut self, at: usize) -> Result<()> {
-        let table = &self.tables[at];
-        let Shape { level, tagged, .. } = table.shape();
-        let level = level + self.growth_bits();
-        let lengths = Lengths::of(table.iter());
-        let lanes = self.plan.lanes(level, tagged, &lengths);
-        let shape = Shape { level, words: Shape::min_words(lanes), lanes, tagged };
-        let larger = filled(shape, table.generation + 1, table.iter())?;
+        let larger = multiplied(&self.plan, &self.tables[at], &mut Allowance::any())?;
         self.replace(at, larger);
         Ok(())
     }
 
-    /// Divides the one table into shards.
+    /// Divides the one table into shards, if there is but one.
     fn divide(&mut self) -> Result<()> {
         let [small] = &self.tables[..] else { return Ok(()) };
-        let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
-        small.iter().for_each(|claim| claims[usize::from(claim.tag)].push(claim));
-        let tables = claims.iter().map(|claims| {
-            let lengths = Lengths::of(claims.iter().copied());
-            // Room for 5% more, so that not all of them grow at once again.
-            let shape = self.plan.shape(lengths.count() as f64 * 0.05, false, &lengths)?;
-            filled(shape, 0, claims.iter().copied())
-        });
-        let tables = tables.collect::<Result<_>>()?;
-        // The shards are the next generation.
-        let early = self.early + small.generation + 1;
-        *self = Scalable::of(self.plan, tables, self.len, early);
+        let tables = divided(&self.plan, small, &mut Allowance::any())?;
+        self.be_divided(tables);
         Ok(())
     }
+
+    fn be_divided(&mut self, tables: Vec<Table>) {
+        let early = early_after(self.early, &self.tables[0]);
+        *self = Scalable::of(self.plan, tables, self.len, early);
+    }
+}
+
+/// Some keys were taken for others when they came: about as many as the rate tells, or one.
+fn estimate(len: u64, rate: f64) -> Estimate {
+    let items = len as f64;
+    Estimate { items, error: (1.0 + items * rate).sqrt() }
+}
+
+/// What a table without room becomes.
+enum Growth {
+    Larger(Table),
+    /// As many tables as there are shards, in place of the one.
+    Shards(Vec<Table>),
+    /// Nothing: keys that are no hashes crowd in a few buckets, and no growth would help.
+    Useless,
+}
+
+/// Makes a table larger by one step: what is in it, in new tables. It is not touched itself, so
+/// that others may go on reading it.
+fn grow(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Growth> {
+    let shape = table.shape();
+    if shape.all_slots() > 1 << 10 && table.entries < shape.all_slots() / 16 {
+        return Ok(Growth::Useless);
+    }
+    if shape.words < plan.max_words(shape.lanes) {
+        let shape = Shape { words: plan.max_words(shape.lanes), ..shape };
+        return filled(shape, table.generation, table.iter(), allowance).map(Growth::Larger);
+    }
+    if shape.tagged && shape.level + plan.growth_bits() > MAX_SMALL_LEVEL {
+        return divided(plan, table, allowance).map(Growth::Shards);
+    }
+    multiplied(plan, table, allowance).map(Growth::Larger)
+}
+
+/// Multiplies the buckets of a table. Its next generation begins.
+fn multiplied(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Table> {
+    let Shape { level, tagged, .. } = table.shape();
+    let level = level + plan.growth_bits();
+    let lengths = Lengths::of(table.iter());
+    let lanes = plan.lanes(level, tagged, &lengths);
+    let shape = Shape { level, words: Shape::min_words(lanes), lanes, tagged };
+    filled(shape, table.generation + 1, table.iter(), allowance)
+}
+
+/// Divides the one table into shards.
+fn divided(plan: &Plan, small: &Table, allowance: &mut Allowance) -> Result<Vec<Table>> {
+    let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
+    small.iter().for_each(|claim| claims[usize::from(claim.tag)].push(claim));
+    let tables = claims.iter().map(|claims| {
+        let lengths = Lengths::of(claims.iter().copied());
+        // Room for 5% more, so that not all of them grow at once again.
+        let shape = plan.shape(lengths.count() as f64 * 0.05, false, &lengths)?;
+        filled(shape, 0, claims.iter().copied(), allowance)
+    });
+    tables.collect()
+}
+
+/// The doublings before there were shards, once the one table is divided: they are its next
+/// generation.
+fn early_after(early: u32, small: &Table) -> u32 {
+    early + small.generation + 1
 }
 
 /// How many more doublings than planned a table may need for what it takes over. More would be needed only
@@ -516,16 +564,20 @@ fn filled(
     mut shape: Shape,
     generation: u32,
     claims: impl Iterator<Item = Claim> + Clone,
+    allowance: &mut Allowance,
 ) -> Result<Table> {
     let most = shape.level + MOST_LARGER;
     loop {
         if !shape.is_valid() || shape.level > most {
             return Err(Error::TooLarge { bits: shape.bytes() as f64 * 8.0, max: MAX_BITS });
         }
+        allowance.take(shape.bytes())?;
         let mut table = Table::new(shape, generation)?;
         if claims.clone().all(|claim| table.absorb(claim)) {
             return Ok(table);
         }
+        drop(table);
+        allowance.give_back(shape.bytes());
         if shape.words < Shape::max_words(shape.lanes) {
             shape.words += 1;
         } else {
@@ -682,9 +734,7 @@ impl State for Scalable {
     }
 
     fn estimate(&self) -> Estimate {
-        let items = self.len as f64;
-        // Some were taken for others when they came: about as many as the rate tells, or one.
-        Estimate { items, error: (1.0 + items * self.rate()).sqrt() }
+        estimate(self.len, self.rate())
     }
 
     fn room(&self) -> u64 {

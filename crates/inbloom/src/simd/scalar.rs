@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::lock::{Line, Locked, has_all, set_locked};
 use super::{Geometry, Kernel, Run, Towards, WORDS};
 use crate::digest::Digest;
 use crate::plan::Rounds;
@@ -161,6 +162,8 @@ const fn of<const COUNTERS: bool>() -> Kernel {
         insert_run: insert_run::<COUNTERS>,
         racing_contains_one: racing_contains_one::<COUNTERS>,
         racing_contains_run: racing_contains_run::<COUNTERS>,
+        racing_insert_one,
+        racing_insert_run,
     }
 }
 
@@ -257,6 +260,38 @@ unsafe fn insert_run<const COUNTERS: bool>(
     run.for_each_line(base, geometry, Towards::NearToWrite, |at, digest| {
         // SAFETY: the caller's contract.
         let changed = unsafe { insert_one::<COUNTERS>(base, geometry, digest) };
+        new[at] = changed != 0;
+        total += u64::from(changed);
+    });
+    total
+}
+
+/// Sets a key's bits with its lines locked, and returns how many were not set before.
+fn racing_insert_one(lines: &[Line], geometry: &Geometry, digest: Digest) -> u32 {
+    let mut touches = touches(geometry, digest)
+        .map(|touch| (&lines[touch.block as usize], touch.mask.map(u64::to_le)));
+    let (first, first_mask) = touches.next().expect("a key has a line");
+    // Most inserts in a stream with repetitions end at the first look, without a locked
+    // instruction. Bits are never unset while the words are shared, so that what was seen holds.
+    let Some((second, second_mask)) = touches.next() else {
+        if has_all(first, &first_mask) {
+            return 0;
+        }
+        let _lock = Locked::new(first);
+        return set_locked(first, &first_mask);
+    };
+    if has_all(first, &first_mask) && has_all(second, &second_mask) {
+        return 0;
+    }
+    // Both are locked before either is changed: so one of several threads finds the key missing.
+    let _locks = Locked::both(first, second);
+    set_locked(first, &first_mask) + set_locked(second, &second_mask)
+}
+
+fn racing_insert_run(lines: &[Line], geometry: &Geometry, run: Run<'_>, new: &mut [bool]) -> u64 {
+    let mut total = 0;
+    run.for_each_line(lines.as_ptr().cast(), geometry, Towards::NearToWrite, |at, digest| {
+        let changed = racing_insert_one(lines, geometry, digest);
         new[at] = changed != 0;
         total += u64::from(changed);
     });

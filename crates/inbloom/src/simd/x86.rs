@@ -5,7 +5,9 @@
 //! races with an atomic store is undefined behaviour in Rust's memory model, so racing loads are
 //! written in assembly, where the processor's model holds: on x86 every aligned 64-bit part of a
 //! vector load is read as a whole, and a bit that was set before, in the sense of happens-before,
-//! is seen.
+//! is seen. So are racing stores, which only the holder of a line's lock makes: an ordinary store
+//! of a vector is ordered before the store that unlocks, as any two stores on x86 are; and since it
+//! only adds bits, a reader that sees it in parts sees nothing that was not so before or will be.
 //!
 //! The functions over whole runs stand twice, once per instruction set: a body is compiled for the
 //! instruction set only inside a function that enables it, which a shared generic one cannot.
@@ -13,6 +15,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
+use super::lock::{Line as SharedLine, Locked};
 use super::scalar::word;
 use super::{Geometry, Kernel, Run, Towards};
 use crate::digest::Digest;
@@ -22,8 +25,9 @@ use crate::plan::Rounds;
 pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Kernel> + use<> {
     let Rounds { full, half } = geometry.rounds;
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
-    let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
-    let narrow = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
+    let counts = is_x86_feature_detected!("popcnt");
+    let wide = counts && is_x86_feature_detected!("avx512f");
+    let narrow = counts && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
     let width = geometry.counters.width;
     let wide = (wide && width == 1).then(|| &AVX512[shape]);
     let narrow = narrow.then(|| &AVX2[width.trailing_zeros() as usize][shape]);
@@ -83,6 +87,8 @@ mod avx2 {
             insert_run: insert_run::<FULL, HALF, LINES, WIDTH>,
             racing_contains_one: contains_one::<FULL, HALF, LINES, WIDTH, true>,
             racing_contains_run: contains_run::<FULL, HALF, LINES, WIDTH, true>,
+            racing_insert_one: racing_insert_one::<FULL, HALF, LINES>,
+            racing_insert_run: racing_insert_run::<FULL, HALF, LINES>,
         }
     }
 
@@ -405,6 +411,97 @@ mod avx2 {
         });
         changes::<FULL, HALF, LINES>(run.keys.len(), total)
     }
+
+    /// The number of set bits.
+    #[inline]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn count(line: Line) -> u32 {
+        // SAFETY: both are 64 bytes without padding.
+        let words: [u64; 8] = unsafe { std::mem::transmute([line.0, line.1]) };
+        words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn any((low, high): Line) -> bool {
+        let either = _mm256_or_si256(low, high);
+        _mm256_testz_si256(either, either) == 0
+    }
+
+    /// The bits of a mask that a line has not.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn racing_missing(line: &SharedLine, mask: Line) -> Line {
+        let at = line.as_ptr().cast();
+        // SAFETY: the line has 64 bytes.
+        let here = unsafe { (load::<true>(at), load::<true>(at.add(32))) };
+        missing::<1>(here, mask)
+    }
+
+    /// Sets the bits of a mask in a line whose lock we hold, and returns those that were not set
+    /// before.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn set_locked(line: &SharedLine, mask: Line) -> Line {
+        let at: *mut u8 = line.as_ptr().cast_mut().cast();
+        // SAFETY: the line has 64 bytes, which are atomics and may be written through a reference.
+        // The lock is ours, so that no store of another thread is undone.
+        unsafe {
+            let here = (load::<true>(at), load::<true>(at.add(32)));
+            let (low, high) = or(here, mask);
+            asm!("vmovdqu [{at}], {low}", "vmovdqu [{at} + 32], {high}", at = in(reg) at,
+                 low = in(ymm_reg) low, high = in(ymm_reg) high,
+                 options(nostack, preserves_flags));
+            missing::<1>(here, mask)
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn racing_insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
+        lines: &[SharedLine],
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        // As the scalar kernel does.
+        let first = &lines[block::<0>(geometry, digest)];
+        let first_mask = mask::<FULL, HALF, 0, 1>(digest.print);
+        if LINES == 1 {
+            if !any(racing_missing(first, first_mask)) {
+                return 0;
+            }
+            let lock = Locked::new(first);
+            let new = set_locked(first, first_mask);
+            drop(lock);
+            return count(new);
+        }
+        let second = &lines[block::<1>(geometry, digest)];
+        let second_mask = mask::<FULL, HALF, 1, 1>(digest.print);
+        if !any(racing_missing(first, first_mask)) && !any(racing_missing(second, second_mask)) {
+            return 0;
+        }
+        let locks = Locked::both(first, second);
+        let (new, second_new) = (set_locked(first, first_mask), set_locked(second, second_mask));
+        drop(locks);
+        count(new) + count(second_new)
+    }
+
+    #[target_feature(enable = "avx2,bmi2,popcnt")]
+    fn racing_insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
+        lines: &[SharedLine],
+        geometry: &Geometry,
+        run: Run<'_>,
+        new: &mut [bool],
+    ) -> u64 {
+        let mut total = 0;
+        let base = lines.as_ptr().cast();
+        run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
+            let changed = racing_insert_one::<FULL, HALF, LINES>(lines, geometry, digest);
+            new[at] = changed != 0;
+            total += u64::from(changed);
+        });
+        total
+    }
 }
 
 mod avx512 {
@@ -419,6 +516,8 @@ mod avx512 {
             insert_run: insert_run::<FULL, HALF, LINES>,
             racing_contains_one: contains_one::<FULL, HALF, LINES, true>,
             racing_contains_run: contains_run::<FULL, HALF, LINES, true>,
+            racing_insert_one: racing_insert_one::<FULL, HALF, LINES>,
+            racing_insert_run: racing_insert_run::<FULL, HALF, LINES>,
         }
     }
 
@@ -575,6 +674,94 @@ mod avx512 {
         run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
             // SAFETY: the caller's contract.
             let changed = unsafe { insert_one::<FULL, HALF, LINES>(base, geometry, digest) };
+            new[at] = changed != 0;
+            total += u64::from(changed);
+        });
+        total
+    }
+
+    /// The number of set bits. (The vector population count is an extension that not every
+    /// processor with AVX-512 has.)
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn count(line: __m512i) -> u32 {
+        // SAFETY: both are 64 bytes without padding.
+        let words: [u64; 8] = unsafe { std::mem::transmute(line) };
+        words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn any(line: __m512i) -> bool {
+        _mm512_test_epi64_mask(line, line) != 0
+    }
+
+    /// The bits of a mask that a line has not.
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn racing_missing(line: &SharedLine, mask: __m512i) -> __m512i {
+        // SAFETY: the line has 64 bytes.
+        let here = unsafe { load::<true>(line.as_ptr().cast()) };
+        _mm512_andnot_si512(here, mask)
+    }
+
+    /// Sets the bits of a mask in a line whose lock we hold, and returns those that were not set
+    /// before.
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn set_locked(line: &SharedLine, mask: __m512i) -> __m512i {
+        let at: *mut u8 = line.as_ptr().cast_mut().cast();
+        // SAFETY: the line has 64 bytes, which are atomics and may be written through a reference.
+        // The lock is ours, so that no store of another thread is undone.
+        unsafe {
+            let here = load::<true>(at);
+            asm!("vmovdqu64 [{}], {}", in(reg) at, in(zmm_reg) _mm512_or_si512(here, mask),
+                 options(nostack, preserves_flags));
+            _mm512_andnot_si512(here, mask)
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn racing_insert_one<const FULL: u32, const HALF: u32, const LINES: u32>(
+        lines: &[SharedLine],
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> u32 {
+        // As the scalar kernel does.
+        let first = &lines[block::<0>(geometry, digest)];
+        let first_mask = mask::<FULL, HALF, 0>(digest.print);
+        if LINES == 1 {
+            if !any(racing_missing(first, first_mask)) {
+                return 0;
+            }
+            let lock = Locked::new(first);
+            let new = set_locked(first, first_mask);
+            drop(lock);
+            return count(new);
+        }
+        let second = &lines[block::<1>(geometry, digest)];
+        let second_mask = mask::<FULL, HALF, 1>(digest.print);
+        if !any(racing_missing(first, first_mask)) && !any(racing_missing(second, second_mask)) {
+            return 0;
+        }
+        let locks = Locked::both(first, second);
+        let (new, second_new) = (set_locked(first, first_mask), set_locked(second, second_mask));
+        drop(locks);
+        count(new) + count(second_new)
+    }
+
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn racing_insert_run<const FULL: u32, const HALF: u32, const LINES: u32>(
+        lines: &[SharedLine],
+        geometry: &Geometry,
+        run: Run<'_>,
+        new: &mut [bool],
+    ) -> u64 {
+        let mut total = 0;
+        let base = lines.as_ptr().cast();
+        run.for_each::<LINES>(base, geometry, Towards::NearToWrite, |at, digest| {
+            let changed = racing_insert_one::<FULL, HALF, LINES>(lines, geometry, digest);
             new[at] = changed != 0;
             total += u64::from(changed);
         });

@@ -30,6 +30,8 @@
 //! home need not look elsewhere.
 
 use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cells::{Cells, words};
 use crate::error::Result;
@@ -173,6 +175,45 @@ pub(super) struct Table {
     pub weight: u128,
 }
 
+/// The number of the home bucket of a hash, among 2^level.
+#[inline(always)]
+fn home(hash: u128, level: u32) -> u64 {
+    ((hash >> 64) as u64 >> 1) >> (63 - level)
+}
+
+/// Where the buckets of a table are: what it takes to ask for their memory before it is locked. It
+/// may be out of date, or half so: that costs a useless request, and nothing is read. (So loom,
+/// which explores what may be seen, need not know of these atomics.)
+pub(super) struct Aim {
+    start: AtomicU64,
+    /// Bytes of a bucket, and the level.
+    layout: AtomicU64,
+}
+
+impl Aim {
+    pub(super) fn new(table: &Table) -> Aim {
+        let aim = Aim { start: AtomicU64::new(0), layout: AtomicU64::new(0) };
+        aim.turn(table);
+        aim
+    }
+
+    /// Aims at another table.
+    pub(super) fn turn(&self, table: &Table) {
+        self.start.store(table.cells.bytes().as_ptr().addr() as u64, Ordering::Relaxed);
+        let layout = u64::from(table.stride) << 8 | u64::from(table.level);
+        self.layout.store(layout, Ordering::Relaxed);
+    }
+
+    /// Asks for the memory of the home of a hash.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u128, towards: Towards) {
+        let layout = self.layout.load(Ordering::Relaxed);
+        let offset = home(hash, layout as u32 & 0x3f).wrapping_mul(layout >> 8);
+        let at = self.start.load(Ordering::Relaxed).wrapping_add(offset);
+        prefetch(ptr::without_provenance(at as usize), towards);
+    }
+}
+
 impl Table {
     pub(super) fn new(shape: Shape, generation: u32) -> Result<Table> {
         Ok(Table::with_cells(shape, generation, Cells::zeroed(shape.bytes())?))
@@ -255,7 +296,7 @@ impl Table {
     #[inline(always)]
     pub(super) fn spot(&self, tag: u8, hash: u128) -> Spot {
         let level = u32::from(self.level);
-        let home = ((hash >> 64) as u64 >> 1) >> (63 - level);
+        let home = home(hash, level);
         let print = ((hash >> 64) as u64) << level | (hash as u64 >> 1) >> (63 - level);
         if self.tagged {
             return Spot { home, print: u64::from(tag) << (64 - TAG) | print >> TAG };

@@ -1,0 +1,350 @@
+//! A blocked filter for many threads, of any number and size: a million of a few keys, or one of
+//! gigabytes.
+//!
+//! **Idea.** Every line of a blocked filter has a bit that no key sets, its last. Here it is the
+//! line's lock. An insert that finds its key missing locks the key's line by one locked
+//! instruction, looks again, stores the line with its bits, and unlocks. Since whoever inserts the
+//! same key wants the same lock, exactly one of several threads finds it missing and is told "new";
+//! and since the lock is in the line itself, the filter needs no other, so that it is hardly larger
+//! than its bits.
+//!
+//! ```text
+//! SharedBlocked, 40 bytes      Shape, one for all filters of a plan
+//! +----------------+           +--------------------------------+
+//! | shape ---------+---------> | plan, geometry, kernel         |
+//! | cells ---------+--+        +--------------------------------+
+//! +----------------+  |        block 0                   block 1
+//!                     +------> | 511 bits of keys | lock | 511 bits of keys | lock | ...
+//! ```
+//!
+//! **An insert, step by step.** Threads A and B insert a key whose bits are 3, 70 and 400 of block
+//! 5, and bit 70 is set already. Both look without a lock, and miss two bits. A sets bit 511 of the
+//! block and finds that it was not set: the lock is A's. B tries the same, finds the bit set, and
+//! waits. A loads the line again, still misses 3 and 400, stores the line with them, and stores the
+//! last word without bit 511: A is told "new". B gets the lock, loads the line again, misses
+//! nothing, unlocks, and is told "not new". A key with two lines locks both before it looks, the
+//! lower one first, so that no two threads wait for each other.
+//!
+//! **What holds.** A key whose insert has returned, by whatever answer, is found by every query
+//! that starts later, and is in every copy of the bytes that starts later. Queries and copies never
+//! wait, and see nothing of the locks: keys never ask for the reserved bit (`simd/scalar.rs`,
+//! `for_each_bit`), and copies clear it. Bits are a pure function of plan and digests, as ever:
+//! they are those of [`Blocked`](super::Blocked) for the same keys. An insert waits for another one
+//! only if both change the same line in the same few nanoseconds; or if a thread was stopped while
+//! it held a lock, for that thread.
+//!
+//! **Cost.** One locked instruction for each line of a new key, none for a key that is in; setting
+//! bit by bit takes one for every probe. At 0.1% (one line, 8 probes, AVX2), a new key in a batch
+//! takes 16 ns where bit by bit takes 23 with 100,000 keys, and 27 where it takes 59 with ten
+//! million (one thread, November 2026; the machine was busy, so that the ratios count: best rounds).
+//! **When not.** For one thread, [`Blocked`](super::Blocked) needs no lock, and knows how many bits
+//! are set at no cost; here they are counted. It cannot forget: make a new one.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::check_reserved;
+use crate::cells::{Bits, Cells, Order, Shared};
+use crate::digest::{Digest, Hasher};
+use crate::error::{Error, Result};
+use crate::filter::{Any, Filter, check_hasher};
+use crate::membership::Membership;
+use crate::plan::{Kind, Plan};
+use crate::shared::refuse_auto_clear;
+use crate::simd::lock::{Line, Locked, RESERVED, has_all, set_locked};
+use crate::simd::{Geometry, Kernel, Run};
+use crate::sync::{AtomicU64, Ordering};
+
+/// What filters of one plan have in common, so that they can have it once.
+pub struct Shape {
+    plan: Plan,
+    geometry: Geometry,
+    kernel: &'static Kernel,
+}
+
+impl Shape {
+    /// The shape of the filters of a plan. Refused for another kind, and for a shard, which sees
+    /// only a part of its digests.
+    pub fn new(plan: Plan) -> Result<Arc<Shape>> {
+        let refused = |verb, remedy| Err(Error::Unsupported { kind: plan.kind(), verb, remedy });
+        if plan.kind() != Kind::Blocked {
+            return refused("be shared line by line", "only blocked can; use Filter::into_shared");
+        }
+        if plan.shard().is_some() {
+            return refused("share one shard line by line", "use Filter::into_shared");
+        }
+        let geometry = Geometry::new(&plan);
+        Ok(Arc::new(Shape { plan, geometry, kernel: Kernel::select(&geometry) }))
+    }
+
+    /// The plan it was made from.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The instruction set that answers: "avx512", "avx2" or "scalar".
+    #[must_use]
+    pub fn kernel(&self) -> &'static str {
+        self.kernel.name
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
+        self.kernel.racing_contains(words, &self.geometry, digest)
+    }
+
+    /// Sets the digest's bits and returns how many of them this call has set.
+    #[inline]
+    pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {
+        self.kernel.racing_insert(words, &self.geometry, digest)
+    }
+
+    pub(crate) fn contains_run(&self, words: &[AtomicU64], run: Run<'_>, found: &mut [bool]) {
+        self.kernel.racing_contains_all(words, &self.geometry, run, found);
+    }
+
+    /// Inserts a run, appends which were new, and returns how many bits this call has set.
+    pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, new: &mut Vec<bool>) -> u64 {
+        let before = new.len();
+        new.resize(before + run.keys.len(), false);
+        self.kernel.racing_insert_all(words, &self.geometry, run, &mut new[before..])
+    }
+}
+
+/// Turns cells over to many threads, unless the reserved bit of a block is set, as it may be in a
+/// file that nobody has verified: it would lock its line for ever.
+pub(crate) fn share(cells: Cells) -> Result<Shared> {
+    cells.expect(Order::Ascending);
+    let checked = check_reserved(0, cells.bytes());
+    cells.expect(Order::Random);
+    checked?;
+    cells.into_shared()
+}
+
+/// A blocked filter that many threads insert into and query at once. Of several that insert a new
+/// key, exactly one is told so.
+///
+/// ```
+/// use inbloom::kinds::blocked::{Shape, SharedBlocked};
+/// use inbloom::{Hasher, Kind, Plan};
+///
+/// let shape = Shape::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+/// let filters = [SharedBlocked::new(&shape)?, SharedBlocked::new(&shape)?];
+/// let alice = Hasher::default().digest("alice");
+/// let told_new: usize = std::thread::scope(|scope| {
+///     let threads = [(); 4].map(|()| scope.spawn(|| filters[0].insert(alice)));
+///     threads.map(|thread| usize::from(thread.join().unwrap())).iter().sum()
+/// });
+/// assert_eq!(told_new, 1);
+/// assert!(filters[0].contains(alice) && !filters[1].contains(alice));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+pub struct SharedBlocked {
+    shape: Arc<Shape>,
+    cells: Shared,
+}
+
+impl SharedBlocked {
+    /// An empty filter. Fails if the system does not give the memory.
+    pub fn new(shape: &Arc<Shape>) -> Result<SharedBlocked> {
+        let cells = Cells::zeroed(shape.plan.bytes())?.into_shared()?;
+        Ok(SharedBlocked { shape: Arc::clone(shape), cells })
+    }
+
+    /// Takes over the bits of a filter, without copying unless it is open read-only, and with a
+    /// shape of its own: see [`SharedBlocked::share_shape`]. Its hash, its texts and its count of
+    /// inserts are the caller's to keep.
+    ///
+    /// Reads everything: a reserved bit that is set, in a file that nobody has verified, is
+    /// refused, since it would lock its line for ever. So is what [`Shape::new`] refuses, and a
+    /// filter that clears itself.
+    pub fn from_filter(filter: Filter) -> Result<SharedBlocked> {
+        refuse_auto_clear(&filter)?;
+        let shape = Shape::new(*filter.plan())?;
+        let bits = filter.any.into_state().into_bits().expect("a blocked filter is its bits");
+        Ok(SharedBlocked { shape, cells: share(bits.cells)? })
+    }
+
+    /// Lets go of its own shape for that of others, if it is of the same plan.
+    pub fn share_shape(&mut self, shape: &Arc<Shape>) {
+        if self.shape.plan == shape.plan {
+            self.shape = Arc::clone(shape);
+        }
+    }
+
+    /// What it has in common with other filters of its plan.
+    #[must_use]
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The plan it was made from.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.shape.plan
+    }
+
+    /// Whether the digest may have been inserted: false is certain, true is probable. Never waits.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, digest: Digest) -> bool {
+        self.shape.contains(self.words(), digest)
+    }
+
+    /// Inserts, and tells whether the digest is certainly new: of several threads that insert it at
+    /// once, one at most is told so, and exactly one unless it was taken for others.
+    #[inline]
+    pub fn insert(&self, digest: Digest) -> bool {
+        self.shape.insert(self.words(), digest) != 0
+    }
+
+    /// [`SharedBlocked::contains`] for many digests, in order. `found` is emptied first.
+    pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        Membership::contains_digests(&self, digests, found);
+    }
+
+    /// [`SharedBlocked::insert`] for many digests, in order: the second of two that are equal is
+    /// not new. `new` is emptied first.
+    pub fn insert_digests(&self, digests: &[Digest], new: &mut Vec<bool>) {
+        Membership::insert_digests(&mut &*self, digests, new).expect("inserts are never refused");
+    }
+
+    /// The bytes that the bits take; what it takes beside them is its own size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shape.plan.bytes()
+    }
+
+    /// The number of bits that are set: reads everything.
+    #[must_use]
+    pub fn ones(&self) -> u64 {
+        let words = self.lines().iter().flat_map(read);
+        words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Copies the bytes from `at` on, as many as there is room for, while others insert: each key
+    /// whose insert returned before is in them, of later ones some bits may be. Panics beyond the
+    /// end.
+    pub fn copy_to(&self, at: u64, out: &mut [u8]) {
+        let at = self.range(at, out.len()).expect("a range within the filter");
+        for (line, part, bytes) in lines_of(at, out.len()) {
+            let line = read(&self.lines()[line]).map(u64::to_ne_bytes);
+            out[bytes].copy_from_slice(&line.as_flattened()[part]);
+        }
+    }
+
+    /// Sets the bits that are set in these bytes, which begin at `at`, while others insert: how a
+    /// copy is loaded, piece by piece. Nothing is changed if the bytes do not fit, or have a
+    /// reserved bit.
+    pub fn or_from(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let at = self.range(at, bytes.len()).ok_or_else(|| Error::Parameter {
+            name: "offset",
+            got: format!("{at}, for {} bytes", bytes.len()),
+            expected: format!("such that they end within the filter's {} bytes", self.bytes()),
+        })?;
+        check_reserved(at, bytes)?;
+        for (line, part, range) in lines_of(at, bytes.len()) {
+            let mut mask = [[0; 8]; 8];
+            mask.as_flattened_mut()[part].copy_from_slice(&bytes[range]);
+            or_line(&self.lines()[line], mask.map(u64::from_ne_bytes));
+        }
+        Ok(())
+    }
+
+    /// Keeps here what either has, while others insert into both: what is inserted there meanwhile
+    /// may be left out. Both must be of one plan, but for items and rate; the error names what
+    /// differs.
+    pub fn merge(&self, other: &SharedBlocked) -> Result<()> {
+        if let Some((field, left, right)) = self.plan().difference(other.plan()) {
+            return Err(Error::Mismatch { field, left, right });
+        }
+        for (here, there) in self.lines().iter().zip(other.lines()) {
+            or_line(here, read(there));
+        }
+        Ok(())
+    }
+
+    /// A copy as a filter of its own, with the hash that the digests come from and the number of
+    /// inserts that were told "new": what this type does not know. As [`SharedBlocked::copy_to`]
+    /// copies.
+    pub fn snapshot(&self, hasher: Hasher, inserted: u64) -> Result<Filter> {
+        check_hasher(self.plan(), &hasher)?;
+        let mut cells = Cells::zeroed(self.bytes())?;
+        self.copy_to(0, cells.bytes_mut()?);
+        let ones = cells.count_ones();
+        let any = Any::with_bits(*self.plan(), Bits { cells, ones });
+        Ok(Filter::from_parts(hasher, any, inserted))
+    }
+
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        self.cells.words()
+    }
+
+    fn lines(&self) -> &[Line] {
+        self.words().as_chunks().0
+    }
+
+    /// Where a range of bytes begins, if all of it is in the filter.
+    fn range(&self, at: u64, len: usize) -> Option<usize> {
+        let end = at.checked_add(len as u64)?;
+        (end <= self.bytes()).then_some(at as usize)
+    }
+}
+
+/// A handle is enough to insert, as a `&File` is enough to write.
+impl Membership for &SharedBlocked {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        self.contains(digest)
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        Ok(self.insert(digest))
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        self.contains_run(&[], digests, &mut []);
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.shape.contains_run(self.words(), Run { keys: run, next }, found);
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        self.shape.insert_run(self.words(), Run { keys: run, next }, new);
+        Ok(())
+    }
+}
+
+/// A line as it is in memory, without its lock.
+fn read(line: &Line) -> [u64; 8] {
+    let mut words = line.each_ref().map(|word| word.load(Ordering::Relaxed));
+    words[7] &= !RESERVED;
+    words
+}
+
+/// Sets bits of a line, given as words in memory, which may all be set already.
+fn or_line(line: &Line, mask: [u64; 8]) {
+    if !has_all(line, &mask) {
+        let _lock = Locked::new(line);
+        set_locked(line, &mask);
+    }
+}
+
+/// Cuts a range of bytes at the borders of lines: the line, which part of it, and where in the
+/// range.
+fn lines_of(
+    at: usize,
+    len: usize,
+) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> + use<> {
+    let end = at + len;
+    (at / 64..end.div_ceil(64)).map(move |line| {
+        let first = line * 64;
+        let (from, to) = (at.max(first), end.min(first + 64));
+        (line, from - first..to - first, from - at..to - at)
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
