@@ -54,6 +54,7 @@ mod error;
 pub mod file;
 mod filter;
 pub mod format;
+pub mod interop;
 pub mod kinds;
 mod measured;
 mod membership;

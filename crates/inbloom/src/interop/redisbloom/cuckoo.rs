@@ -1,0 +1,681 @@
+//! RedisBloom's cuckoo filter: fingerprints of a byte, in sub-filters that are added as they fill.
+//!
+//! **Idea.** An item is kept as one byte, its fingerprint, in one of two buckets. If both are full
+//! in every sub-filter, entries of the newest are moved to their other bucket, at most
+//! `max_iterations` of them; if that leads to no empty slot all are moved back, and another
+//! sub-filter is added, `expansion` times as large as the one before. Which other bucket an entry
+//! has follows from the one it is in, so that entries can be moved without their items.
+//!
+//! **Two buckets.** Of n buckets, a power of two, with h = MurmurHash64A(item, 0):
+//!
+//!   fingerprint f = h mod 255 + 1,  home = h mod n,  away = (h xor f * 0x5bd1e995) mod n
+//!
+//! and f is in one of the two. 0 is an empty slot. "hello" has h = 1e68d17c457bf117, f = 0x9f, and
+//! in 512 buckets home 279, away 156.
+//!
+//! **Layout.** Sub-filter j has n * expansion^j buckets of `bucket_size` bytes. The header is 38
+//! bytes, little-endian and packed:
+//!
+//!   0 u64 items, 8 u64 buckets of the first sub-filter, 16 u64 deletes, 24 u64 sub-filters,
+//!   32 u16 bucket size, 34 u16 iterations, 36 u16 expansion
+//!
+//! and the sub-filters' bytes follow in chunks.
+//!
+//! **Orders**, which decide where each byte is. Insert: the newest sub-filter first, home before
+//! away, the first empty slot; else moves, in the newest only, from home, of slot 0, then 1, and so
+//! on around. Remove: the same order, the first match. Compaction: the newest sub-filter first,
+//! slot by slot, each entry to the oldest sub-filter that has an empty slot for it, in the bucket
+//! of its number before the other.
+//!
+//! **4 GiB.** RedisBloom computes a bucket's offset in 32 bits. In a sub-filter of more than 2^32
+//! bytes its entries lie elsewhere than their buckets say, and most of the memory is never used.
+//! Here no sub-filter is larger: it is neither loaded, nor made, nor grown. Offsets are 64 bits
+//! wide.
+//!
+//! **Cost.** A query waits for two cache lines of each sub-filter. A wrong yes is as probable as
+//! 2 * bucket_size / 255, times the share of slots in use, for each sub-filter.
+//!
+//! **When not.** An item that was never added must not be removed: the entry that goes may be
+//! another item's. With many sub-filters queries are slow and often wrong; reserve enough, or
+//! expand by 2.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::MAX_COUNT;
+use super::error::{Error, LoadError, Refused};
+use super::fields::Fields;
+use super::memory::{self, Array, Short, check};
+use super::murmur::{MULTIPLIER_32, murmur64a};
+
+/// The most sub-filters of a filter: the largest number that RedisBloom's own setting takes
+/// (`cf-max-expansions`, which is 32 unless it is set). A query asks each.
+pub const MAX_FILTERS: u64 = 1 << 16;
+
+/// The most bytes of a sub-filter: see "4 GiB" above.
+pub const MAX_SUB_FILTER: u64 = 1 << 32;
+
+/// Up to this many slots a removal compacts at once, as RedisBloom does at any size: 1.4 ms for
+/// five sub-filters that are nearly full, measured on a machine that was busy fivefold.
+const COMPACTED_AT_ONCE: u64 = 1 << 16;
+
+const HEADER: usize = 38;
+
+/// A cuckoo filter of RedisBloom.
+pub struct Cuckoo {
+    items: u64,
+    deletes: u64,
+    bucket_size: u16,
+    max_iterations: u16,
+    expansion: u16,
+    /// At least one, the oldest first.
+    filters: Vec<SubFilter>,
+    compaction: Option<Progress>,
+}
+
+/// What a cuckoo filter knows of an item: its 64-bit hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hash(pub u64);
+
+impl Hash {
+    /// The hash of an item.
+    #[must_use]
+    pub fn of(item: &[u8]) -> Hash {
+        Hash(murmur64a(item, 0))
+    }
+
+    fn entry(self) -> Entry {
+        Entry::at((self.0 % 255) as u8 + 1, self.0)
+    }
+}
+
+/// A fingerprint and its two buckets, not yet reduced to a number of buckets.
+#[derive(Clone, Copy)]
+struct Entry {
+    print: u8,
+    home: u64,
+    away: u64,
+}
+
+impl Entry {
+    /// The entry of a fingerprint that is in this bucket, for sub-filters up to the size of the one
+    /// that the bucket's number is from.
+    fn at(print: u8, bucket: u64) -> Entry {
+        Entry { print, home: bucket, away: other(print, bucket) }
+    }
+}
+
+/// The other bucket of a fingerprint.
+fn other(print: u8, bucket: u64) -> u64 {
+    bucket ^ (u64::from(print) * u64::from(MULTIPLIER_32))
+}
+
+/// One table of buckets.
+struct SubFilter {
+    /// One less than the number of buckets.
+    mask: u64,
+    bucket_size: usize,
+    slots: Array,
+}
+
+impl SubFilter {
+    /// The numbers were checked by [`Shape::bytes`].
+    fn new(buckets: u64, bucket_size: u16) -> Result<SubFilter, Short> {
+        let slots = Array::zeroed(buckets * u64::from(bucket_size))?;
+        Ok(SubFilter { mask: buckets - 1, bucket_size: bucket_size.into(), slots })
+    }
+
+    /// The slots of a bucket.
+    #[inline]
+    fn bucket(&self, bucket: u64) -> Range<usize> {
+        let start = (bucket & self.mask) as usize * self.bucket_size;
+        start..start + self.bucket_size
+    }
+
+    /// The first slot of an entry's buckets that holds this byte.
+    #[inline]
+    fn find(&self, entry: Entry, byte: u8) -> Option<usize> {
+        let slots = self.slots.bytes();
+        let find = |bucket: Range<usize>| {
+            let start = bucket.start;
+            slots[bucket].iter().position(|slot| *slot == byte).map(|at| start + at)
+        };
+        find(self.bucket(entry.home)).or_else(|| find(self.bucket(entry.away)))
+    }
+
+    /// How often the entry is in its buckets.
+    fn count(&self, entry: Entry) -> u64 {
+        let count = |bucket: Range<usize>| {
+            self.slots.bytes()[bucket].iter().filter(|slot| **slot == entry.print).count() as u64
+        };
+        let (home, away) = (self.bucket(entry.home), self.bucket(entry.away));
+        if home == away { count(home) } else { count(home) + count(away) }
+    }
+
+    /// Makes room for the entry by moving others, and puts it there: the slot that was empty
+    /// before. None if no move leads to an empty slot; all is then as it was.
+    fn insert_by_moves(&mut self, entry: Entry, max_iterations: u16) -> Option<usize> {
+        let (mut print, mut bucket, mut victim) = (entry.print, entry.home, 0);
+        for _ in 0..max_iterations {
+            let slot = self.bucket(bucket).start + victim;
+            std::mem::swap(&mut print, &mut self.slots.bytes_mut()[slot]);
+            bucket = other(print, bucket);
+            let range = self.bucket(bucket);
+            let slots = &mut self.slots.bytes_mut()[range.clone()];
+            if let Some(empty) = slots.iter().position(|slot| *slot == 0) {
+                slots[empty] = print;
+                return Some(range.start + empty);
+            }
+            victim = (victim + 1) % self.bucket_size;
+        }
+        // The same steps backwards: `other` is its own inverse.
+        for _ in 0..max_iterations {
+            victim = victim.checked_sub(1).unwrap_or(self.bucket_size - 1);
+            bucket = other(print, bucket);
+            let slot = self.bucket(bucket).start + victim;
+            std::mem::swap(&mut print, &mut self.slots.bytes_mut()[slot]);
+        }
+        None
+    }
+}
+
+/// The sizes of a filter's sub-filters, as its header has them.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// Those of the first sub-filter.
+    pub buckets: u64,
+    pub bucket_size: u16,
+    pub expansion: u16,
+}
+
+impl Shape {
+    /// The buckets of sub-filter `at`. None if they cannot be counted.
+    fn buckets(self, at: u64) -> Option<u64> {
+        if at == 0 || self.expansion == 1 {
+            return Some(self.buckets);
+        }
+        let times = u64::from(self.expansion).checked_pow(u32::try_from(at).ok()?)?;
+        self.buckets.checked_mul(times)
+    }
+
+    /// The bytes of sub-filter `at`, or the error that says how many are too many.
+    fn bytes(self, at: u64) -> Result<u64, Short> {
+        let bytes = self.buckets(at).and_then(|n| n.checked_mul(self.bucket_size.into()));
+        match bytes {
+            Some(bytes) if bytes <= MAX_SUB_FILTER => Ok(bytes),
+            bytes => {
+                let bytes = bytes.unwrap_or(u64::MAX);
+                Err(Short::TooLarge { bytes, most: MAX_SUB_FILTER })
+            }
+        }
+    }
+}
+
+/// How far a compaction has come: the sub-filter it empties, the next slot of it, and whether an
+/// entry remains in a slot before that.
+#[derive(Clone, Copy)]
+struct Progress {
+    filter: usize,
+    slot: usize,
+    remains: bool,
+}
+
+impl Progress {
+    fn of(filter: usize) -> Progress {
+        Progress { filter, slot: 0, remains: false }
+    }
+}
+
+impl Cuckoo {
+    /// An empty filter for about `capacity` items: the smallest power of two of buckets that is at
+    /// least `capacity / bucket_size`. `expansion` is rounded up to a power of two; with 0 the
+    /// filter does not grow.
+    ///
+    /// ```
+    /// use inbloom::interop::redisbloom::Cuckoo;
+    ///
+    /// let mut filter = Cuckoo::new(1000, 2, 20, 1, 1 << 20)?;
+    /// assert_eq!((filter.buckets(), filter.bytes()), (512, 1024));
+    /// filter.insert(b"alice", 1 << 20)?;
+    /// assert!(filter.contains(b"alice") && filter.remove(b"alice"));
+    /// assert!(!filter.contains(b"alice"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(
+        capacity: u64,
+        bucket_size: u16,
+        max_iterations: u16,
+        expansion: u16,
+        limit: u64,
+    ) -> Result<Cuckoo, Error> {
+        let wrong = |name, got: u64, expected| {
+            Err(Error::Parameter { name, got: got.to_string(), expected })
+        };
+        if !(1..=255).contains(&bucket_size) {
+            return wrong("bucket size", bucket_size.into(), "from 1 to 255");
+        }
+        if max_iterations == 0 {
+            return wrong("max iterations", 0, "at least 1");
+        }
+        if expansion > 1 << 15 {
+            return wrong("expansion", expansion.into(), "at most 32768");
+        }
+        if capacity < 2 * u64::from(bucket_size) {
+            return wrong("capacity", capacity, "at least twice the bucket size");
+        }
+        let expansion = if expansion == 0 { 0 } else { expansion.next_power_of_two() };
+        let buckets = (capacity / u64::from(bucket_size)).checked_next_power_of_two();
+        let Some(buckets) = buckets.filter(|buckets| *buckets <= MAX_SUB_FILTER) else {
+            return Err(Error::TooLarge { bytes: capacity, most: MAX_SUB_FILTER });
+        };
+        let shape = Shape { buckets, bucket_size, expansion };
+        let mut builder = Builder::new(
+            Counts { items: 0, deletes: 0, filters: 1 },
+            shape,
+            max_iterations,
+            limit,
+        )?;
+        builder.push()?;
+        Ok(builder.finish())
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { buckets: self.buckets(), bucket_size: self.bucket_size, expansion: self.expansion }
+    }
+
+    /// Adds an item once more, whether it is there or not. The filter may grow, to at most `limit`
+    /// bytes and [`MAX_FILTERS`] sub-filters.
+    pub fn insert(&mut self, item: &[u8], limit: u64) -> Result<(), Refused> {
+        self.insert_hash(Hash::of(item), limit)
+    }
+
+    /// Adds an item unless it is there or seems to be, and tells whether it was added.
+    pub fn insert_unique(&mut self, item: &[u8], limit: u64) -> Result<bool, Refused> {
+        self.insert_unique_hash(Hash::of(item), limit)
+    }
+
+    /// As [`insert_unique`](Cuckoo::insert_unique), for an item that was hashed.
+    pub fn insert_unique_hash(&mut self, hash: Hash, limit: u64) -> Result<bool, Refused> {
+        if self.contains_hash(hash) {
+            return Ok(false);
+        }
+        self.insert_hash(hash, limit).map(|()| true)
+    }
+
+    /// As [`insert`](Cuckoo::insert), for an item that was hashed.
+    pub fn insert_hash(&mut self, hash: Hash, limit: u64) -> Result<(), Refused> {
+        if self.items >= MAX_COUNT {
+            return Err(Refused::Full);
+        }
+        let entry = hash.entry();
+        let (filter, slot) = match self.insert_here(entry) {
+            Some(place) => place,
+            None => {
+                self.grow(limit)?;
+                self.insert_here(entry).expect("a sub-filter that is empty")
+            }
+        };
+        // An entry behind the back of a compaction.
+        if let Some(progress) = &mut self.compaction {
+            progress.remains |= progress.filter == filter && slot < progress.slot;
+        }
+        self.items += 1;
+        Ok(())
+    }
+
+    /// Puts the entry into the sub-filters there are, and tells where a slot was empty before.
+    fn insert_here(&mut self, entry: Entry) -> Option<(usize, usize)> {
+        for (at, filter) in self.filters.iter_mut().enumerate().rev() {
+            if let Some(slot) = filter.find(entry, 0) {
+                filter.slots.bytes_mut()[slot] = entry.print;
+                return Some((at, slot));
+            }
+        }
+        let newest = self.filters.len() - 1;
+        let slot = self.filters[newest].insert_by_moves(entry, self.max_iterations)?;
+        Some((newest, slot))
+    }
+
+    fn grow(&mut self, limit: u64) -> Result<(), Refused> {
+        let filters = self.filters();
+        if self.expansion == 0 || filters == MAX_FILTERS {
+            return Err(Refused::Full);
+        }
+        let bytes = self.bytes().checked_add(self.shape().bytes(filters)?);
+        check(filters + 1, bytes, limit)?;
+        let buckets = self.shape().buckets(filters).expect("its bytes were counted");
+        memory::reserve(&mut self.filters, 1)?;
+        self.filters.push(SubFilter::new(buckets, self.bucket_size)?);
+        Ok(())
+    }
+
+    /// Whether the item may be there: false is certain, true is probable.
+    #[must_use]
+    pub fn contains(&self, item: &[u8]) -> bool {
+        self.contains_hash(Hash::of(item))
+    }
+
+    /// As [`contains`](Cuckoo::contains), for an item that was hashed.
+    #[must_use]
+    pub fn contains_hash(&self, hash: Hash) -> bool {
+        let entry = hash.entry();
+        self.filters.iter().rev().any(|filter| filter.find(entry, entry.print).is_some())
+    }
+
+    /// How often the item may be there: at least as often as it was added and not removed.
+    #[must_use]
+    pub fn count(&self, item: &[u8]) -> u64 {
+        let entry = Hash::of(item).entry();
+        self.filters.iter().map(|filter| filter.count(entry)).sum()
+    }
+
+    /// Removes an item once, and tells whether it was there, or seemed to be.
+    ///
+    /// A small filter is compacted on the way, once more than a tenth as many items were deleted as
+    /// there are. A large one only says so: see [`is_compaction_due`](Cuckoo::is_compaction_due).
+    pub fn remove(&mut self, item: &[u8]) -> bool {
+        self.remove_hash(Hash::of(item))
+    }
+
+    /// As [`remove`](Cuckoo::remove), for an item that was hashed.
+    pub fn remove_hash(&mut self, hash: Hash) -> bool {
+        let entry = hash.entry();
+        for filter in self.filters.iter_mut().rev() {
+            if let Some(slot) = filter.find(entry, entry.print) {
+                filter.slots.bytes_mut()[slot] = 0;
+                // Counts are those of the header it was made from, which may be too low.
+                self.items = self.items.saturating_sub(1);
+                self.deletes = (self.deletes + 1).min(MAX_COUNT);
+                if self.is_compaction_due() && self.bytes() <= COMPACTED_AT_ONCE {
+                    self.compact();
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether RedisBloom would compact the filter after a removal: it has several sub-filters, and
+    /// more than a tenth as many items were deleted as there are.
+    #[must_use]
+    pub fn is_compaction_due(&self) -> bool {
+        self.filters.len() > 1 && self.deletes > self.items / 10
+    }
+
+    /// Moves entries to older sub-filters where there is room, and frees the newest if that empties
+    /// them. Reads the whole filter.
+    pub fn compact(&mut self) {
+        self.compaction = None;
+        while !self.compact_step(usize::MAX) {}
+    }
+
+    /// A part of a compaction, of about `budget` slots and buckets looked at. True when it is done,
+    /// after which the next call begins anew.
+    ///
+    /// Between steps the filter may be used and changed: no entry is ever missing. If it was not
+    /// changed, it ends as [`compact`](Cuckoo::compact) would have left it.
+    pub fn compact_step(&mut self, budget: usize) -> bool {
+        let mut left = budget.max(1);
+        let newest = self.filters.len() - 1;
+        let mut progress = self.compaction.take().unwrap_or(Progress::of(newest));
+        while progress.filter > 0 {
+            while progress.slot < self.filters[progress.filter].slots.bytes().len() {
+                if left == 0 {
+                    self.compaction = Some(progress);
+                    return false;
+                }
+                let (looked_at, remains) = self.relocate(progress.filter, progress.slot);
+                progress.remains |= remains;
+                progress.slot += 1;
+                left = left.saturating_sub(looked_at);
+            }
+            if !progress.remains && progress.filter == self.filters.len() - 1 {
+                self.filters.pop();
+            }
+            progress = Progress::of(progress.filter - 1);
+        }
+        self.deletes = 0;
+        true
+    }
+
+    /// Moves what is in a slot to an older sub-filter, if one has room. Returns how many slots and
+    /// buckets were looked at, and whether an entry remains.
+    fn relocate(&mut self, filter: usize, slot: usize) -> (usize, bool) {
+        let (older, rest) = self.filters.split_at_mut(filter);
+        let from = &mut rest[0];
+        let print = from.slots.bytes()[slot];
+        if print == 0 {
+            return (1, false);
+        }
+        // An older sub-filter is no larger, and both numbers of buckets are powers of two: so the
+        // number of the bucket here is all that is needed of the hash.
+        let entry = Entry::at(print, (slot / from.bucket_size) as u64);
+        // The oldest first: it is the last to be freed.
+        for (at, filter) in older.iter_mut().enumerate() {
+            if let Some(empty) = filter.find(entry, 0) {
+                filter.slots.bytes_mut()[empty] = print;
+                from.slots.bytes_mut()[slot] = 0;
+                return (1 + 2 * (at + 1), false);
+            }
+        }
+        (1 + 2 * filter, true)
+    }
+
+    /// The number of items there are.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.items
+    }
+
+    /// The number of items removed since the last compaction.
+    #[must_use]
+    pub fn deletes(&self) -> u64 {
+        self.deletes
+    }
+
+    /// The number of sub-filters.
+    #[must_use]
+    pub fn filters(&self) -> u64 {
+        self.filters.len() as u64
+    }
+
+    /// The buckets of the first sub-filter.
+    #[must_use]
+    pub fn buckets(&self) -> u64 {
+        self.filters[0].mask + 1
+    }
+
+    /// The slots of a bucket.
+    #[must_use]
+    pub fn bucket_size(&self) -> u16 {
+        self.bucket_size
+    }
+
+    /// The most entries that are moved for one item.
+    #[must_use]
+    pub fn max_iterations(&self) -> u16 {
+        self.max_iterations
+    }
+
+    /// How many times as large as the last the next sub-filter is; 0 if there is never a next.
+    #[must_use]
+    pub fn expansion(&self) -> u16 {
+        self.expansion
+    }
+
+    /// The bytes of all sub-filters, which is the number of slots too.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.arrays().map(|slots| slots.len() as u64).sum()
+    }
+
+    /// The slots, oldest sub-filter first.
+    pub(super) fn arrays(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.filters.iter().map(|filter| filter.slots.bytes())
+    }
+
+    /// What `CF.SCANDUMP` gives for position 0. (Of an empty filter it gives nothing at all.)
+    #[must_use]
+    pub fn header(&self) -> Vec<u8> {
+        let mut header = Vec::with_capacity(HEADER);
+        for field in [self.items, self.buckets(), self.deletes, self.filters()] {
+            header.extend(field.to_le_bytes());
+        }
+        for field in [self.bucket_size, self.max_iterations, self.expansion] {
+            header.extend(field.to_le_bytes());
+        }
+        header
+    }
+
+    /// What `CF.SCANDUMP` gives for a position from 1 on: the next position, and at most `most`
+    /// bytes. None at the end. RedisBloom gives at most [`CHUNK`](super::CHUNK) bytes. Panics if
+    /// `most` is 0.
+    #[must_use]
+    pub fn chunk(&self, position: u64, most: usize) -> Option<(u64, &[u8])> {
+        memory::chunk(self.arrays(), position, most)
+    }
+
+    /// The filter that a header describes, without its entries: those come by
+    /// [`load`](Cuckoo::load).
+    pub fn from_header(header: &[u8], limit: u64) -> Result<Cuckoo, LoadError> {
+        let length = header.len() as u64;
+        let Some((counts, shape, max_iterations)) = fields_of(header) else {
+            return Err(LoadError::BadHeader { length, expected: HEADER as u64 });
+        };
+        let mut builder = Builder::new(counts, shape, max_iterations, limit)?;
+        for _ in 0..counts.filters {
+            builder.push()?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// Puts a chunk in its place, given with its position as `CF.SCANDUMP` gave both. The order of
+    /// chunks does not matter.
+    pub fn load(&mut self, position: u64, data: &[u8]) -> Result<(), LoadError> {
+        let length = data.len() as u64;
+        let misfit = || LoadError::CannotLoad { position, length };
+        if data.is_empty() {
+            return Err(misfit());
+        }
+        let place = position.checked_sub(length).and_then(|end| end.checked_sub(1));
+        let (at, start) =
+            place.and_then(|place| memory::locate(self.arrays(), place)).ok_or_else(misfit)?;
+        let rest = &mut self.filters[at].slots.bytes_mut()[start..];
+        rest.get_mut(..data.len()).ok_or_else(misfit)?.copy_from_slice(data);
+        // What a compaction has seen so far is no longer so.
+        self.compaction = None;
+        Ok(())
+    }
+}
+
+fn fields_of(header: &[u8]) -> Option<(Counts, Shape, u16)> {
+    let mut fields = Fields(header);
+    let (items, buckets) = (fields.u64()?, fields.u64()?);
+    let (deletes, filters) = (fields.u64()?, fields.u64()?);
+    let (bucket_size, max_iterations, expansion) = (fields.u16()?, fields.u16()?, fields.u16()?);
+    let shape = Shape { buckets, bucket_size, expansion };
+    fields.0.is_empty().then_some((Counts { items, deletes, filters }, shape, max_iterations))
+}
+
+/// What a header counts.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    pub items: u64,
+    pub deletes: u64,
+    pub filters: u64,
+}
+
+/// Makes a filter from what a header or a payload says of it.
+pub(super) struct Builder {
+    cuckoo: Cuckoo,
+    shape: Shape,
+}
+
+impl Builder {
+    /// Checks the numbers, and that there may be memory for all sub-filters.
+    pub(super) fn new(
+        counts: Counts,
+        shape: Shape,
+        max_iterations: u16,
+        limit: u64,
+    ) -> Result<Builder, Error> {
+        let Counts { items, deletes, filters } = counts;
+        let Shape { buckets, bucket_size, expansion } = shape;
+        if !(1..=255).contains(&bucket_size) {
+            return Err(Error::damaged("bucket size", "from 1 to 255", bucket_size));
+        }
+        if max_iterations == 0 {
+            return Err(Error::damaged("max iterations", "at least 1", 0));
+        }
+        if expansion != 0 && !expansion.is_power_of_two() {
+            return Err(Error::damaged("expansion", "0 or a power of two", expansion));
+        }
+        if !buckets.is_power_of_two() {
+            return Err(Error::damaged("number of buckets", "a power of two", buckets));
+        }
+        let most = if expansion == 0 { 1 } else { MAX_FILTERS };
+        if !(1..=most).contains(&filters) {
+            return Err(Error::damaged(
+                "number of sub-filters",
+                format!("from 1 to {most}"),
+                filters,
+            ));
+        }
+        if items > MAX_COUNT || deletes > MAX_COUNT {
+            let expected = format!("at most {MAX_COUNT} each");
+            return Err(Error::damaged("items and deletes", expected, items.max(deletes)));
+        }
+        let mut bytes: Option<u64> = Some(0);
+        for at in 0..filters {
+            let more = shape.bytes(at)?;
+            bytes = bytes.and_then(|bytes| bytes.checked_add(more));
+        }
+        check(filters, bytes, limit)?;
+        let mut room = Vec::new();
+        memory::reserve(&mut room, filters as usize)?;
+        let cuckoo = Cuckoo {
+            items,
+            deletes,
+            bucket_size,
+            max_iterations,
+            expansion,
+            filters: room,
+            compaction: None,
+        };
+        Ok(Builder { cuckoo, shape })
+    }
+
+    /// The buckets of the next sub-filter.
+    pub(super) fn next_buckets(&self) -> u64 {
+        self.shape.buckets(self.cuckoo.filters()).expect("checked for all sub-filters")
+    }
+
+    /// Adds the next sub-filter, and gives its slots to be filled.
+    pub(super) fn push(&mut self) -> Result<&mut [u8], Error> {
+        let filter = SubFilter::new(self.next_buckets(), self.shape.bucket_size)?;
+        self.cuckoo.filters.push(filter);
+        Ok(self.cuckoo.filters.last_mut().expect("just pushed").slots.bytes_mut())
+    }
+
+    /// The filter, once all its sub-filters were pushed.
+    pub(super) fn finish(self) -> Cuckoo {
+        self.cuckoo
+    }
+}
+
+/// Equal are filters that dump the same bytes.
+impl PartialEq for Cuckoo {
+    fn eq(&self, other: &Cuckoo) -> bool {
+        self.header() == other.header() && self.arrays().eq(other.arrays())
+    }
+}
+
+impl fmt::Debug for Cuckoo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = formatter.debug_struct("Cuckoo");
+        fields.field("items", &self.items).field("deletes", &self.deletes);
+        fields.field("filters", &self.filters()).field("buckets", &self.buckets());
+        fields.field("bucket_size", &self.bucket_size).field("expansion", &self.expansion);
+        fields.field("max_iterations", &self.max_iterations).finish_non_exhaustive()
+    }
+}
