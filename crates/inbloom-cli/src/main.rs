@@ -32,6 +32,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// A million small filters are three million small pieces of memory, to each of which the C library's
+/// allocator adds a header, and rounds up.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Have I seen this key? Membership filters for thousands to billions of keys.
 ///
 /// A filter answers "certainly not" or "probably yes", in a small fraction of the memory that the

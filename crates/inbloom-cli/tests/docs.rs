@@ -15,6 +15,10 @@
 //! on the path, also in place of `cargo run --release --`. Output is stdout and stderr, as they
 //! come.
 //!
+//! A server that a command starts with `serve &` listens at a free port instead of 7379, which is
+//! written as 7379 in what is compared; the next command waits until it is ready, and it ends with the
+//! session. `redis-cli` prints as it does on a terminal.
+//!
 //! A block tagged `console,not-run` is only shown; which ones may be is listed in `NOT_RUN`. (Not
 //! `no-run`: rustdoc reads the README too, takes that for a misspelt `no_run`, and warns.)
 
@@ -258,10 +262,22 @@ fn run(examples: &[Example]) -> Vec<String> {
     }
     // A record separator no document contains; the status survives it for a following `echo $?`.
     const SEPARATOR: char = '\x1e';
-    let mut script = "exec 2>&1\n".to_string();
+    let port = free_port();
+    let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
+        redis-cli() { command redis-cli --no-raw \"$@\"; }\n"
+        .to_string();
     for example in examples {
         let command = example.command.replace("cargo run --release --", "inbloom");
-        script += &format!("{command}\n_status=$?; printf '\\036'; (exit $_status)\n");
+        let command = command.replace("-p 7379", &format!("-p {port}"));
+        script += &command;
+        if command.starts_with("inbloom serve") && command.ends_with('&') {
+            // Half a minute at most: if it does not come, the examples tell.
+            script += &format!(
+                "\nfor i in {{1..600}}; do redis-cli -p {port} ping >/dev/null 2>&1 && break; \
+                 sleep 0.05; done"
+            );
+        }
+        script += "\n_status=$?; printf '\\036'; (exit $_status)\n";
     }
     let binaries = Path::new(env!("CARGO_BIN_EXE_inbloom")).parent().expect("it is in a folder");
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
@@ -271,16 +287,25 @@ fn run(examples: &[Example]) -> Vec<String> {
         .current_dir(folder.path())
         .env("PATH", path)
         .env("LC_ALL", "C")
+        .env("INBLOOM_LISTEN", format!("127.0.0.1:{port}"))
         .stdin(Stdio::null())
         .output()
         .expect("bash is needed to run the examples");
     // bash itself reports a command it cannot parse on its own stderr, before `exec`.
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    let text = text.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:7379");
     let mut outputs: Vec<String> = text.split(SEPARATOR).map(str::to_string).collect();
     if outputs.last().is_some_and(String::is_empty) {
         outputs.pop();
     }
+    // What a server says at its end comes after the last command.
+    outputs.truncate(examples.len());
     outputs
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it has an address").port()
 }
 
 fn without_end_blanks<'a, 'b>(mut lines: &'b [&'a str]) -> &'b [&'a str] {

@@ -12,6 +12,7 @@ mod measure;
 mod merge;
 mod plan;
 mod remove;
+mod serve;
 mod sort_ints;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ pub enum Command {
     Measure(measure::Args),
     SortInts(sort_ints::Args),
     Gen(r#gen::Args),
+    Serve(serve::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -50,6 +52,7 @@ impl Command {
             Command::Measure(args) => measure::run(&args),
             Command::SortInts(args) => sort_ints::run(&args),
             Command::Gen(args) => r#gen::run(&args),
+            Command::Serve(args) => serve::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
         }

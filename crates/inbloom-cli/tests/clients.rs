@@ -1,0 +1,201 @@
+//! Real clients talk to the real server: redis-cli, redis-py, node-redis, ioredis and redis-rs, each in
+//! its newest version and with its defaults. `scripts/clients` installs them.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// A server of its own for each test, on a free port of the loopback, ended when dropped.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(options: &[&str]) -> Server {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_inbloom"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(options)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let line = lines.next().expect("a line when it is ready").unwrap();
+        let port = line.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.unwrap_or_else(|| panic!("expected an address, got {line:?}"));
+        // Nobody may be kept waiting by a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { process, port }
+    }
+
+    /// What redis-cli prints for a line of words.
+    fn cli(&self, line: &str) -> String {
+        let words = line.split(' ');
+        let output = Command::new("redis-cli")
+            .args(["-p", &self.port.to_string()])
+            .args(words)
+            .output()
+            .expect("redis-cli, which scripts/clients installs");
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The folder of the installed clients. Tests run at once, and one installs for all.
+fn clients() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let ran = Command::new(root().join("scripts/clients")).output().unwrap();
+        assert!(ran.status.success(), "scripts/clients: {}", String::from_utf8_lossy(&ran.stderr));
+        root().join("target/clients")
+    })
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+fn check(output: Output, expected: &str) {
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains(expected), "{out}\n{err}");
+}
+
+/// The dialogue that people begin with.
+#[test]
+fn redis_cli_talks_as_it_does_to_redisbloom() {
+    clients();
+    let server = Server::start(&[]);
+    let dialogue = [
+        ("bf.add code user1", "1"),
+        ("bf.add code user2", "1"),
+        ("bf.add code user3", "1"),
+        ("bf.exists code user1", "1"),
+        ("bf.exists code user4", "0"),
+        ("bf.madd code user4 user5 user6", "1\n1\n1"),
+        ("bf.mexists code user4 user5 user6 user7", "1\n1\n1\n0"),
+        ("bf.madd code user7 user8 user9", "1\n1\n1"),
+        ("bf.mexists code user7 user9 user10", "1\n1\n0"),
+        ("type code", "MBbloom--"),
+        ("bf.reserve code 0.001 50000", "ERR item exists"),
+        ("del code", "1"),
+        ("bf.reserve code 0.001 50000", "OK"),
+        ("bf.info code capacity", "50000"),
+        ("set code x", "ERR unknown command 'set', with args beginning with: 'code' 'x'"),
+    ];
+    for (line, expected) in dialogue {
+        assert_eq!(server.cli(line), expected, "{line}");
+    }
+    // Its own RESP3, its pipe mode, and what it does for --bigkeys and --stat.
+    assert_eq!(server.cli("-3 bf.add code user1"), "(true)");
+    let mut pipe = Command::new("redis-cli")
+        .args(["-p", &server.port.to_string(), "--pipe"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines: String = (0..1000).map(|i| format!("BF.ADD piped key:{i}\r\n")).collect();
+    pipe.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    check(pipe.wait_with_output().unwrap(), "errors: 0, replies: 1000");
+    assert!(server.cli("--bigkeys").contains("Sampled 2 keys in the keyspace"));
+    assert!(server.cli("--memkeys").contains("Sampled 2 keys in the keyspace"));
+    assert!(server.cli("command docs bf.add").contains("Adds an item to a filter"));
+}
+
+#[test]
+fn redis_py_works_with_its_defaults() {
+    let python = clients().join("python/bin/python");
+    let server = Server::start(&[]);
+    let script = script("redis_py.py");
+    let output = Command::new(python).arg(script).arg(server.port.to_string()).output().unwrap();
+    check(output, "ok");
+}
+
+#[test]
+fn node_redis_and_ioredis_work_with_their_defaults() {
+    let folder = clients();
+    let server = Server::start(&[]);
+    for name in ["node_redis.mjs", "ioredis.mjs"] {
+        let output = Command::new("node")
+            .arg(script(name))
+            .arg(server.port.to_string())
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        check(output, "ok");
+    }
+}
+
+#[test]
+fn redis_rs_works_in_both_protocols() {
+    let server = Server::start(&[]);
+    for protocol in ["resp2", "resp3"] {
+        let url = format!("redis://127.0.0.1:{}/?protocol={protocol}", server.port);
+        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let key = format!("rs:{protocol}");
+        let reserved: String =
+            redis::cmd("BF.RESERVE").arg(&key).arg(0.001).arg(1000).query(&mut connection).unwrap();
+        assert_eq!(reserved, "OK");
+        let added: Vec<bool> =
+            redis::cmd("BF.MADD").arg(&key).arg(&["a", "b", "a"]).query(&mut connection).unwrap();
+        assert_eq!(added, [true, true, false]);
+        let mut pipeline = redis::pipe();
+        for i in 0..1000 {
+            pipeline.cmd("BF.ADD").arg(&key).arg(format!("key:{i}"));
+        }
+        let added: Vec<bool> = pipeline.query(&mut connection).unwrap();
+        assert!(added.iter().filter(|new| **new).count() >= 990);
+        let (found, count): (bool, u64) = redis::pipe()
+            .atomic()
+            .cmd("BF.EXISTS")
+            .arg(&key)
+            .arg("a")
+            .cmd("BF.CARD")
+            .arg(&key)
+            .query(&mut connection)
+            .unwrap();
+        assert!(found && count > 990);
+    }
+}
+
+/// The replayer of the recordings, against a server with sockets; the list of improvements is kept by the
+/// test of the command layer.
+#[test]
+fn the_replayer_finds_only_improvements() {
+    let server = Server::start(&[]);
+    let folder = root().join("crates/inbloom-server/tests/redisbloom");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder.join("transcripts"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    let output = Command::new("python3")
+        .arg(folder.join("replay.py"))
+        .args(["--port", &server.port.to_string()])
+        .args(files)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let improvements = std::fs::read_to_string(folder.join("improvements.txt")).unwrap();
+    let listed: usize = improvements
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(|line| {
+            let range = line.split(' ').nth(1).unwrap();
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            last.parse::<usize>().unwrap() - first.parse::<usize>().unwrap() + 1
+        })
+        .sum();
+    assert!(text.contains(&format!("TOTAL 1332 commands, {listed} differ")), "{text}");
+}

@@ -1,0 +1,559 @@
+//! CF.*: RedisBloom's cuckoo filter, bit for bit, and its answers, to the byte.
+//!
+//! Where we deviate on purpose, docs/server.md says so and why: options that nobody knows are
+//! errors and are not looked for in the place of the key, there is neither a ceiling of 2^30 items
+//! nor one of 32 sub-filters, a filter that would not fit into memory is refused with the figures,
+//! CF.COMPACT is the writing command that it is, and a filter of more than 65,536 slots is
+//! compacted when CF.COMPACT says so, never inside CF.DEL.
+
+use std::sync::Arc;
+
+use inbloom::interop::redisbloom::{self, Cuckoo, Refused};
+
+use super::bloom::MANY;
+use super::{parse, transfer};
+use crate::failure::Failure;
+use crate::keyspace::{Created, Entry, Key};
+use crate::resp::{Arguments, Protocol};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{Call, Command, Keys, excerpt};
+use crate::value::{Guarded, Value};
+
+/// The rows of CF.*.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "cf.reserve",
+        arity: -3,
+        flags: &["write", "denyoom"],
+        categories: &["fast", "cuckoo"],
+        summary: "Creates an empty cuckoo filter for so many items",
+        syntax: "key capacity [BUCKETSIZE bucketsize] [MAXITERATIONS maxiterations] \
+                 [EXPANSION expansion]",
+        handler: reserve,
+        ..CF
+    },
+    Command {
+        name: "cf.add",
+        arity: 3,
+        flags: &["write", "denyoom"],
+        summary: "Adds an item once more to a cuckoo filter, which is created if there is none",
+        syntax: "key item",
+        handler: |call| add_one(call, Repeated::Added),
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.addnx",
+        arity: 3,
+        flags: &["write", "denyoom"],
+        summary: "Adds an item to a cuckoo filter unless it seems to be there",
+        syntax: "key item",
+        handler: |call| add_one(call, Repeated::LeftOut),
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.insert",
+        arity: -4,
+        flags: &["write", "denyoom"],
+        summary: "Adds items to a cuckoo filter, which is created by the options if there is none",
+        syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
+        complexity: "O(N * F) for N items and F sub-filters",
+        handler: |call| insert_items(call, Repeated::Added),
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.insertnx",
+        arity: -4,
+        flags: &["write", "denyoom"],
+        summary: "Adds those of the items to a cuckoo filter that do not seem to be there",
+        syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
+        complexity: "O(N * F) for N items and F sub-filters",
+        handler: |call| insert_items(call, Repeated::LeftOut),
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.exists",
+        arity: 3,
+        flags: &["readonly", "fast"],
+        summary: "Tells whether an item may be there: 0 is certain, 1 is probable",
+        syntax: "key item",
+        handler: exists,
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.mexists",
+        arity: -3,
+        flags: &["readonly", "fast"],
+        summary: "Tells which items may be there: 0 is certain, 1 is probable",
+        syntax: "key item [item ...]",
+        complexity: "O(N * F) for N items and F sub-filters",
+        handler: mexists,
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.del",
+        arity: 3,
+        flags: &["write", "fast"],
+        summary: "Removes an item once, which must have been added",
+        syntax: "key item",
+        handler: delete,
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.count",
+        arity: 3,
+        flags: &["readonly", "fast"],
+        summary: "Tells how often an item may be there",
+        syntax: "key item",
+        handler: count,
+        is_heavy: items_are_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.info",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        categories: &["fast", "cuckoo"],
+        summary: "Tells what a cuckoo filter is for and what it has",
+        syntax: "key",
+        complexity: "O(1)",
+        handler: info,
+        ..CF
+    },
+    Command {
+        name: "cf.compact",
+        arity: -1,
+        flags: &["write"],
+        summary: "Moves items to older sub-filters, and frees those that are empty then",
+        syntax: "key",
+        complexity: "O(N * F) for N slots and F sub-filters",
+        handler: compact,
+        is_heavy: compact_is_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.debug",
+        arity: -1,
+        flags: &["readonly", "fast"],
+        summary: "Tells what a cuckoo filter is made of",
+        syntax: "key",
+        complexity: "O(1)",
+        handler: debug,
+        ..CF
+    },
+    Command {
+        name: "cf.scandump",
+        arity: 3,
+        flags: &["readonly", "fast"],
+        summary: "Begins or goes on with a dump of a cuckoo filter, piece by piece",
+        syntax: "key iterator",
+        complexity: "O(N) for the N bytes of a piece",
+        handler: transfer::cuckoo_scandump,
+        is_heavy: transfer::dump_is_heavy,
+        ..CF
+    },
+    Command {
+        name: "cf.loadchunk",
+        arity: 4,
+        flags: &["write", "denyoom"],
+        summary: "Loads a piece of a dump; the filter is there when all pieces are",
+        syntax: "key iterator data",
+        complexity: "O(N) for the N bytes of a piece",
+        handler: transfer::cuckoo_loadchunk,
+        is_heavy: transfer::load_is_heavy,
+        ..CF
+    },
+];
+
+const CF: Command = Command {
+    keys: Keys::ONE,
+    categories: &["cuckoo"],
+    group: "cf",
+    complexity: "O(F) for F sub-filters",
+    ..Command::NONE
+};
+
+/// What becomes of an item that seems to be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeated {
+    /// It is there once more.
+    Added,
+    /// It stays as it is.
+    LeftOut,
+}
+
+type Filter = Guarded<Cuckoo>;
+
+/// Every sub-filter is asked for every item.
+fn items_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
+    if arguments.len() > MANY {
+        return true;
+    }
+    let Some(name) = arguments.get(1) else { return false };
+    let key = Key { database: session.database, name };
+    let entry = server.keyspace.get(key, crate::server::now());
+    let Some(filter) = entry.as_deref().and_then(cuckoo_of) else { return false };
+    filter.read(effort) * arguments.len() > MANY
+}
+
+/// How much an item may cost, 1 for a filter that never grew: every sub-filter is asked, and a full one
+/// moves others as often as it may.
+fn effort(cuckoo: &Cuckoo) -> usize {
+    cuckoo.filters() as usize + usize::from(cuckoo.max_iterations()) / 64
+}
+
+/// The filter of an entry, if it is one of CF.*.
+pub fn cuckoo_of(entry: &Entry) -> Option<&Filter> {
+    match &entry.value {
+        Value::Cuckoo(filter) => Some(filter),
+        _ => None,
+    }
+}
+
+/// The entry of a filter of CF.*, None if there is none.
+pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, Failure> {
+    let key = Key { database: call.session.database, name };
+    match call.server.keyspace.get(key, call.now) {
+        Some(entry) if cuckoo_of(&entry).is_none() => Err(Failure::WRONG_TYPE),
+        found => Ok(found),
+    }
+}
+
+/// As [`find`], for commands that take another type for nothing at all.
+fn look(call: &Call<'_>) -> Option<Arc<Entry>> {
+    let found = find(call, &call.arguments[1]).ok().flatten();
+    call.server.statistics.count_lookup(found.is_some());
+    found
+}
+
+fn filter_of(entry: &Entry) -> &Filter {
+    cuckoo_of(entry).expect("of another type, which `find` refuses")
+}
+
+/// What a new filter is to be like.
+#[derive(Clone, Copy)]
+struct Wish {
+    capacity: u64,
+    bucket_size: u16,
+    max_iterations: u16,
+    expansion: u16,
+}
+
+impl Wish {
+    fn default(server: &Server) -> Wish {
+        let settings = server.settings();
+        Wish {
+            capacity: settings.cf_initial_size,
+            bucket_size: settings.cf_bucket_size,
+            max_iterations: settings.cf_max_iterations,
+            expansion: settings.cf_expansion_factor,
+        }
+    }
+
+    fn value(self, server: &Server) -> Result<Value, Failure> {
+        let Wish { capacity, bucket_size, max_iterations, expansion } = self;
+        let limit = server.limit_for(0);
+        Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit)
+            .map(Value::cuckoo)
+            .map_err(|error| not_made(server, &error))
+    }
+}
+
+/// Why a filter was not made: if for want of memory, as every other filter is refused.
+pub fn not_made(server: &Server, error: &redisbloom::Error) -> Failure {
+    match error {
+        redisbloom::Error::Limit { needed, .. } => {
+            // Within what there is, it was the limit of 4 GiB for one sub-filter.
+            server.make_room(*needed).err().unwrap_or_else(|| Failure::because(error))
+        }
+        error => Failure::because(error),
+    }
+}
+
+fn reserve(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = call.arguments;
+    if words.len().is_multiple_of(2) {
+        return Err(Failure::arity(call.command.name));
+    }
+    let capacity = parse::integer(&words[2]).ok_or(Failure::new("Bad capacity"))?;
+    let wish = Wish { capacity: capacity.max(0) as u64, ..Wish::default(call.server) };
+    let wish = options(words.skip(3), wish)?;
+    if wish.capacity < 2 * u64::from(wish.bucket_size) {
+        let text = "Capacity must be in the range [2 * BUCKETSIZE, 1073741824]";
+        return Err(Failure::new(text));
+    }
+    if find(call, &words[1])?.is_some() {
+        return Err(Failure::EXISTS);
+    }
+    let key = Key { database: call.session.database, name: &words[1] };
+    match call.server.keyspace.create(key, wish.value(call.server)?, call.now) {
+        Created::New(_) => call.reply.ok(),
+        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => return Err(Failure::WRONG_TYPE),
+        Created::Taken(..) => return Err(Failure::EXISTS),
+    }
+    Ok(())
+}
+
+/// The options of CF.RESERVE. Their values are checked in the order of RedisBloom, whatever the
+/// order they come in; of one that is repeated, the first value counts.
+fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, Failure> {
+    const NAMES: [&str; 3] = ["MAXITERATIONS", "BUCKETSIZE", "EXPANSION"];
+    let mut values: [Option<&[u8]>; 3] = [None; 3];
+    let mut words = words.iter();
+    while let (Some(word), Some(value)) = (words.next(), words.next()) {
+        let Some(at) = NAMES.iter().position(|name| parse::is(word, name)) else {
+            let word = excerpt(word, 64);
+            return Err(Failure::with(format!(
+                "ERR unknown option '{word}': expected BUCKETSIZE, MAXITERATIONS or EXPANSION"
+            )));
+        };
+        values[at].get_or_insert(value);
+    }
+    let number = |at: usize, range: std::ops::RangeInclusive<i64>, default: u16| {
+        let Some(value) = values[at] else { return Ok(default) };
+        let name = NAMES[at];
+        let value =
+            parse::integer(value).ok_or_else(|| Failure::with(format!("Couldn't parse {name}")))?;
+        if !range.contains(&value) {
+            let (least, most) = range.into_inner();
+            let text = format!("{name}: value must be in the range [{least}, {most}]");
+            return Err(Failure::with(text));
+        }
+        Ok(value as u16)
+    };
+    wish.max_iterations = number(0, 1..=65535, wish.max_iterations)?;
+    wish.bucket_size = number(1, 1..=255, wish.bucket_size)?;
+    wish.expansion = number(2, 0..=32768, wish.expansion)?;
+    Ok(wish)
+}
+
+fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
+    let name = &call.arguments[1];
+    let entry = match find(call, name)? {
+        Some(entry) => entry,
+        None => create(call, name, Wish::default(call.server))?,
+    };
+    let added = add(call.server, &entry, call.arguments.skip(2), repeated)[0];
+    call.reply.truth(added.map_err(refused)?);
+    Ok(())
+}
+
+fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failure> {
+    let key = Key { database: call.session.database, name };
+    match call.server.keyspace.create(key, wish.value(call.server)?, call.now) {
+        Created::New(entry) => Ok(entry),
+        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => Err(Failure::WRONG_TYPE),
+        Created::Taken(entry, _) => Ok(entry),
+    }
+}
+
+fn refused(refusal: Refused) -> Failure {
+    match refusal {
+        Refused::Full => Failure::new("Filter is full"),
+        memory => Failure::with(format!("ERR Insufficient memory: {memory}")),
+    }
+}
+
+/// Adds items, and tells of each whether it was added, or why not.
+fn add(
+    server: &Server,
+    entry: &Entry,
+    items: Arguments<'_>,
+    repeated: Repeated,
+) -> Vec<Result<bool, Refused>> {
+    let filter = filter_of(entry);
+    let mut results = Vec::with_capacity(items.len());
+    while results.len() < items.len() {
+        let limit = server.limit_for(entry.value.bytes());
+        let rest = items.skip(results.len());
+        filter.change(
+            |cuckoo| {
+                let run = rest.iter().take(run_in(cuckoo));
+                results.extend(run.map(|item| match repeated {
+                    Repeated::Added => cuckoo.insert(item, limit).map(|()| true),
+                    Repeated::LeftOut => cuckoo.insert_unique(item, limit),
+                }));
+            },
+            Cuckoo::bytes,
+        );
+        server.keyspace.settle(entry);
+    }
+    results
+}
+
+/// Items for which the lock is held at a time: about 50 microseconds, fewer where every item has
+/// to be looked for in many sub-filters.
+fn run_in(cuckoo: &Cuckoo) -> usize {
+    (512 / effort(cuckoo)).clamp(1, 256)
+}
+
+fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
+    let words = call.arguments;
+    let mut wish = Wish::default(call.server);
+    let least = 2 * u64::from(wish.bucket_size);
+    let mut only_existing = false;
+    let mut at = 2;
+    let items = loop {
+        let Some(word) = words.get(at) else { return Err(Failure::arity(call.command.name)) };
+        match parse::abbreviated(word, &["ITEMS", "CAPACITY", "NOCREATE"]) {
+            Some("ITEMS") => break words.skip(at + 1),
+            Some("NOCREATE") => only_existing = true,
+            Some("CAPACITY") => {
+                at += 1;
+                let value = words.get(at).ok_or_else(|| Failure::arity(call.command.name))?;
+                let capacity = parse::integer(value).ok_or(Failure::new("Bad capacity"))?;
+                wish.capacity = u64::try_from(capacity).ok().filter(|c| *c >= least).ok_or(
+                    Failure::new("Capacity must be in the range [cf-bucket-size * 2, 1073741824]"),
+                )?;
+            }
+            _ => return Err(Failure::new("Unknown argument received")),
+        }
+        at += 1;
+    };
+    if items.is_empty() {
+        return Err(Failure::arity(call.command.name));
+    }
+    let entry = match find(call, &words[1])? {
+        Some(entry) => entry,
+        None if only_existing => return Err(Failure::NOT_FOUND),
+        None => create(call, &words[1], wish)?,
+    };
+    let results = add(call.server, &entry, items, repeated);
+    call.reply.array(results.len());
+    let is_truth = repeated == Repeated::Added && call.reply.protocol() == Protocol::Resp3;
+    for result in results {
+        match result {
+            Ok(added) if is_truth => call.reply.truth(added),
+            Ok(added) => call.reply.integer(added.into()),
+            Err(Refused::Full) if is_truth => call.reply.truth(false),
+            Err(Refused::Full) => call.reply.integer(-1),
+            Err(memory) => call.reply.error(refused(memory).text()),
+        }
+    }
+    Ok(())
+}
+
+fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+    let found = look(call)
+        .is_some_and(|entry| filter_of(&entry).read(|cuckoo| cuckoo.contains(&call.arguments[2])));
+    call.reply.truth(found);
+    Ok(())
+}
+
+fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
+    let items = call.arguments.skip(2);
+    let entry = look(call);
+    call.reply.array(items.len());
+    let Some(entry) = entry else {
+        items.iter().for_each(|_| call.reply.truth(false));
+        return Ok(());
+    };
+    let mut rest = items;
+    while !rest.is_empty() {
+        filter_of(&entry).read(|cuckoo| {
+            let length = run_in(cuckoo);
+            rest.iter().take(length).for_each(|item| call.reply.truth(cuckoo.contains(item)));
+            rest = rest.skip(length);
+        });
+    }
+    Ok(())
+}
+
+fn count(call: &mut Call<'_>) -> Result<(), Failure> {
+    let count = look(call)
+        .map_or(0, |entry| filter_of(&entry).read(|cuckoo| cuckoo.count(&call.arguments[2])));
+    call.reply.integer(count as i64);
+    Ok(())
+}
+
+fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
+    let found = find(call, &call.arguments[1]).ok().flatten();
+    let entry = found.ok_or(Failure::new("Not found"))?;
+    let removed =
+        filter_of(&entry).change(|cuckoo| cuckoo.remove(&call.arguments[2]), Cuckoo::bytes);
+    call.server.keyspace.settle(&entry);
+    call.reply.truth(removed);
+    Ok(())
+}
+
+fn info(call: &mut Call<'_>) -> Result<(), Failure> {
+    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let fields = filter_of(&entry).read(|cuckoo| {
+        let filters = cuckoo.filters();
+        [
+            // What RedisBloom takes for it: its record, one for each sub-filter, and the slots.
+            ("Size", 40 + 16 * filters + cuckoo.bytes()),
+            ("Number of buckets", cuckoo.buckets()),
+            ("Number of filters", filters),
+            ("Number of items inserted", cuckoo.items()),
+            ("Number of items deleted", cuckoo.deletes()),
+            ("Bucket size", cuckoo.bucket_size().into()),
+            ("Expansion rate", cuckoo.expansion().into()),
+            ("Max iterations", cuckoo.max_iterations().into()),
+        ]
+    });
+    call.reply.map(fields.len());
+    for (name, value) in fields {
+        call.reply.simple(name);
+        call.reply.integer(value as i64);
+    }
+    Ok(())
+}
+
+/// Slots and buckets that are looked at under the lock at a time: about 200 microseconds.
+const STEP: usize = 1 << 16;
+
+fn compact_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
+    let Some(name) = arguments.get(1) else { return false };
+    let key = Key { database: session.database, name };
+    let entry = server.keyspace.get(key, crate::server::now());
+    entry.is_some_and(|entry| entry.value.bytes() > STEP as u64)
+}
+
+fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.arguments.len() != 2 {
+        return Err(Failure::arity(call.command.name));
+    }
+    let found = find(call, &call.arguments[1]).ok().flatten();
+    let entry = found.ok_or(Failure::new("Cuckoo filter was not found"))?;
+    loop {
+        let is_done = filter_of(&entry).change(|cuckoo| cuckoo.compact_step(STEP), Cuckoo::bytes);
+        call.server.keyspace.settle(&entry);
+        // Nobody has an interest in a filter that was deleted meanwhile.
+        if is_done || !entry.is_live(call.now) {
+            break;
+        }
+        // Whoever waits for the lock is to have it.
+        std::thread::yield_now();
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn debug(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.arguments.len() != 2 {
+        return Err(Failure::arity(call.command.name));
+    }
+    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let line = filter_of(&entry).read(|cuckoo| {
+        format!(
+            "bktsize:{} buckets:{} items:{} deletes:{} filters:{} max_iterations:{} expansion:{}",
+            cuckoo.bucket_size(),
+            cuckoo.buckets(),
+            cuckoo.items(),
+            cuckoo.deletes(),
+            cuckoo.filters(),
+            cuckoo.max_iterations(),
+            cuckoo.expansion(),
+        )
+    });
+    call.reply.text(&line);
+    Ok(())
+}

@@ -1,0 +1,415 @@
+//! IB.*: what RedisBloom does not have. Union, removal, estimates, files, and one question to many
+//! filters.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use inbloom::interop::redisbloom::{self, Cuckoo};
+use inbloom::{Error, Filter, Kind, file};
+
+use super::bloom::{Facts, Runs};
+use crate::failure::Failure;
+use crate::keyspace::{Created, Entry, Key};
+use crate::server::Server;
+use crate::table::{Call, Command, Keys, excerpt, heavy};
+use crate::value::{Guarded, Value, bytes_of};
+
+/// The rows of IB.*.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "ib.merge",
+        arity: -3,
+        flags: &["write", "denyoom"],
+        keys: Keys::ALL,
+        summary: "Adds to a filter all that others have; it is created if there is none",
+        syntax: "destination source [source ...]",
+        complexity: "O(N) for N bytes of filters",
+        handler: merge,
+        is_heavy: heavy,
+        ..IB
+    },
+    Command {
+        name: "ib.del",
+        arity: -3,
+        flags: &["write"],
+        summary: "Removes items from a filter of a kind that can: counting, cuckoo, or one of CF.*",
+        syntax: "key item [item ...]",
+        complexity: "O(N) for N items",
+        handler: remove,
+        is_heavy: |_, _, arguments| arguments.len() > super::bloom::MANY,
+        ..IB
+    },
+    Command {
+        name: "ib.estimate",
+        arity: 2,
+        flags: &["readonly"],
+        summary: "Tells how many items a filter's bits speak for, how full it is, and its rate now",
+        syntax: "key",
+        complexity: "O(N) for N bytes of the filter",
+        handler: estimate,
+        is_heavy: heavy,
+        ..IB
+    },
+    Command {
+        name: "ib.open",
+        arity: 3,
+        flags: &["write", "denyoom"],
+        summary: "Opens a file built by `inbloom build`, mapped and read-only, below --import-dir",
+        syntax: "key path",
+        handler: open,
+        is_heavy: heavy,
+        ..IB
+    },
+    Command {
+        name: "ib.save",
+        arity: 3,
+        flags: &["readonly"],
+        summary: "Saves a filter to a file that the command line reads, below --import-dir",
+        syntax: "key path",
+        complexity: "O(N) for N bytes of the filter",
+        handler: save,
+        is_heavy: heavy,
+        ..IB
+    },
+    Command {
+        name: "ib.checkany",
+        arity: -3,
+        flags: &["readonly"],
+        keys: Keys { first: 2, last: -1, step: 1 },
+        summary: "Tells which of several filters may have an item, which is hashed once",
+        syntax: "item key [key ...]",
+        complexity: "O(N) for N filters",
+        handler: check_any,
+        is_heavy: |_, _, arguments| arguments.len() > super::bloom::MANY,
+        ..IB
+    },
+];
+
+const IB: Command =
+    Command { keys: Keys::ONE, categories: &["bloom"], group: "ib", ..Command::NONE };
+
+fn get(call: &Call<'_>, name: &[u8]) -> Result<Arc<Entry>, Failure> {
+    let key = Key { database: call.session.database, name };
+    call.server.keyspace.get(key, call.now).ok_or_else(|| {
+        Failure::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
+    })
+}
+
+fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
+    let mut sources: Vec<Arc<Entry>> = Vec::new();
+    for name in call.arguments.skip(2) {
+        let source = get(call, name)?;
+        // Twice the same would count twice where items are counted.
+        if !sources.iter().any(|other| Arc::ptr_eq(other, &source)) {
+            sources.push(source);
+        }
+    }
+    let key = Key { database: call.session.database, name: &call.arguments[1] };
+    if let Some(entry) = call.server.keyspace.get(key, call.now) {
+        sources.retain(|source| !Arc::ptr_eq(source, &entry));
+        // On a copy first, so that all are added or none.
+        if sources.len() > 1 {
+            let trial = copy(call.server, &entry.value)?;
+            sources.iter().try_for_each(|source| unite(call.server, &trial, &source.value))?;
+        }
+        for source in &sources {
+            let result = unite(call.server, &entry.value, &source.value);
+            call.server.keyspace.settle(&entry);
+            result?;
+        }
+    } else {
+        // Put together aside, so that a merge which fails leaves nothing behind.
+        let mut value = copy(call.server, &sources[0].value)?;
+        for source in &sources[1..] {
+            unite_new(call.server, &mut value, &source.value)?;
+        }
+        if let Created::Taken(..) = call.server.keyspace.create(key, value, call.now) {
+            return Err(Failure::new("ERR somebody else has just made this key: merge again"));
+        }
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// A copy of a filter, as a value of its own.
+fn copy(server: &Server, value: &Value) -> Result<Value, Failure> {
+    match value {
+        Value::Bloom(bloom) => {
+            server.make_room(bloom.bytes())?;
+            bloom.copy(server.hasher).map(Value::Bloom).map_err(Failure::because)
+        }
+        Value::Filter(guarded) => guarded_copy(server, guarded).map(Value::filter),
+        Value::RedisBloom(_) | Value::Cuckoo(_) => Err(UNMERGEABLE),
+    }
+}
+
+const UNMERGEABLE: Failure = Failure::new(
+    "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",
+);
+
+/// Adds what one filter has to another that nobody else has yet.
+fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Failure> {
+    if let (Value::Bloom(into), Value::Bloom(from)) = (&mut *into, from)
+        && into.rest().is_some()
+        && let Some(rest) = from.rest()
+    {
+        server.make_room(2 * rest.bytes() + into.base().bytes())?;
+        return into.unite_alone(from, server.hasher).map_err(Failure::because);
+    }
+    unite(server, into, from)
+}
+
+/// Adds what one filter has to another that is in use.
+fn unite(server: &Server, into: &Value, from: &Value) -> Result<(), Failure> {
+    match (into, from) {
+        (Value::Bloom(into), Value::Bloom(from)) => {
+            let rest = from.rest().map_or(0, |rest| rest.bytes());
+            server.make_room(into.base().bytes() + rest)?;
+            into.unite(from, server.hasher).map_err(Failure::because)
+        }
+        (Value::Filter(into), Value::Filter(from)) => {
+            // A copy, so that never two locks are held at once.
+            let from = guarded_copy(server, from)?;
+            let unite = |filter: &mut Filter| filter.merge(&from);
+            into.for_long(|into| into.change(unite, bytes_of)).map_err(Failure::because)
+        }
+        (Value::RedisBloom(_) | Value::Cuckoo(_), _)
+        | (_, Value::RedisBloom(_) | Value::Cuckoo(_)) => Err(UNMERGEABLE),
+        _ => Err(Failure::new(
+            "ERR the filters differ in kind: both must be reserved with the same options",
+        )),
+    }
+}
+
+fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<Filter, Failure> {
+    server.make_room(guarded.read(Filter::bytes))?;
+    guarded.for_long(|guarded| guarded.read(Filter::try_clone)).map_err(Failure::because)
+}
+
+fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
+    let entry = get(call, &call.arguments[1])?;
+    let items = call.arguments.skip(2);
+    let mut removed = Vec::with_capacity(items.len());
+    let can_remove =
+        |guarded: &Guarded<Filter>| guarded.read(|filter| filter.plan().kind().can_remove());
+    match &entry.value {
+        Value::Filter(guarded) if can_remove(guarded) => {
+            for mut run in Runs(items) {
+                let remove = |filter: &mut Filter| {
+                    run.try_for_each(|item| {
+                        removed.push(filter.remove(item)?);
+                        Ok::<_, Error>(())
+                    })
+                };
+                guarded.change(remove, bytes_of).map_err(Failure::because)?;
+            }
+        }
+        Value::Cuckoo(guarded) => {
+            for run in Runs(items) {
+                let remove = |cuckoo: &mut Cuckoo| {
+                    removed.extend(run.map(|item| cuckoo.remove(item)));
+                };
+                guarded.change(remove, Cuckoo::bytes);
+            }
+        }
+        Value::Bloom(_) | Value::RedisBloom(_) | Value::Filter(_) => {
+            return Err(Failure::new(
+                "ERR this filter cannot remove: its items share bits; reserve one that can with \
+                 BF.RESERVE key rate capacity KIND counting (or cuckoo), or use CF.*",
+            ));
+        }
+    }
+    call.server.keyspace.settle(&entry);
+    call.reply.array(removed.len());
+    removed.iter().for_each(|removed| call.reply.truth(*removed));
+    Ok(())
+}
+
+fn estimate(call: &mut Call<'_>) -> Result<(), Failure> {
+    let entry = get(call, &call.arguments[1])?;
+    let (kind, items, estimate, fill, rate, promised) = match &entry.value {
+        Value::Bloom(bloom) => {
+            let base = bloom.base().plan();
+            let fill = bloom.base().ones() as f64 / base.bits() as f64;
+            let estimate = bloom.estimate();
+            let kind = if bloom.rest().is_some() { "blocked and scalable" } else { "blocked" };
+            (kind, bloom.items(), estimate, fill, bloom.rate_now(), bloom.rate())
+        }
+        Value::Filter(guarded) => guarded.read(|filter| {
+            let plan = filter.plan();
+            let estimate = filter.estimated_items().items;
+            let kind = plan.kind().name();
+            (kind, filter.inserted(), estimate, filter.fill(), filter.rate(), plan.rate())
+        }),
+        Value::RedisBloom(guarded) => {
+            let facts = Facts::of(&entry.value);
+            let (fill, rate, promised) = guarded.read(layers_now);
+            ("redisbloom", facts.items, facts.items as f64, fill, rate, promised)
+        }
+        Value::Cuckoo(guarded) => guarded.read(|cuckoo| {
+            // Fingerprints of 8 bits: a foreign item meets one of 255 in two buckets of each filter.
+            let slots = cuckoo.bytes() as f64;
+            let fill = cuckoo.items() as f64 / slots;
+            let seen = 2.0 * f64::from(cuckoo.bucket_size()) * fill * cuckoo.filters() as f64;
+            let rate = 1.0 - (1.0 - 1.0 / 255.0f64).powf(seen);
+            ("redisbloom cuckoo", cuckoo.items(), cuckoo.items() as f64, fill, rate, f64::NAN)
+        }),
+    };
+    call.reply.map(if promised.is_nan() { 5 } else { 6 });
+    call.reply.simple("Kind");
+    call.reply.text(kind);
+    call.reply.simple("Items added");
+    call.reply.integer(items as i64);
+    call.reply.simple("Items estimated");
+    call.reply.integer(estimate.round() as i64);
+    call.reply.simple("Fill");
+    call.reply.double(fill);
+    call.reply.simple("Rate now");
+    call.reply.double(rate);
+    if !promised.is_nan() {
+        call.reply.simple("Rate promised");
+        call.reply.double(promised);
+    }
+    Ok(())
+}
+
+/// How full the layers of RedisBloom's filter are on average, by their counts, the rate that they have
+/// together, and the rate that it was made for.
+fn layers_now(bloom: &redisbloom::Bloom) -> (f64, f64, f64) {
+    let (mut bits, mut ones, mut true_negatives) = (0.0, 0.0, 1.0);
+    for link in bloom.links() {
+        let probes = f64::from(link.hashes);
+        let fill = 1.0 - (-probes * link.size as f64 / link.bits as f64).exp();
+        bits += link.bits as f64;
+        ones += fill * link.bits as f64;
+        true_negatives *= 1.0 - fill.powf(probes);
+    }
+    let first = bloom.links().next().map_or(f64::NAN, |link| link.rate);
+    // The first layer of a filter that grows has half of the rate.
+    let promised = if bloom.growth().is_some() { first * 2.0 } else { first };
+    (ones / bits, 1.0 - true_negatives, promised)
+}
+
+/// A path below the folder that the operator has set aside for it. Whatever it is made of, it must
+/// not lead out of there: neither by `..` nor through a link.
+fn below_import_dir(server: &Server, word: &[u8]) -> Result<PathBuf, Failure> {
+    let Some(folder) = &server.config.import_dir else {
+        return Err(Failure::new(
+            "ERR this server was started without --import-dir, so that clients have no access to files",
+        ));
+    };
+    let refused = || {
+        let path = excerpt(word, 256);
+        Failure::with(format!(
+            "ERR '{path}' is no path below --import-dir: give it relative to that"
+        ))
+    };
+    let path = Path::new(std::str::from_utf8(word).map_err(|_| refused())?);
+    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain || path.as_os_str().is_empty() {
+        return Err(refused());
+    }
+    let full = folder.join(path);
+    let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
+        let path = excerpt(word, 256);
+        Failure::with(format!("ERR the folder of '{path}' below --import-dir: {error}"))
+    })?;
+    let target =
+        full.canonicalize().unwrap_or_else(|_| parent.join(path.file_name().unwrap_or_default()));
+    if !parent.starts_with(folder) || !target.starts_with(folder) {
+        return Err(refused());
+    }
+    Ok(target)
+}
+
+fn open(call: &mut Call<'_>) -> Result<(), Failure> {
+    let path = below_import_dir(call.server, &call.arguments[2])?;
+    let key = Key { database: call.session.database, name: &call.arguments[1] };
+    if call.server.keyspace.get(key, call.now).is_some() {
+        return Err(Failure::EXISTS);
+    }
+    let shown = excerpt(&call.arguments[2], 256);
+    let filter = file::open(&path).map_err(|error| {
+        // The client knows the path below the folder, and has no business with the rest.
+        let text = error.to_string().replace(&path.display().to_string(), &shown);
+        Failure::with(format!("ERR {text}"))
+    })?;
+    if !filter.normalization().is_empty() {
+        return Err(Failure::with(format!(
+            "ERR '{shown}' has keys that were changed by --normalize {}, which the server does not do: \
+             items would be denied that are in it. Build it without --normalize",
+            filter.normalization()
+        )));
+    }
+    if filter.plan().kind() == Kind::Bitmap {
+        return Err(Failure::with(format!(
+            "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as another kind"
+        )));
+    }
+    match call.server.keyspace.create(key, Value::filter(filter), call.now) {
+        Created::New(_) => call.reply.ok(),
+        Created::Taken(..) => return Err(Failure::EXISTS),
+    }
+    Ok(())
+}
+
+fn save(call: &mut Call<'_>) -> Result<(), Failure> {
+    let path = below_import_dir(call.server, &call.arguments[2])?;
+    let entry = get(call, &call.arguments[1])?;
+    let filter = match &entry.value {
+        Value::Bloom(bloom) if bloom.rest().is_some() => {
+            return Err(Failure::with(format!(
+                "ERR this filter was reserved for {} items and has grown beyond, so that it is two: a \
+                 file holds one. Reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
+                bloom.reserved(),
+                bloom.items(),
+            )));
+        }
+        Value::Bloom(bloom) => {
+            bloom.base().snapshot(call.server.hasher, bloom.items()).map_err(Failure::because)?
+        }
+        Value::Filter(guarded) => guarded_copy(call.server, guarded)?,
+        Value::RedisBloom(_) | Value::Cuckoo(_) => {
+            return Err(Failure::new(
+                "ERR a filter in RedisBloom's form has no file of ours: copy it with SCANDUMP or DUMP",
+            ));
+        }
+    };
+    file::save(&filter, &path).map_err(Failure::because)?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn check_any(call: &mut Call<'_>) -> Result<(), Failure> {
+    let item = &call.arguments[1];
+    let digest = call.server.hasher.digest(item);
+    let mut found = Vec::new();
+    let mut answers = Vec::new();
+    for name in call.arguments.skip(2).iter() {
+        let key = Key { database: call.session.database, name };
+        let entry = call.server.keyspace.get(key, call.now);
+        call.server.statistics.count_lookup(entry.is_some());
+        let has = entry.is_some_and(|entry| match &entry.value {
+            Value::Bloom(bloom) => {
+                bloom.contains(&[digest], &mut answers);
+                answers[0]
+            }
+            Value::Filter(guarded) => {
+                super::bloom::follow_clock(guarded, call.now);
+                guarded.read(|filter| {
+                    // A file may have a hash of its own.
+                    let is_ours = *filter.hasher() == call.server.hasher;
+                    filter.contains_digest(if is_ours { digest } else { filter.digest(item) })
+                })
+            }
+            Value::RedisBloom(guarded) => guarded.read(|bloom| bloom.contains(item)),
+            Value::Cuckoo(guarded) => guarded.read(|cuckoo| cuckoo.contains(item)),
+        });
+        if has {
+            found.push(name);
+        }
+    }
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}

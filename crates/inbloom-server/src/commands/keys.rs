@@ -1,0 +1,697 @@
+//! Keys, whatever they hold: names, expiry, databases. Replies and errors are those of Redis 7.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use super::bloom::MANY;
+use super::server::introspection::help;
+use super::{glob, parse};
+use crate::failure::Failure;
+use crate::keyspace::{DATABASES, Entry, Key, Renamed, Target};
+use crate::resp::Arguments;
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{Call, Command, Keys, heavy};
+
+/// The rows of commands on keys.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "del",
+        arity: -2,
+        flags: &["write"],
+        keys: Keys::ALL,
+        summary: "Deletes keys, and tells how many there were",
+        syntax: "key [key ...]",
+        complexity: "O(N) for N keys; large filters are freed in the background",
+        handler: delete,
+        is_heavy: many,
+        ..KEYS
+    },
+    Command {
+        name: "unlink",
+        arity: -2,
+        flags: &["write", "fast"],
+        keys: Keys::ALL,
+        summary: "Deletes keys, and tells how many there were: the same as DEL",
+        syntax: "key [key ...]",
+        complexity: "O(N) for N keys; large filters are freed in the background",
+        handler: delete,
+        is_heavy: many,
+        ..KEYS
+    },
+    Command {
+        name: "exists",
+        arity: -2,
+        flags: &["readonly", "fast"],
+        keys: Keys::ALL,
+        summary: "Tells how many of the keys there are",
+        syntax: "key [key ...]",
+        complexity: "O(N) for N keys",
+        handler: exists,
+        is_heavy: many,
+        ..KEYS
+    },
+    Command {
+        name: "touch",
+        arity: -2,
+        flags: &["readonly", "fast"],
+        keys: Keys::ALL,
+        summary: "Tells how many of the keys there are: times of access are not kept",
+        syntax: "key [key ...]",
+        complexity: "O(N) for N keys",
+        handler: exists,
+        is_heavy: many,
+        ..KEYS
+    },
+    Command {
+        name: "type",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        summary: "Tells what a key holds: MBbloom--, MBbloomCF or none",
+        syntax: "key",
+        handler: type_of,
+        ..KEYS
+    },
+    Command {
+        name: "keys",
+        arity: 2,
+        flags: &["readonly"],
+        categories: &["keyspace", "dangerous"],
+        keys: Keys::NONE,
+        summary: "Lists all keys whose name matches a pattern",
+        syntax: "pattern",
+        complexity: "O(N) for the N keys of the database",
+        handler: keys,
+        is_heavy: |server, session, arguments| {
+            server.keyspace.len(session.database) > MANY as u64 || is_long(arguments)
+        },
+        ..KEYS
+    },
+    Command {
+        name: "scan",
+        arity: -2,
+        flags: &["readonly"],
+        keys: Keys::NONE,
+        summary: "Lists keys, some at a time",
+        syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        complexity: "O(N / 1024 + count) a call, for the N keys of the database",
+        handler: scan,
+        is_heavy: scan_is_heavy,
+        ..KEYS
+    },
+    Command {
+        name: "dbsize",
+        arity: 1,
+        flags: &["readonly", "fast"],
+        keys: Keys::NONE,
+        summary: "Tells how many keys the database has",
+        handler: database_size,
+        ..KEYS
+    },
+    Command {
+        name: "randomkey",
+        arity: 1,
+        flags: &["readonly"],
+        keys: Keys::NONE,
+        summary: "Names any key of the database, each as likely as the others",
+        complexity: "O(N / 1024) for the N keys of the database",
+        handler: random_key,
+        is_heavy: heavy,
+        ..KEYS
+    },
+    Command {
+        name: "rename",
+        arity: 3,
+        flags: &["write"],
+        keys: TWO,
+        summary: "Gives a key another name; what had that name is deleted",
+        syntax: "key newkey",
+        handler: rename,
+        ..KEYS
+    },
+    Command {
+        name: "renamenx",
+        arity: 3,
+        flags: &["write", "fast"],
+        keys: TWO,
+        summary: "Gives a key another name, unless that is taken",
+        syntax: "key newkey",
+        handler: rename_if_free,
+        ..KEYS
+    },
+    Command {
+        name: "copy",
+        arity: -3,
+        flags: &["write", "denyoom"],
+        keys: TWO,
+        summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
+        syntax: "source destination [DB destination-db] [REPLACE]",
+        handler: copy,
+        ..KEYS
+    },
+    Command {
+        name: "move",
+        arity: 3,
+        flags: &["write", "fast"],
+        summary: "Moves a key to another database, unless its name is taken there",
+        syntax: "key db",
+        handler: move_key,
+        ..KEYS
+    },
+    Command {
+        name: "expire",
+        arity: -3,
+        flags: &["write", "fast"],
+        summary: "Sets how many seconds a key has left",
+        syntax: "key seconds [NX | XX | GT | LT]",
+        handler: |call| expire(call, Since::Now, Unit::Seconds),
+        ..KEYS
+    },
+    Command {
+        name: "pexpire",
+        arity: -3,
+        flags: &["write", "fast"],
+        summary: "Sets how many milliseconds a key has left",
+        syntax: "key milliseconds [NX | XX | GT | LT]",
+        handler: |call| expire(call, Since::Now, Unit::Milliseconds),
+        ..KEYS
+    },
+    Command {
+        name: "expireat",
+        arity: -3,
+        flags: &["write", "fast"],
+        summary: "Sets when a key expires, in seconds since 1970",
+        syntax: "key unix-time-seconds [NX | XX | GT | LT]",
+        handler: |call| expire(call, Since::Epoch, Unit::Seconds),
+        ..KEYS
+    },
+    Command {
+        name: "pexpireat",
+        arity: -3,
+        flags: &["write", "fast"],
+        summary: "Sets when a key expires, in milliseconds since 1970",
+        syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
+        handler: |call| expire(call, Since::Epoch, Unit::Milliseconds),
+        ..KEYS
+    },
+    Command {
+        name: "ttl",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        summary: "Tells how many seconds a key has left: -1 without an end, -2 without the key",
+        syntax: "key",
+        handler: |call| time_of_expiry(call, Since::Now, Unit::Seconds),
+        ..KEYS
+    },
+    Command {
+        name: "pttl",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        summary: "Tells how many milliseconds a key has left, or -1, or -2, as TTL",
+        syntax: "key",
+        handler: |call| time_of_expiry(call, Since::Now, Unit::Milliseconds),
+        ..KEYS
+    },
+    Command {
+        name: "expiretime",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        summary: "Tells when a key expires, in seconds since 1970",
+        syntax: "key",
+        handler: |call| time_of_expiry(call, Since::Epoch, Unit::Seconds),
+        ..KEYS
+    },
+    Command {
+        name: "pexpiretime",
+        arity: 2,
+        flags: &["readonly", "fast"],
+        summary: "Tells when a key expires, in milliseconds since 1970",
+        syntax: "key",
+        handler: |call| time_of_expiry(call, Since::Epoch, Unit::Milliseconds),
+        ..KEYS
+    },
+    Command {
+        name: "persist",
+        arity: 2,
+        flags: &["write", "fast"],
+        summary: "Lets a key stay for ever",
+        syntax: "key",
+        handler: persist,
+        ..KEYS
+    },
+    Command {
+        name: "flushdb",
+        arity: -1,
+        flags: &["write"],
+        categories: &["keyspace", "dangerous"],
+        keys: Keys::NONE,
+        summary: "Deletes all keys of the database",
+        syntax: "[ASYNC | SYNC]",
+        complexity: "O(N) for N keys; large filters are freed in the background",
+        handler: flush_database,
+        is_heavy: |server, session, _| server.keyspace.len(session.database) > MANY as u64,
+        ..KEYS
+    },
+    Command {
+        name: "flushall",
+        arity: -1,
+        flags: &["write"],
+        categories: &["keyspace", "dangerous"],
+        keys: Keys::NONE,
+        summary: "Deletes all keys of all databases",
+        syntax: "[ASYNC | SYNC]",
+        complexity: "O(N) for N keys; large filters are freed in the background",
+        handler: flush_all,
+        is_heavy: |server, _, _| {
+            (0..DATABASES).any(|database| server.keyspace.len(database) > MANY as u64)
+        },
+        ..KEYS
+    },
+    Command {
+        name: "swapdb",
+        arity: 3,
+        flags: &["write", "fast"],
+        categories: &["keyspace", "dangerous"],
+        keys: Keys::NONE,
+        summary: "Is refused: databases are not swapped; use MOVE or RENAME",
+        syntax: "index1 index2",
+        handler: |_| Err(Failure::new("ERR inbloom does not swap databases; use MOVE or RENAME")),
+        ..KEYS
+    },
+    Command {
+        name: "object",
+        arity: -2,
+        categories: &[],
+        keys: Keys::NONE,
+        summary: "Tells how keys are kept",
+        syntax: "subcommand [argument ...]",
+        subcommands: &[
+            Command {
+                name: "object|encoding",
+                summary: "Tells how a value is encoded: raw, as Redis says of all module types",
+                handler: |call| object(call, |_| Ok(Object::Text("raw"))),
+                ..OBJECT
+            },
+            Command {
+                name: "object|freq",
+                summary: "Is refused: how often keys are used is not tracked",
+                handler: |call| object(call, |_| Err(NO_FREQUENCY)),
+                ..OBJECT
+            },
+            Command {
+                name: "object|idletime",
+                summary: "Is refused: when keys were last used is not tracked",
+                handler: |call| object(call, |_| Err(NO_IDLE_TIME)),
+                ..OBJECT
+            },
+            Command {
+                name: "object|refcount",
+                summary: "Tells how many references there are to a value: always 1",
+                handler: |call| object(call, |_| Ok(Object::Number(1))),
+                ..OBJECT
+            },
+            Command {
+                name: "object|help",
+                arity: 2,
+                flags: &["loading", "stale"],
+                keys: Keys::NONE,
+                summary: "Prints this help",
+                syntax: "",
+                handler: help,
+                ..OBJECT
+            },
+        ],
+        ..KEYS
+    },
+];
+
+const KEYS: Command =
+    Command { keys: Keys::ONE, categories: &["keyspace"], group: "generic", ..Command::NONE };
+
+const OBJECT: Command = Command {
+    arity: 3,
+    flags: &["readonly"],
+    keys: Keys { first: 2, last: 2, step: 1 },
+    syntax: "key",
+    ..KEYS
+};
+
+const TWO: Keys = Keys { first: 1, last: 2, step: 1 };
+
+const NO_SUCH_KEY: Failure = Failure::new("ERR no such key");
+const SAME: Failure = Failure::new("ERR source and destination objects are the same");
+const BAD_DATABASE: Failure = Failure::new("ERR DB index is out of range");
+/// Redis's text where frequencies are not tracked.
+const NO_FREQUENCY: Failure = Failure::new(
+    "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
+     when switching between policies at runtime LRU and LFU data will take some time to adjust.",
+);
+const NO_IDLE_TIME: Failure =
+    Failure::new("ERR inbloom evicts no keys, so it does not track when they were last used");
+
+fn many(_: &Server, _: &Session, arguments: Arguments<'_>) -> bool {
+    arguments.len() > MANY
+}
+
+/// A pattern so long may take long to match.
+fn is_long(arguments: Arguments<'_>) -> bool {
+    arguments.iter().any(|word| word.len() > 256)
+}
+
+fn scan_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
+    // A call reads a part of the database, a 1024th, and then as many keys as it was asked for.
+    let part = server.keyspace.len(session.database) / 1024;
+    let count = arguments.skip(2).iter().filter_map(parse::integer).max().unwrap_or(0);
+    part > MANY as u64 || count > MANY as i64 || is_long(arguments)
+}
+
+fn key<'a>(call: &Call<'a>, word: usize) -> Key<'a> {
+    let name = call.arguments.get(word).expect("as many words as the arity says");
+    Key { database: call.session.database, name }
+}
+
+/// The entry of the first key, counted as a look-up.
+fn look_up(call: &Call<'_>, word: usize) -> Option<Arc<Entry>> {
+    let entry = call.server.keyspace.get(key(call, word), call.now);
+    call.server.statistics.count_lookup(entry.is_some());
+    entry
+}
+
+fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = 1..call.arguments.len();
+    let removed = words.filter(|at| call.server.keyspace.remove(key(call, *at), call.now)).count();
+    call.reply.integer(removed as i64);
+    Ok(())
+}
+
+fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = 1..call.arguments.len();
+    let found = words.filter(|at| look_up(call, *at).is_some()).count();
+    call.reply.integer(found as i64);
+    Ok(())
+}
+
+fn type_of(call: &mut Call<'_>) -> Result<(), Failure> {
+    let name = look_up(call, 1).map_or("none", |entry| entry.value.type_name());
+    call.reply.simple(name);
+    Ok(())
+}
+
+fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
+    let pattern = &call.arguments[1];
+    let mut found: Vec<Box<[u8]>> = Vec::new();
+    call.server.keyspace.scan(call.session.database, 0, usize::MAX, call.now, |name, _| {
+        if glob::matches(pattern, name) {
+            found.push(name.into());
+        }
+    });
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
+    let cursor = cursor(&call.arguments[1]).ok_or(Failure::new("ERR invalid cursor"))?;
+    let (mut pattern, mut count, mut kind) = (None, 10, None);
+    let mut options = call.arguments.skip(2).into_iter();
+    while let Some(option) = options.next() {
+        let value = options.next().ok_or(Failure::SYNTAX)?;
+        if parse::is(option, "COUNT") {
+            let number = parse::integer(value).ok_or(Failure::NOT_AN_INTEGER)?;
+            count =
+                usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Failure::SYNTAX)?;
+        } else if parse::is(option, "MATCH") {
+            pattern = Some(value);
+        } else if parse::is(option, "TYPE") {
+            kind = Some(value);
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    let mut found: Vec<Box<[u8]>> = Vec::new();
+    let visit = |name: &[u8], entry: &Entry| {
+        let right = kind.is_none_or(|kind| parse::is(kind, entry.value.type_name()));
+        if right && pattern.is_none_or(|pattern| glob::matches(pattern, name)) {
+            found.push(name.into());
+        }
+    };
+    let database = call.session.database;
+    let next = call.server.keyspace.scan(database, cursor, count, call.now, visit);
+    call.reply.array(2);
+    call.reply.text(&next.to_string());
+    call.reply.array(found.len());
+    found.iter().for_each(|name| call.reply.bulk(name));
+    Ok(())
+}
+
+/// A cursor, with a plus or zeros in front if one likes, as C's `strtoull` takes it.
+fn cursor(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"+").unwrap_or(word);
+    if !digits.first()?.is_ascii_digit() {
+        return None; // Rust would take a second plus.
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn database_size(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.integer(call.server.keyspace.len(call.session.database) as i64);
+    Ok(())
+}
+
+fn random_key(call: &mut Call<'_>) -> Result<(), Failure> {
+    // Its keys differ with each one that is made: randomness enough to choose a key.
+    let seed = RandomState::new().hash_one(call.now);
+    match call.server.keyspace.any(call.session.database, seed, call.now) {
+        Some(name) => call.reply.bulk(&name),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn rename(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (from, to) = (key(call, 1), key(call, 2));
+    match call.server.keyspace.rename(from, to, Target::Any, call.now) {
+        Renamed::Missing => return Err(NO_SUCH_KEY),
+        Renamed::Done | Renamed::Taken => call.reply.ok(),
+    }
+    Ok(())
+}
+
+fn rename_if_free(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (from, to) = (key(call, 1), key(call, 2));
+    match call.server.keyspace.rename(from, to, Target::Free, call.now) {
+        Renamed::Missing => return Err(NO_SUCH_KEY),
+        renamed => call.reply.integer(i64::from(renamed == Renamed::Done)),
+    }
+    Ok(())
+}
+
+/// The number of a database.
+pub fn database(word: &[u8]) -> Result<usize, Failure> {
+    let number = parse::integer(word).ok_or(Failure::NOT_AN_INTEGER)?;
+    let number = i32::try_from(number).map_err(|_| {
+        Failure::with(format!(
+            "ERR value is out of range, value must between {} and {}",
+            i32::MIN,
+            i32::MAX
+        ))
+    })?;
+    usize::try_from(number).ok().filter(|number| *number < DATABASES).ok_or(BAD_DATABASE)
+}
+
+/// Redis copies a module's value only if the module can, and RedisBloom cannot.
+fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (from, mut to) = (key(call, 1), key(call, 2));
+    let mut replaces = false;
+    let mut options = call.arguments.skip(3).into_iter();
+    while let Some(option) = options.next() {
+        if parse::is(option, "REPLACE") {
+            replaces = true;
+        } else if parse::is(option, "DB") {
+            to.database = database(options.next().ok_or(Failure::SYNTAX)?)?;
+        } else {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    if from.database == to.database && from.name == to.name {
+        return Err(SAME);
+    }
+    let exists = |key| call.server.keyspace.get(key, call.now).is_some();
+    if exists(from) && (replaces || !exists(to)) {
+        return Err(Failure::new("ERR not supported for this module key"));
+    }
+    call.reply.integer(0);
+    Ok(())
+}
+
+fn move_key(call: &mut Call<'_>) -> Result<(), Failure> {
+    let from = key(call, 1);
+    let to = Key { database: database(&call.arguments[2])?, ..from };
+    if from.database == to.database {
+        return Err(SAME);
+    }
+    let renamed = call.server.keyspace.rename(from, to, Target::Free, call.now);
+    call.reply.integer(i64::from(renamed == Renamed::Done));
+    Ok(())
+}
+
+/// From where a time is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Now,
+    Epoch,
+}
+
+/// How a time is given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Milliseconds,
+}
+
+/// On what the change of an expiry depends.
+#[derive(Default)]
+struct Conditions {
+    if_none: bool,
+    if_some: bool,
+    if_later: bool,
+    if_earlier: bool,
+}
+
+impl Conditions {
+    fn parse(words: Arguments<'_>) -> Result<Conditions, Failure> {
+        let mut found = Conditions::default();
+        for word in words.iter() {
+            let flag = match word.to_ascii_uppercase().as_slice() {
+                b"NX" => &mut found.if_none,
+                b"XX" => &mut found.if_some,
+                b"GT" => &mut found.if_later,
+                b"LT" => &mut found.if_earlier,
+                _ => {
+                    let word = crate::table::excerpt(word, 128);
+                    return Err(Failure::with(format!("ERR Unsupported option {word}")));
+                }
+            };
+            *flag = true;
+        }
+        if found.if_none && (found.if_some || found.if_later || found.if_earlier) {
+            let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+            return Err(Failure::new(text));
+        }
+        if found.if_later && found.if_earlier {
+            let text = "ERR GT and LT options at the same time are not compatible";
+            return Err(Failure::new(text));
+        }
+        Ok(found)
+    }
+
+    /// Whether a time may be set, where there is this one or none. No time is later than all.
+    fn allow(&self, at: i64, current: Option<u64>) -> bool {
+        let current = current.map(|current| i64::try_from(current).unwrap_or(i64::MAX));
+        !(self.if_none && current.is_some()
+            || self.if_some && current.is_none()
+            || self.if_later && current.is_none_or(|current| at <= current)
+            || self.if_earlier && current.is_some_and(|current| at >= current))
+    }
+}
+
+fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), Failure> {
+    let conditions = Conditions::parse(call.arguments.skip(3))?;
+    let number = parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
+    let start = if since == Since::Now { call.now as i64 } else { 0 };
+    let factor = if unit == Unit::Seconds { 1000 } else { 1 };
+    let at =
+        number.checked_mul(factor).and_then(|span| span.checked_add(start)).ok_or_else(|| {
+            let name = call.command.name;
+            Failure::with(format!("ERR invalid expire time in '{name}' command"))
+        })?;
+    let keyspace = &call.server.keyspace;
+    let key = key(call, 1);
+    let done = loop {
+        let Some(entry) = keyspace.get(key, call.now) else { break false };
+        if !conditions.allow(at, entry.expires()) {
+            break false;
+        }
+        // A time that has passed deletes the key, and that is a success.
+        let is_set = match u64::try_from(at) {
+            Ok(at) if at > call.now => keyspace.expire(key, &entry, Some(at)),
+            _ => keyspace.remove(key, call.now),
+        };
+        if is_set {
+            break true;
+        } // Otherwise it was deleted, renamed or replaced a moment ago: look again.
+    };
+    call.reply.integer(i64::from(done));
+    Ok(())
+}
+
+fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), Failure> {
+    let answer = match look_up(call, 1).map(|entry| entry.expires()) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => {
+            let start = if since == Since::Now { call.now } else { 0 };
+            let milliseconds = at.saturating_sub(start) as i64;
+            match unit {
+                Unit::Seconds => milliseconds / 1000 + i64::from(milliseconds % 1000 >= 500),
+                Unit::Milliseconds => milliseconds,
+            }
+        }
+    };
+    call.reply.integer(answer);
+    Ok(())
+}
+
+fn persist(call: &mut Call<'_>) -> Result<(), Failure> {
+    let (keyspace, key) = (&call.server.keyspace, key(call, 1));
+    let done = loop {
+        let Some(entry) = keyspace.get(key, call.now) else { break false };
+        if entry.expires().is_none() {
+            break false;
+        }
+        if keyspace.expire(key, &entry, None) {
+            break true;
+        }
+    };
+    call.reply.integer(i64::from(done));
+    Ok(())
+}
+
+/// ASYNC or SYNC, which is the same here: keys are gone at once, and freed in the background.
+fn check_flush(call: &Call<'_>) -> Result<(), Failure> {
+    let word = call.arguments.get(1);
+    let known = word.is_none_or(|word| parse::is(word, "ASYNC") || parse::is(word, "SYNC"));
+    if known && call.arguments.len() <= 2 { Ok(()) } else { Err(Failure::SYNTAX) }
+}
+
+fn flush_database(call: &mut Call<'_>) -> Result<(), Failure> {
+    check_flush(call)?;
+    call.server.keyspace.flush(call.session.database);
+    call.reply.ok();
+    Ok(())
+}
+
+fn flush_all(call: &mut Call<'_>) -> Result<(), Failure> {
+    check_flush(call)?;
+    (0..DATABASES).for_each(|database| call.server.keyspace.flush(database));
+    call.reply.ok();
+    Ok(())
+}
+
+/// What OBJECT tells.
+enum Object {
+    Text(&'static str),
+    Number(i64),
+}
+
+/// Tells of a key, or that there is none.
+fn object(call: &mut Call<'_>, tell: fn(&Entry) -> Result<Object, Failure>) -> Result<(), Failure> {
+    match call.server.keyspace.get(key(call, 2), call.now) {
+        None => call.reply.null(),
+        Some(entry) => match tell(&entry)? {
+            Object::Text(text) => call.reply.text(text),
+            Object::Number(number) => call.reply.integer(number),
+        },
+    }
+    Ok(())
+}

@@ -1,0 +1,412 @@
+//! CONFIG: what can be looked at, and what can be changed while the server runs.
+//!
+//! Every parameter is a row of [`PARAMETERS`]. Those of RedisBloom have its names, ranges and
+//! texts, the others those of Redis. Parameters of Redis that have no meaning here are not there,
+//! but for a few that tools look at before they do anything.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::parse;
+use super::{SERVER, introspection, matches};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::keyspace::DATABASES;
+use crate::resp::Limits;
+use crate::server::Statistics;
+use crate::table::{Call, Command, excerpt};
+
+pub const CONFIG: Command = Command {
+    name: "config",
+    arity: -2,
+    summary: "Shows and changes how the server is set up",
+    subcommands: &[
+        Command {
+            name: "config|get",
+            arity: -3,
+            summary: "Tells the parameters whose names match the patterns, and their values",
+            syntax: "parameter [parameter ...]",
+            complexity: "O(N) for N patterns",
+            handler: get,
+            ..ADMIN
+        },
+        Command { name: "config|help", ..introspection::HELP },
+        Command {
+            name: "config|resetstat",
+            arity: 2,
+            summary: "Sets the counts of INFO to zero",
+            handler: reset_statistics,
+            ..ADMIN
+        },
+        Command {
+            name: "config|rewrite",
+            arity: 2,
+            summary: "Is refused: there is no configuration file; options are given at the start",
+            handler: rewrite,
+            ..ADMIN
+        },
+        Command {
+            name: "config|set",
+            arity: -4,
+            summary: "Changes parameters, all of them or, if one is refused, none",
+            syntax: "parameter value [parameter value ...]",
+            complexity: "O(N) for N parameters",
+            handler: set,
+            ..ADMIN
+        },
+    ],
+    ..SERVER
+};
+
+const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
+
+/// A row of the table of parameters.
+struct Parameter {
+    name: &'static str,
+    /// Its value, None if this server has none.
+    get: fn(&Call<'_>, &Settings) -> Option<String>,
+    change: Change,
+}
+
+/// What CONFIG SET may do to a parameter.
+enum Change {
+    /// Nothing.
+    Never,
+    /// Give it the value that it has: tools do so to be sure of it.
+    Same,
+    /// Change the settings. Err: what is wrong with the value.
+    To(fn(&mut Settings, Given<'_>) -> Result<(), String>),
+}
+
+/// A value that CONFIG SET was given.
+struct Given<'a> {
+    name: &'static str,
+    word: &'a [u8],
+}
+
+/// RedisBloom's ceiling of capacities, which its texts name.
+const MOST_CAPACITY: i64 = 1 << 30;
+/// Rates above are taken for this one, as RedisBloom does.
+const MOST_RATE: f64 = 0.25;
+
+static PARAMETERS: &[Parameter] = &[
+    Parameter { name: "appendonly", get: |_, _| Some("no".to_owned()), change: Change::Same },
+    Parameter {
+        name: "bf-error-rate",
+        get: |_, settings| Some(settings.bf_error_rate.to_string()),
+        change: Change::To(|settings, given| {
+            settings.bf_error_rate = given.rate()?.min(MOST_RATE);
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "bf-expansion-factor",
+        get: |_, settings| Some(settings.bf_expansion_factor.to_string()),
+        change: Change::To(|settings, given| {
+            settings.bf_expansion_factor = given.in_range(0..=32_768)? as u32;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "bf-initial-size",
+        get: |_, settings| Some(settings.bf_initial_size.to_string()),
+        change: Change::To(|settings, given| {
+            settings.bf_initial_size = given.in_range(1..=MOST_CAPACITY)? as u64;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "cf-bucket-size",
+        get: |_, settings| Some(settings.cf_bucket_size.to_string()),
+        change: Change::To(|settings, given| {
+            settings.cf_bucket_size = given.in_range(1..=255)? as u16;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "cf-expansion-factor",
+        get: |_, settings| Some(settings.cf_expansion_factor.to_string()),
+        change: Change::To(|settings, given| {
+            settings.cf_expansion_factor = given.in_range(0..=32_768)? as u16;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "cf-initial-size",
+        get: |_, settings| Some(settings.cf_initial_size.to_string()),
+        change: Change::To(|settings, given| {
+            let least = 2 * i64::from(settings.cf_bucket_size);
+            settings.cf_initial_size = given.in_range(least..=MOST_CAPACITY)? as u64;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "cf-max-expansions",
+        get: |_, settings| Some(settings.cf_max_expansions.to_string()),
+        change: Change::To(|settings, given| {
+            settings.cf_max_expansions = given.in_range(1..=65_536)? as u32;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "cf-max-iterations",
+        get: |_, settings| Some(settings.cf_max_iterations.to_string()),
+        change: Change::To(|settings, given| {
+            settings.cf_max_iterations = given.in_range(1..=65_535)? as u16;
+            Ok(())
+        }),
+    },
+    Parameter { name: "databases", get: |_, _| Some(DATABASES.to_string()), change: Change::Never },
+    Parameter {
+        name: "dir",
+        get: |call, _| Some(call.server.config.import_dir.as_ref()?.display().to_string()),
+        change: Change::Never,
+    },
+    Parameter {
+        name: "io-threads",
+        get: |call, _| Some(call.server.config.threads.to_string()),
+        change: Change::Never,
+    },
+    Parameter {
+        name: "maxclients",
+        get: |_, settings| Some(settings.max_clients.to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_clients = given.between(1..=i64::from(u32::MAX))? as usize;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "maxmemory",
+        get: |_, settings| Some(shown_limit(settings.max_memory).to_string()),
+        change: Change::To(|settings, given| {
+            let bytes = memory(given.word).ok_or("argument must be a memory value")?;
+            settings.max_memory = if bytes == 0 { u64::MAX } else { bytes };
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "maxmemory-policy",
+        get: |_, _| Some("noeviction".to_owned()),
+        change: Change::Same,
+    },
+    Parameter { name: "port", get: |call, _| Some(port(call)?.to_string()), change: Change::Never },
+    Parameter {
+        name: "proto-max-bulk-len",
+        get: |_, _| Some(Limits::default().argument_bytes.to_string()),
+        change: Change::Never,
+    },
+    Parameter {
+        name: "requirepass",
+        get: |_, settings| Some(settings.require_pass.clone()),
+        change: Change::To(|settings, given| {
+            let word =
+                std::str::from_utf8(given.word).map_err(|_| "argument must be UTF-8 text")?;
+            settings.require_pass = word.to_owned();
+            Ok(())
+        }),
+    },
+    Parameter { name: "save", get: |_, _| Some(String::new()), change: Change::Same },
+    Parameter {
+        name: "slowlog-log-slower-than",
+        get: |_, settings| Some(settings.slowlog_log_slower_than.to_string()),
+        change: Change::To(|settings, given| {
+            settings.slowlog_log_slower_than = given.between(-1..=i64::MAX)?;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "slowlog-max-len",
+        get: |_, settings| Some(settings.slowlog_max_len.to_string()),
+        change: Change::To(|settings, given| {
+            settings.slowlog_max_len = given.between(0..=i64::MAX)? as usize;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "timeout",
+        get: |_, settings| Some(settings.timeout.to_string()),
+        change: Change::To(|settings, given| {
+            settings.timeout = given.between(0..=i64::from(i32::MAX))? as u64;
+            Ok(())
+        }),
+    },
+];
+
+impl Given<'_> {
+    /// A whole number, with the texts of RedisBloom.
+    fn in_range(&self, range: RangeInclusive<i64>) -> Result<i64, String> {
+        let number = parse::integer(self.word).ok_or_else(|| self.invalid())?;
+        if !range.contains(&number) {
+            let (name, least, most) = (self.name, range.start(), range.end());
+            return Err(format!("Value for `{name}` must be in the range [{least}, {most}]"));
+        }
+        Ok(number)
+    }
+
+    /// A rate, with the texts of RedisBloom.
+    fn rate(&self) -> Result<f64, String> {
+        let rate = parse::fraction(self.word).ok_or_else(|| self.invalid())?;
+        if !(rate > 0.0 && rate < 1.0) {
+            let name = self.name;
+            return Err(format!("Value for `{name}` must be in the range (0.000000, 1.000000)"));
+        }
+        Ok(rate)
+    }
+
+    fn invalid(&self) -> String {
+        format!("Invalid value for `{}`", self.name)
+    }
+
+    /// A whole number, with the texts of Redis.
+    fn between(&self, range: RangeInclusive<i64>) -> Result<i64, String> {
+        let number =
+            parse::integer(self.word).ok_or("argument couldn't be parsed into an integer")?;
+        if !range.contains(&number) {
+            let (least, most) = (range.start(), range.end());
+            return Err(format!("argument must be between {least} and {most} inclusive"));
+        }
+        Ok(number)
+    }
+}
+
+/// Bytes, as Redis reads them: `100mb` is 100 * 1024 * 1024, `100m` is 100,000,000.
+fn memory(word: &[u8]) -> Option<u64> {
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit = match word[digits..].to_ascii_lowercase().as_slice() {
+        b"" | b"b" => 1,
+        b"k" => 1_000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return None,
+    };
+    std::str::from_utf8(&word[..digits]).ok()?.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A limit of memory as Redis shows it: 0 if there is none.
+pub fn shown_limit(bytes: u64) -> u64 {
+    if bytes == u64::MAX { 0 } else { bytes }
+}
+
+/// The port at which this client came in.
+pub fn port(call: &Call<'_>) -> Option<u16> {
+    let local: std::net::SocketAddr = call.session.client.local.parse().ok()?;
+    Some(local.port())
+}
+
+fn get(call: &mut Call<'_>) -> Result<(), Failure> {
+    let settings = call.server.settings();
+    let patterns = call.arguments.skip(2);
+    let shown: Vec<(&str, String)> = PARAMETERS
+        .iter()
+        .filter(|row| patterns.iter().any(|pattern| matches(pattern, row.name.as_bytes())))
+        .filter_map(|row| Some((row.name, (row.get)(call, &settings)?)))
+        .collect();
+    call.reply.map(shown.len());
+    for (name, value) in shown {
+        call.reply.text(name);
+        call.reply.text(&value);
+    }
+    Ok(())
+}
+
+fn set(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = call.arguments.skip(2);
+    if words.len() % 2 == 1 {
+        return Err(Failure::SYNTAX);
+    }
+    let mut pairs: Vec<(&Parameter, &[u8])> = Vec::with_capacity(words.len() / 2);
+    for at in (0..words.len()).step_by(2) {
+        let row = PARAMETERS.iter().find(|row| words[at].eq_ignore_ascii_case(row.name.as_bytes()));
+        let row = row.ok_or_else(|| {
+            let name = excerpt(&words[at], 128);
+            Failure::with(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            ))
+        })?;
+        if pairs.iter().any(|(other, _)| other.name == row.name) {
+            return Err(refused(row, "duplicate parameter"));
+        }
+        pairs.push((row, words.get(at + 1).expect("their number is even")));
+    }
+    call.server.set(|settings| {
+        // In the order given: cf-initial-size is judged by the bucket size that is set before it.
+        pairs.iter().try_for_each(|(row, word)| match &row.change {
+            Change::Never => Err(refused(row, "can't set immutable config")),
+            Change::Same => {
+                let present = (row.get)(call, settings).unwrap_or_default();
+                if word.eq_ignore_ascii_case(present.as_bytes()) {
+                    return Ok(());
+                }
+                let text = format!("this server has only '{present}'");
+                Err(refused(row, &text))
+            }
+            Change::To(change) => {
+                let given = Given { name: row.name, word };
+                change(settings, given).map_err(|text| refused(row, &text))
+            }
+        })
+    })?;
+    call.reply.ok();
+    Ok(())
+}
+
+fn refused(row: &Parameter, text: &str) -> Failure {
+    let name = row.name;
+    Failure::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {text}"))
+}
+
+fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Statistics {
+        connections,
+        rejected,
+        commands,
+        bytes_in,
+        bytes_out,
+        errors,
+        hits,
+        misses,
+        by_command,
+        by_error,
+    } = &call.server.statistics;
+    let counts: [&AtomicU64; 8] =
+        [connections, rejected, commands, bytes_in, bytes_out, errors, hits, misses];
+    counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    by_command.lock().clear();
+    by_error.lock().clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn rewrite(_: &mut Call<'_>) -> Result<(), Failure> {
+    Err(Failure::new("ERR The server is running without a config file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory;
+
+    #[test]
+    fn memory_has_the_units_of_redis() {
+        for (word, bytes) in [
+            ("0", 0),
+            ("100", 100),
+            ("100b", 100),
+            ("2k", 2_000),
+            ("2kb", 2_048),
+            ("100MB", 100 << 20),
+            ("1m", 1_000_000),
+            ("1gb", 1 << 30),
+            ("3g", 3_000_000_000),
+        ] {
+            assert_eq!(memory(word.as_bytes()), Some(bytes), "{word}");
+        }
+        for word in
+            ["", "mb", "-1", "1.5gb", "10tb", "1 gb", "99999999999999999999", "99999999999gb"]
+        {
+            assert_eq!(memory(word.as_bytes()), None, "{word}");
+        }
+    }
+}

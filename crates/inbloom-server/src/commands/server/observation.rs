@@ -1,0 +1,391 @@
+//! Looking at the server from outside: MEMORY, SLOWLOG, LATENCY, MODULE, ACL.
+
+use super::introspection::{self, HELP};
+use super::{MODULE_NAME, MODULE_VERSION, SERVER, config, info};
+use crate::commands::parse;
+use crate::failure::Failure;
+use crate::keyspace::{DATABASES, Key};
+use crate::table::{Call, Command, Keys, excerpt};
+
+pub const MEMORY: Command = Command {
+    name: "memory",
+    arity: -2,
+    summary: "Tells what takes memory",
+    subcommands: &[
+        Command {
+            name: "memory|doctor",
+            arity: 2,
+            summary: "Tells in words how memory stands",
+            handler: memory_doctor,
+            ..SERVER
+        },
+        Command { name: "memory|help", ..HELP },
+        Command {
+            name: "memory|stats",
+            arity: 2,
+            summary: "Tells in figures how memory stands",
+            handler: memory_stats,
+            ..SERVER
+        },
+        Command {
+            name: "memory|usage",
+            arity: -3,
+            flags: &["readonly"],
+            keys: Keys { first: 2, last: 2, step: 1 },
+            summary: "Tells the bytes that a key takes, its name included",
+            syntax: "key [SAMPLES count]",
+            handler: memory_usage,
+            ..SERVER
+        },
+    ],
+    ..SERVER
+};
+
+pub const SLOWLOG: Command = Command {
+    name: "slowlog",
+    arity: -2,
+    summary: "Tells which commands took long",
+    subcommands: &[
+        Command {
+            name: "slowlog|get",
+            arity: -2,
+            summary: "Tells the latest of them, 10 unless told, all if -1",
+            syntax: "[count]",
+            complexity: "O(N) for N entries",
+            handler: slow_get,
+            ..ADMIN
+        },
+        Command { name: "slowlog|help", ..HELP },
+        Command {
+            name: "slowlog|len",
+            arity: 2,
+            summary: "Tells how many are remembered",
+            handler: slow_len,
+            ..ADMIN
+        },
+        Command {
+            name: "slowlog|reset",
+            arity: 2,
+            summary: "Forgets them",
+            complexity: "O(N) for N entries",
+            handler: slow_reset,
+            ..ADMIN
+        },
+    ],
+    ..SERVER
+};
+
+pub const LATENCY: Command = Command {
+    name: "latency",
+    arity: -2,
+    summary: "Is there for tools that ask; events of latency are not recorded",
+    subcommands: &[
+        Command {
+            name: "latency|doctor",
+            arity: 2,
+            summary: "Tells where figures about latency are",
+            handler: latency_doctor,
+            ..LATENCIES
+        },
+        Command { name: "latency|help", ..HELP },
+        Command {
+            name: "latency|histogram",
+            arity: -2,
+            summary: "Tells nothing: histograms are not kept; INFO commandstats has sums",
+            syntax: "[command [command ...]]",
+            handler: |call| {
+                call.reply.map(0);
+                Ok(())
+            },
+            ..LATENCIES
+        },
+        Command {
+            name: "latency|history",
+            arity: 3,
+            summary: "Tells nothing: events are not recorded",
+            syntax: "event",
+            handler: no_events,
+            ..LATENCIES
+        },
+        Command {
+            name: "latency|latest",
+            arity: 2,
+            summary: "Tells nothing: events are not recorded",
+            handler: no_events,
+            ..LATENCIES
+        },
+        Command {
+            name: "latency|reset",
+            arity: -2,
+            summary: "Forgets events, of which there are none",
+            syntax: "[event [event ...]]",
+            handler: |call| {
+                call.reply.integer(0);
+                Ok(())
+            },
+            ..LATENCIES
+        },
+    ],
+    ..SERVER
+};
+
+pub const MODULE: Command = Command {
+    name: "module",
+    arity: -2,
+    summary: "Tells which modules of Redis this server stands for",
+    subcommands: &[
+        Command { name: "module|help", ..HELP },
+        Command {
+            name: "module|list",
+            arity: 2,
+            flags: &["admin", "noscript"],
+            summary: "Tells of the one whose commands are built in",
+            handler: module_list,
+            ..SERVER
+        },
+    ],
+    ..SERVER
+};
+
+pub const ACL: Command = Command {
+    name: "acl",
+    arity: -2,
+    summary: "Tells who may do what: there is one user, who may do all",
+    subcommands: &[
+        Command {
+            name: "acl|cat",
+            arity: -2,
+            flags: &["noscript", "loading", "stale"],
+            summary: "Tells the categories of commands, or the commands of a category",
+            syntax: "[category]",
+            complexity: "O(N) for the N commands of the server",
+            handler: acl_cat,
+            ..SERVER
+        },
+        Command {
+            name: "acl|getuser",
+            arity: 3,
+            summary: "Tells what a user may do",
+            syntax: "username",
+            handler: acl_getuser,
+            ..ADMIN
+        },
+        Command { name: "acl|help", ..HELP },
+        Command {
+            name: "acl|list",
+            arity: 2,
+            summary: "Tells the rules of all users; passwords are not shown",
+            handler: acl_list,
+            ..ADMIN
+        },
+        Command {
+            name: "acl|users",
+            arity: 2,
+            summary: "Tells the names of all users",
+            handler: acl_users,
+            ..ADMIN
+        },
+        Command {
+            name: "acl|whoami",
+            arity: 2,
+            flags: &["noscript", "loading", "stale"],
+            summary: "Tells the name of this user",
+            handler: acl_whoami,
+            ..SERVER
+        },
+    ],
+    ..SERVER
+};
+
+const ADMIN: Command = Command { flags: &["admin", "loading", "stale"], ..SERVER };
+const LATENCIES: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
+
+/// The only user there is.
+const USER: &str = "default";
+
+fn memory_usage(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = call.arguments;
+    // SAMPLES is for values of many parts; a filter's size is known. A wrong one is an error still.
+    match (words.get(3), words.get(4)) {
+        (None, _) => {}
+        (Some(word), Some(count)) if parse::is(word, "SAMPLES") && words.len() == 5 => {
+            let count = parse::integer(count).ok_or(Failure::NOT_AN_INTEGER)?;
+            if count < 0 {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        _ => return Err(Failure::SYNTAX),
+    }
+    let key = Key { database: call.session.database, name: &words[2] };
+    let keyspace = &call.server.keyspace;
+    match keyspace.get(key, call.now) {
+        Some(entry) => call.reply.integer(keyspace.bytes_of(key.name, &entry) as i64),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+fn memory_doctor(call: &mut Call<'_>) -> Result<(), Failure> {
+    let used = call.server.memory_in_use();
+    let text = match config::shown_limit(call.server.settings().max_memory) {
+        0 => format!("Filters take {used} bytes, and there is no limit (maxmemory is 0)."),
+        limit => {
+            let share = used as f64 / limit as f64 * 100.0;
+            let advice = match share {
+                ..80.0 => "There is room for more.",
+                ..100.0 => "New filters, and those that grow, will soon be refused.",
+                _ => "New filters, and those that grow, are refused.",
+            };
+            format!(
+                "Filters take {used} bytes, {share:.1}% of the {limit} they may take (maxmemory). \
+                 {advice}"
+            )
+        }
+    };
+    call.reply.verbatim("txt", &format!("{text}\n"));
+    Ok(())
+}
+
+fn memory_stats(call: &mut Call<'_>) -> Result<(), Failure> {
+    let keyspace = &call.server.keyspace;
+    let used = keyspace.used();
+    let keys: u64 = (0..DATABASES).map(|database| keyspace.len(database)).sum();
+    let limit = config::shown_limit(call.server.settings().max_memory);
+    let figures = [
+        ("total.allocated", Some(used)),
+        ("keys.count", Some(keys)),
+        ("keys.bytes-per-key", Some(used / keys.max(1))),
+        ("dataset.bytes", Some(used)),
+        ("resident.bytes", info::resident_bytes()),
+        ("maxmemory", Some(limit)),
+    ];
+    let figures = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
+    call.reply.map(figures.clone().count());
+    for (name, figure) in figures {
+        call.reply.text(name);
+        call.reply.integer(figure as i64);
+    }
+    Ok(())
+}
+
+fn slow_get(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = call.arguments;
+    if words.len() > 3 {
+        return Err(Failure::arity(call.command.name));
+    }
+    let count = words.get(2).map_or(Some(10), parse::integer).filter(|count| *count >= -1);
+    let count = count.ok_or(Failure::new("ERR count should be greater than or equal to -1"))?;
+    let log = call.server.slow_log.lock();
+    let most = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
+    call.reply.array(most);
+    for slow in log.entries.iter().take(most) {
+        call.reply.array(6);
+        call.reply.integer(slow.id as i64);
+        call.reply.integer(slow.at as i64);
+        call.reply.integer(slow.micros as i64);
+        call.reply.array(slow.words.len());
+        slow.words.iter().for_each(|word| call.reply.bulk(word));
+        call.reply.text(&slow.address);
+        call.reply.text(&slow.name);
+    }
+    Ok(())
+}
+
+fn slow_len(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.integer(call.server.slow_log.lock().entries.len() as i64);
+    Ok(())
+}
+
+fn slow_reset(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.server.slow_log.lock().entries.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+fn no_events(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.array(0);
+    Ok(())
+}
+
+fn latency_doctor(call: &mut Call<'_>) -> Result<(), Failure> {
+    let text = "Events of latency are not recorded. SLOWLOG GET has the commands that took long, \
+                and INFO commandstats the time of each command.\n";
+    call.reply.verbatim("txt", text);
+    Ok(())
+}
+
+fn module_list(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.array(1);
+    call.reply.map(4);
+    call.reply.text("name");
+    call.reply.text(MODULE_NAME);
+    call.reply.text("ver");
+    call.reply.integer(MODULE_VERSION);
+    call.reply.text("path");
+    call.reply.text("");
+    call.reply.text("args");
+    call.reply.array(0);
+    Ok(())
+}
+
+fn acl_cat(call: &mut Call<'_>) -> Result<(), Failure> {
+    let names = match (call.arguments.get(2), call.arguments.len()) {
+        (None, _) => introspection::all_categories(),
+        (Some(category), 3) => {
+            let names = introspection::names_of_category(category);
+            if names.is_empty() {
+                let category = excerpt(category, 128);
+                return Err(Failure::with(format!("ERR Unknown category '{category}'")));
+            }
+            names
+        }
+        _ => return Err(Failure::arity(call.command.name)),
+    };
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.text(name));
+    Ok(())
+}
+
+/// Whether the user needs no password.
+fn is_open(call: &Call<'_>) -> bool {
+    call.server.settings().require_pass.is_empty()
+}
+
+fn acl_getuser(call: &mut Call<'_>) -> Result<(), Failure> {
+    if &call.arguments[2] != USER.as_bytes() {
+        call.reply.null_array();
+        return Ok(());
+    }
+    let flags: &[&str] = if is_open(call) { &["on", "nopass"] } else { &["on"] };
+    call.reply.map(6);
+    call.reply.text("flags");
+    call.reply.set(flags.len());
+    flags.iter().for_each(|flag| call.reply.text(flag));
+    call.reply.text("passwords");
+    call.reply.array(0);
+    for (field, rule) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
+        call.reply.text(field);
+        call.reply.text(rule);
+    }
+    call.reply.text("selectors");
+    call.reply.array(0);
+    Ok(())
+}
+
+fn acl_list(call: &mut Call<'_>) -> Result<(), Failure> {
+    let password = if is_open(call) { " nopass" } else { "" };
+    call.reply.array(1);
+    call.reply.text(&format!("user {USER} on{password} ~* &* +@all"));
+    Ok(())
+}
+
+fn acl_users(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.array(1);
+    call.reply.text(USER);
+    Ok(())
+}
+
+fn acl_whoami(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.text(USER);
+    Ok(())
+}

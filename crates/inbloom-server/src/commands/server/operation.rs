@@ -1,0 +1,241 @@
+//! Running the server: its clock, its end, and what of Redis's persistence and replication there
+//! is.
+//!
+//! Filters are kept in memory only in this version. A command that promises more is refused, and
+//! the error says what there is instead: who hears OK from SAVE sleeps badly later.
+
+use std::time::{Duration, Instant};
+
+use super::introspection::HELP;
+use super::{SERVER, info};
+use crate::commands::parse;
+use crate::failure::Failure;
+use crate::server::since_1970;
+use crate::table::{self, Call, Command};
+
+pub const BGREWRITEAOF: Command = Command {
+    name: "bgrewriteaof",
+    arity: 1,
+    summary: "Is refused: there is no log of changes in this version",
+    handler: not_durable,
+    ..ADMIN
+};
+
+pub const BGSAVE: Command = Command {
+    name: "bgsave",
+    arity: -1,
+    summary: "Is refused: filters are kept in memory only in this version; see IB.SAVE",
+    syntax: "[SCHEDULE]",
+    handler: not_durable,
+    ..ADMIN
+};
+
+pub const SAVE: Command = Command {
+    name: "save",
+    arity: 1,
+    summary: "Is refused: filters are kept in memory only in this version; see IB.SAVE",
+    handler: not_durable,
+    ..ADMIN
+};
+
+pub const LASTSAVE: Command = Command {
+    name: "lastsave",
+    arity: 1,
+    flags: &["loading", "stale", "fast"],
+    categories: &["admin", "dangerous"],
+    summary: "Tells the time at which the server started, empty: it has not been saved since",
+    handler: |call| {
+        call.reply.integer(info::started_at(call.server) as i64);
+        Ok(())
+    },
+    ..SERVER
+};
+
+pub const TIME: Command = Command {
+    name: "time",
+    arity: 1,
+    flags: &["loading", "stale", "fast"],
+    summary: "Tells the time, in seconds since 1970 and microseconds",
+    handler: time,
+    ..SERVER
+};
+
+pub const SHUTDOWN: Command = Command {
+    name: "shutdown",
+    arity: -1,
+    flags: &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
+    summary: "Ends the server; filters that were not written by IB.SAVE are lost",
+    syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
+    handler: shutdown,
+    ..SERVER
+};
+
+pub const WAIT: Command = Command {
+    name: "wait",
+    arity: 3,
+    categories: &["connection"],
+    summary: "Tells how many replicas have what was written: none, there are no replicas",
+    syntax: "numreplicas timeout",
+    handler: wait,
+    ..SERVER
+};
+
+pub const WAITAOF: Command = Command {
+    name: "waitaof",
+    arity: 4,
+    categories: &["connection"],
+    summary: "Is refused if it asks for a log on disk: there is none in this version",
+    syntax: "numlocal numreplicas timeout",
+    handler: wait_log,
+    ..SERVER
+};
+
+pub const ROLE: Command = Command {
+    name: "role",
+    arity: 1,
+    flags: &["noscript", "loading", "stale", "fast"],
+    categories: &["admin", "dangerous"],
+    summary: "Tells that this server is a master without replicas",
+    handler: role,
+    ..SERVER
+};
+
+pub const REPLICAOF: Command = Command {
+    name: "replicaof",
+    arity: 3,
+    summary: "Is refused, but for NO ONE: there is no replication in this version",
+    syntax: "<host port | NO ONE>",
+    handler: replica_of,
+    ..ADMIN
+};
+
+pub const SLAVEOF: Command =
+    Command { name: "slaveof", summary: "Another name of REPLICAOF", ..REPLICAOF };
+
+pub const DEBUG: Command = Command {
+    name: "debug",
+    arity: -2,
+    flags: ADMIN.flags,
+    summary: "Helps to test clients",
+    subcommands: &[
+        Command { name: "debug|help", ..HELP },
+        Command {
+            name: "debug|sleep",
+            arity: 3,
+            summary: "Answers after so many seconds, at most 60; other clients do not wait",
+            syntax: "seconds",
+            complexity: "O(N) for N seconds",
+            handler: sleep,
+            is_heavy: table::heavy,
+            ..ADMIN
+        },
+    ],
+    ..SERVER
+};
+
+const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
+
+fn not_durable(_: &mut Call<'_>) -> Result<(), Failure> {
+    Err(Failure::new(
+        "ERR filters are kept in memory only in this version, durability is to come: write a \
+         filter to a file with IB.SAVE",
+    ))
+}
+
+fn time(call: &mut Call<'_>) -> Result<(), Failure> {
+    let now = since_1970();
+    call.reply.array(2);
+    call.reply.text(&now.as_secs().to_string());
+    call.reply.text(&now.subsec_micros().to_string());
+    Ok(())
+}
+
+/// No reply: the connection ends, and that is how the client knows.
+fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
+    let words = call.arguments.skip(1);
+    for word in words {
+        if parse::is(word, "ABORT") {
+            // It would come too late: a server that is about to end reads no more commands.
+            let is_alone = words.len() == 1;
+            let none = Failure::new("ERR No shutdown in progress.");
+            return Err(if is_alone { none } else { Failure::SYNTAX });
+        }
+        if parse::is(word, "SAVE") {
+            return not_durable(call);
+        }
+        if !["NOSAVE", "NOW", "FORCE"].iter().any(|option| parse::is(word, option)) {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    call.server.shut_down();
+    call.session.is_closing = true;
+    Ok(())
+}
+
+fn wait(call: &mut Call<'_>) -> Result<(), Failure> {
+    integers(call)?;
+    call.reply.integer(0);
+    Ok(())
+}
+
+fn wait_log(call: &mut Call<'_>) -> Result<(), Failure> {
+    let [local, ..] = integers(call)?[..] else { unreachable!("three, by the arity") };
+    if local != 0 {
+        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+        return Err(Failure::new(text));
+    }
+    call.reply.array(2);
+    call.reply.integer(0);
+    call.reply.integer(0);
+    Ok(())
+}
+
+/// All arguments as numbers, the last of which is a time to wait.
+fn integers(call: &Call<'_>) -> Result<Vec<i64>, Failure> {
+    let words = call.arguments.skip(1).iter();
+    let numbers: Option<Vec<i64>> = words.map(parse::integer).collect();
+    let numbers = numbers.ok_or(Failure::NOT_AN_INTEGER)?;
+    match numbers.last() {
+        Some(..0) => Err(Failure::new("ERR timeout is negative")),
+        _ => Ok(numbers),
+    }
+}
+
+fn role(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.reply.array(3);
+    call.reply.text("master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Ok(())
+}
+
+fn replica_of(call: &mut Call<'_>) -> Result<(), Failure> {
+    if parse::is(&call.arguments[1], "NO") && parse::is(&call.arguments[2], "ONE") {
+        call.reply.ok();
+        return Ok(());
+    }
+    Err(Failure::new(
+        "ERR there is no replication in this version: filters move with BF.SCANDUMP and \
+         BF.LOADCHUNK, or as files with IB.SAVE and IB.OPEN",
+    ))
+}
+
+fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
+    /// Clients time out before that, and a thread for long work is not to be had forever.
+    const LONGEST: f64 = 60.0;
+    /// How soon a sleep ends when the server or the client does.
+    const NAP: Duration = Duration::from_millis(20);
+    let seconds = parse::fraction(&call.arguments[2])
+        .filter(|seconds| (0.0..=LONGEST).contains(seconds))
+        .ok_or(Failure::new("ERR seconds must be a number from 0 to 60"))?;
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    while !call.server.is_stopping() && !call.session.client.is_killed() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+    call.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! MULTI and EXEC: commands that are collected, and then carried out one after another.
+//!
+//! What EXEC does is not isolated from what other clients do at the same time: their commands may
+//! come between those of a transaction, as this server has no one thread that everything waits
+//! for. Each command is whole in itself, the order within the transaction holds, and WATCH sees
+//! changes up to the moment at which EXEC begins. For filters that is rarely a loss: to add is to
+//! add, in whichever order.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use crate::failure::Failure;
+use crate::keyspace::{Entry, Key, Stamp};
+use crate::resp::{Limits, Parser};
+use crate::server::{Calls, Server};
+use crate::session::{Transaction, Watched};
+use crate::table::{self, Call, Command, Keys};
+
+/// The rows of transactions.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "multi",
+        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        summary: "Begins a transaction: the commands that follow wait for EXEC",
+        handler: multi,
+        ..TRANSACTION
+    },
+    Command {
+        name: "exec",
+        flags: &["noscript", "loading", "stale", "skip_slowlog", "transaction"],
+        summary: "Carries out the commands since MULTI, unless a watched key has changed",
+        complexity: "That of the commands",
+        handler: exec,
+        is_heavy: |_, session, _| {
+            let waiting = session.transaction.as_ref();
+            waiting.is_some_and(|waiting| waiting.is_heavy || waiting.bytes > LONG)
+        },
+        ..TRANSACTION
+    },
+    Command {
+        name: "discard",
+        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        summary: "Forgets the commands since MULTI",
+        handler: discard,
+        ..TRANSACTION
+    },
+    Command {
+        name: "watch",
+        arity: -2,
+        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        keys: Keys::ALL,
+        summary: "Lets the next EXEC do nothing if one of the keys changes before",
+        syntax: "key [key ...]",
+        complexity: "O(N) for N keys, each compared with those watched already",
+        handler: watch,
+        is_heavy: |_, session, arguments| session.watched.len() + arguments.len() > 512,
+        ..TRANSACTION
+    },
+    Command {
+        name: "unwatch",
+        flags: &["noscript", "loading", "stale", "fast", "allow_busy"],
+        summary: "Forgets the keys of WATCH",
+        handler: unwatch,
+        ..TRANSACTION
+    },
+];
+
+const TRANSACTION: Command =
+    Command { arity: 1, categories: &["transaction"], group: "transactions", ..Command::NONE };
+
+/// Bytes of commands that may take more than a millisecond together.
+const LONG: usize = 64 << 10;
+/// Bytes of all names that a client may watch at once.
+const MOST_WATCHED_BYTES: usize = 1 << 20;
+/// Keys that a client may watch at once. A new one is compared with them all.
+const MOST_WATCHED: usize = 10_000;
+
+fn multi(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.is_some() {
+        return Err(Failure::new("ERR MULTI calls can not be nested"));
+    }
+    call.session.transaction = Some(Transaction::default());
+    call.reply.ok();
+    Ok(())
+}
+
+fn discard(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.take().is_none() {
+        return Err(Failure::new("ERR DISCARD without MULTI"));
+    }
+    call.session.watched = Vec::new();
+    call.reply.ok();
+    Ok(())
+}
+
+fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
+    let transaction = call.session.transaction.take();
+    let transaction = transaction.ok_or(Failure::new("ERR EXEC without MULTI"))?;
+    let watched = std::mem::take(&mut call.session.watched);
+    if transaction.is_broken {
+        let text = "EXECABORT Transaction discarded because of previous errors.";
+        return Err(Failure::new(text));
+    }
+    if watched.iter().any(|key| has_changed(call.server, key, call.now)) {
+        call.reply.null_array();
+        return Ok(());
+    }
+    call.reply.array(transaction.requests.len());
+    for request in &transaction.requests {
+        carry_out(call, request);
+    }
+    Ok(())
+}
+
+/// Carries out a request that was found to be right when it was queued.
+fn carry_out(call: &mut Call<'_>, request: &[u8]) {
+    let mut parser = Parser::new(Limits::default());
+    let whole = parser.next(request);
+    assert_eq!(whole, Ok(Some(request.len())), "it was read once before");
+    let arguments = parser.arguments(request);
+    let command = table::resolve(arguments).expect("it was resolved once before");
+    let begin = Instant::now();
+    let out = call.reply.buffer();
+    let is_done = call.session.call(call.server, command, arguments, out, call.now);
+    let calls =
+        Calls { calls: 1, nanos: begin.elapsed().as_nanos() as u64, failed: u64::from(!is_done) };
+    call.server.statistics.by_command.lock().entry(command.name).or_default().add(calls);
+}
+
+fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
+    if call.session.transaction.is_some() {
+        return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
+    }
+    let database = call.session.database;
+    for name in call.arguments.skip(1) {
+        let watched = &mut call.session.watched;
+        if watched.iter().any(|key| key.database == database && key.name == name) {
+            continue; // What it was at first is what counts.
+        }
+        let bytes: usize = watched.iter().map(|key| key.name.len()).sum();
+        if bytes + name.len() > MOST_WATCHED_BYTES {
+            let text = format!(
+                "ERR the names of watched keys may take {MOST_WATCHED_BYTES} bytes together"
+            );
+            return Err(Failure::with(text));
+        }
+        if watched.len() >= MOST_WATCHED {
+            let text = format!("ERR at most {MOST_WATCHED} keys can be watched at once");
+            return Err(Failure::with(text));
+        }
+        let entry = state(call.server, Key { database, name }, call.now);
+        watched.push(Watched { database, name: name.into(), entry });
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+fn unwatch(call: &mut Call<'_>) -> Result<(), Failure> {
+    call.session.watched = Vec::new();
+    call.reply.ok();
+    Ok(())
+}
+
+/// What a key holds and in which state, if there is one.
+fn state(server: &Server, key: Key<'_>, now: u64) -> Option<(Weak<Entry>, Stamp)> {
+    let entry = server.keyspace.get(key, now)?;
+    Some((Arc::downgrade(&entry), entry.stamp()))
+}
+
+/// Whether a key was created, changed, given another time, renamed, deleted or has expired since it
+/// was watched. A key that came and went again in between has not changed.
+fn has_changed(server: &Server, watched: &Watched, now: u64) -> bool {
+    let key = Key { database: watched.database, name: &watched.name };
+    match (&watched.entry, state(server, key, now)) {
+        (None, None) => false,
+        // The place of an entry is not used again as long as somebody has a weak reference to it.
+        (Some((before, then)), Some((after, now))) => !before.ptr_eq(&after) || *then != now,
+        _ => true,
+    }
+}

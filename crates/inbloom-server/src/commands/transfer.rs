@@ -1,0 +1,644 @@
+//! Filters on their way: SCANDUMP and LOADCHUNK, piece by piece, DUMP and RESTORE at once.
+//!
+//! **Forms.** Filters that are RedisBloom's (all of CF.*, and those of BF.* that came from it or
+//! were reserved with KIND redisbloom) are dumped in its form, which it loads. Our own are dumped
+//! in ours, drawn in `transfer/form.rs`. LOADCHUNK and RESTORE take both, told apart by the first
+//! bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later iterator
+//! is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a MiB.
+//!
+//! **Dumping while others add.** No key that was acknowledged before iterator 0 was asked for is
+//! missing from the copy. Where bits are only ever added (the base of our filters, RedisBloom's
+//! Bloom filters) pieces are copied from the filter as it is, so that a dump takes no memory. They
+//! may have keys that the header, which is older, does not count. Where entries move about (cuckoo
+//! filters of more than one piece, what a filter of ours has grown by, filters of other kinds) a
+//! copy is taken at iterator 0. It serves whoever asks for later iterators, until nobody has for a
+//! minute; if it is gone, that is an error and not an end. Who begins a second dump of a filter
+//! that has changed replaces the copy. The first dump cannot be completed then: its later pieces
+//! have another identity, and LOADCHUNK refuses them. RedisBloom's form has none, so that of a
+//! cuckoo filter that is being changed only one dump should be under way at a time.
+//!
+//! **Loading.** What arrives is out of sight until all of it has: pieces come in any order,
+//! repeated, of any size. Then the filter is checked, and published if its name is still free. What
+//! is not completed within ten minutes of its last piece is forgotten. (RedisBloom serves a filter
+//! from its header on, and answers that keys are missing which have not arrived yet.) A piece for a
+//! filter that is there is taken if it changes nothing, as it happens when a client repeats its
+//! last one, and refused otherwise. (RedisBloom overwrites the bits.)
+
+mod form;
+mod loading;
+mod ranges;
+mod store;
+
+use std::sync::Arc;
+
+use inbloom::interop::redisbloom::{self, Cuckoo, payload};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{bloom, cuckoo, parse};
+use crate::failure::Failure;
+use crate::keyspace::{Created, Entry, Key};
+use crate::resp::{Arguments, Limits};
+use crate::server::Server;
+use crate::session::Session;
+use crate::table::{Call, Command, Keys};
+use crate::value::bloom::Bloom;
+use crate::value::{Guarded, Value};
+use form::Header;
+use loading::{CANNOT_LOAD, Loading, Ours};
+use store::Kept;
+
+pub use store::Transfers;
+
+/// The rows of DUMP and RESTORE; those of SCANDUMP and LOADCHUNK are with BF.* and CF.*.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "dump",
+        arity: 2,
+        flags: &["readonly"],
+        categories: &["keyspace"],
+        keys: Keys::ONE,
+        summary: "Returns a filter as one string, for RESTORE",
+        syntax: "key",
+        group: "generic",
+        complexity: "O(N) for the N bytes of the filter",
+        handler: dump,
+        is_heavy: dump_is_heavy,
+        ..Command::NONE
+    },
+    Command {
+        name: "restore",
+        arity: -4,
+        flags: &["write", "denyoom"],
+        categories: &["keyspace", "dangerous"],
+        keys: Keys::ONE,
+        summary: "Creates a filter from what DUMP has returned",
+        syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
+        group: "generic",
+        complexity: "O(N) for the N bytes of the filter",
+        handler: restore,
+        is_heavy: |_, _, arguments| arguments.get(3).is_some_and(|data| data.len() > LARGE),
+        ..Command::NONE
+    },
+];
+
+/// The bytes of a piece. RedisBloom takes any size, and gives up to 16 MiB.
+const PIECE: usize = 1 << 20;
+/// Pieces of one filter that are kept apart. As SCANDUMP gives them, they are 64 GiB.
+const MOST_PIECES: usize = 1 << 16;
+/// To copy and check so many bytes takes about 100 microseconds.
+const LARGE: usize = 256 << 10;
+/// The longest string that Redis takes.
+const LONGEST_STRING: u64 = 512 << 20;
+
+const BAD_DATA: Failure = Failure::new("ERR received bad data");
+const NO_LINK: Failure = Failure::new("ERR invalid offset - no link found");
+const TOO_BIG: Failure = Failure::new("ERR invalid chunk - Too big for current filter");
+
+/// Whether a filter was not made because there is no memory for it.
+fn no_memory(error: &redisbloom::Error) -> bool {
+    matches!(error, redisbloom::Error::Limit { .. } | redisbloom::Error::Memory { .. })
+}
+
+/// A piece of a MiB takes some hundred microseconds to be copied, checked and replied. Of some
+/// filters all is copied at the beginning.
+pub fn dump_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
+    let Some(name) = arguments.get(1) else { return false };
+    let key = Key { database: session.database, name };
+    let entry = server.keyspace.get(key, crate::server::now());
+    entry.is_some_and(|entry| entry.value.bytes() > LARGE as u64)
+}
+
+/// A large piece, or any that may be the last one of a filter which has to be read then.
+pub fn load_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
+    let (Some(name), Some(data)) = (arguments.get(1), arguments.get(3)) else { return false };
+    let key = Key { database: session.database, name };
+    data.len() > LARGE
+        || server
+            .transfers
+            .staged(key, crate::server::now())
+            .is_some_and(|staged| staged.file_bytes > LARGE as u64)
+}
+
+fn key_of<'a>(call: &Call<'a>) -> Key<'a> {
+    let name = call.arguments.get(1).expect("the table says that there is one");
+    Key { database: call.session.database, name }
+}
+
+/// The dump that this iterator belongs to was forgotten, and cannot be made again.
+const GONE: Failure =
+    Failure::new("ERR the dump that this iterator belongs to is gone: begin again with iterator 0");
+
+/// BF.SCANDUMP.
+pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
+    let entry = bloom::find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let iterator = parse::integer(&call.arguments[2])
+        .ok_or(Failure::new("Second argument must be numeric"))?;
+    let found = match u64::try_from(iterator) {
+        Ok(0) => Some((1, bloom_header(call, &entry)?)),
+        Ok(position) => bloom_piece(call, &entry, position)?,
+        Err(_) => None,
+    };
+    let (next, data) = found.unwrap_or_default();
+    call.reply.array(2);
+    call.reply.integer(next as i64);
+    call.reply.bulk(&data);
+    Ok(())
+}
+
+/// Begins a dump.
+fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<Vec<u8>, Failure> {
+    let (key, server) = (key_of(call), call.server);
+    let stamp = entry.value.stamp();
+    let (header, kept) = match &entry.value {
+        Value::RedisBloom(guarded) => {
+            let (header, bytes) = guarded.read(|bloom| (bloom.header(), bloom.bytes()));
+            (header, Kept::Length(bytes))
+        }
+        Value::Bloom(bloom) if bloom.rest().is_none() => {
+            let header = Header::of(bloom, &server.hasher, None);
+            (header.bytes().to_vec(), Kept::Length(header.body()))
+        }
+        value => {
+            let again = server.transfers.dump(key, entry, call.now);
+            let again = again.filter(|dump| dump.is_of(stamp));
+            if let Some(Kept::File(header, _)) = again.as_ref().map(|dump| &dump.kept) {
+                return Ok(header.bytes().to_vec());
+            }
+            // An earlier copy lacks something, and is not to take the memory of this one.
+            server.transfers.end(key);
+            let (header, file) = file_of(server, value)?;
+            (header.bytes().to_vec(), Kept::File(header, file))
+        }
+    };
+    server.transfers.keep(key, entry, stamp, kept, call.now);
+    Ok(header)
+}
+
+/// The header of a filter of ours that cannot be dumped as it is, and a copy as a file.
+fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), Failure> {
+    let mut file = Vec::new();
+    match value {
+        Value::Bloom(bloom) => {
+            let rest = bloom.rest().expect("one that has not grown is its base");
+            // For a moment there is a copy of it, and the bytes of that.
+            server.make_room(2 * rest.bytes())?;
+            let copy = rest.snapshot(server.hasher).map_err(Failure::because)?;
+            write(&copy, &mut file)?;
+            Ok((Header::of(bloom, &server.hasher, Some(&file)), file))
+        }
+        Value::Filter(guarded) => {
+            server.make_room(guarded.read(inbloom::Filter::bytes))?;
+            guarded.for_long(|guarded| guarded.read(|filter| write(filter, &mut file)))?;
+            Ok((Header::of_file(&file), file))
+        }
+        Value::RedisBloom(_) | Value::Cuckoo(_) => unreachable!("they have a form of their own"),
+    }
+}
+
+fn write(filter: &inbloom::Filter, file: &mut Vec<u8>) -> Result<(), Failure> {
+    let bytes = filter.bytes() + 4096;
+    let reserved = usize::try_from(bytes).is_ok_and(|bytes| file.try_reserve_exact(bytes).is_ok());
+    if !reserved {
+        let text = format!("ERR could not get {bytes} bytes of memory for a copy: free memory");
+        return Err(Failure::with(text));
+    }
+    filter.write_to(file).map_err(Failure::because)
+}
+
+/// The piece at an iterator, and the next one; None at the end.
+fn bloom_piece(
+    call: &Call<'_>,
+    entry: &Arc<Entry>,
+    position: u64,
+) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+    let kept = call.server.transfers.dump(key_of(call), entry, call.now);
+    let kept = kept.as_ref().map(|dump| &dump.kept);
+    let at = position - 1;
+    match (&entry.value, kept) {
+        (Value::RedisBloom(guarded), kept) => {
+            // What it has grown by since the header is not in the header.
+            let end = if let Some(Kept::Length(length)) = kept { *length } else { u64::MAX };
+            Ok(guarded.read(|bloom| {
+                let chunk = bloom.chunk(position, PIECE).filter(|_| at < end);
+                chunk.map(|(next, data)| (next, data.to_vec()))
+            }))
+        }
+        (value, Some(Kept::File(header, file))) => {
+            let base = match value {
+                Value::Bloom(bloom) => Some(bloom),
+                _ => None,
+            };
+            Ok(our_piece(header, base, file, at))
+        }
+        (Value::Bloom(bloom), kept) => {
+            let header = Header::of(bloom, &call.server.hasher, None);
+            let ends_here = bloom.rest().is_none() || matches!(kept, Some(Kept::Length(_)));
+            if at >= header.body() && !ends_here {
+                return Err(GONE);
+            }
+            Ok(our_piece(&header, Some(bloom), &[], at))
+        }
+        _ => Err(GONE),
+    }
+}
+
+/// Bytes of the body of our form, with their checksum.
+fn our_piece(
+    header: &Header,
+    base: Option<&Bloom>,
+    file: &[u8],
+    at: u64,
+) -> Option<(u64, Vec<u8>)> {
+    let border = header.base_bytes();
+    let end = if at < border { border } else { header.body() };
+    let length = end.checked_sub(at)?.min(PIECE as u64) as usize;
+    if length == 0 {
+        return None;
+    }
+    let mut piece = Vec::with_capacity(length + 8);
+    match base.filter(|_| at < border) {
+        Some(bloom) => {
+            piece.resize(length, 0);
+            bloom.base().copy_to(at, &mut piece);
+        }
+        None => piece.extend_from_slice(&file[(at - border) as usize..][..length]),
+    }
+    form::seal(&mut piece, header.identity, at);
+    Some((1 + at + length as u64, piece))
+}
+
+/// CF.SCANDUMP.
+pub fn cuckoo_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
+    let position = parse::integer(&call.arguments[2]).and_then(|at| u64::try_from(at).ok());
+    let position = position.ok_or(Failure::new("Invalid position"))?;
+    let entry = cuckoo::find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let filter = cuckoo::cuckoo_of(&entry).expect("`find` refuses other types");
+    let found = match position {
+        0 => cuckoo_header(call, &entry, filter)?.map(|header| (1, header)),
+        position => cuckoo_piece(call, &entry, filter, position)?,
+    };
+    call.reply.array(2);
+    match found {
+        Some((next, data)) => {
+            call.reply.integer(next as i64);
+            call.reply.bulk(&data);
+        }
+        None => {
+            call.reply.integer(0);
+            call.reply.null();
+        }
+    }
+    Ok(())
+}
+
+/// Whether a filter goes into one piece, which is copied at one moment.
+fn is_one_piece(cuckoo: &Cuckoo) -> bool {
+    cuckoo.filters() == 1 && cuckoo.bytes() <= PIECE as u64
+}
+
+/// Begins a dump. None of an empty filter, as in RedisBloom, where it cannot be copied.
+fn cuckoo_header(
+    call: &Call<'_>,
+    entry: &Arc<Entry>,
+    filter: &Guarded<Cuckoo>,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let (key, transfers) = (key_of(call), &call.server.transfers);
+    let stamp = entry.value.stamp();
+    let again = transfers.dump(key, entry, call.now).filter(|dump| dump.is_of(stamp));
+    if let Some(Kept::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
+        return Ok(Some(copy.header()));
+    }
+    transfers.end(key);
+    let limit = call.server.limit_for(0);
+    let begin = |cuckoo: &Cuckoo| match cuckoo.items() {
+        0 => Ok(None),
+        _ if is_one_piece(cuckoo) => Ok(Some((cuckoo.header(), Kept::Length(cuckoo.bytes())))),
+        _ => copy_of(cuckoo, limit).map(|copy| Some((copy.header(), Kept::Cuckoo(Box::new(copy))))),
+    };
+    let begun = filter.for_long(|filter| filter.read(begin));
+    let begun = begun.map_err(|error| match error {
+        redisbloom::LoadError::CannotCreate(error) => cuckoo::not_made(call.server, &error),
+        error => Failure::because(error),
+    })?;
+    Ok(begun.map(|(header, kept)| {
+        transfers.keep(key, entry, stamp, kept, call.now);
+        header
+    }))
+}
+
+fn copy_of(cuckoo: &Cuckoo, limit: u64) -> Result<Cuckoo, redisbloom::LoadError> {
+    let mut copy = Cuckoo::from_header(&cuckoo.header(), limit)?;
+    let mut position = 1;
+    while let Some((next, data)) = cuckoo.chunk(position, redisbloom::CHUNK) {
+        copy.load(next, data)?;
+        position = next;
+    }
+    Ok(copy)
+}
+
+fn cuckoo_piece(
+    call: &Call<'_>,
+    entry: &Arc<Entry>,
+    filter: &Guarded<Cuckoo>,
+    position: u64,
+) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+    let owned = |(next, data): (u64, &[u8])| (next, data.to_vec());
+    let kept = call.server.transfers.dump(key_of(call), entry, call.now);
+    let end = match kept.as_ref().map(|dump| &dump.kept) {
+        Some(Kept::Cuckoo(copy)) => return Ok(copy.chunk(position, PIECE).map(owned)),
+        Some(Kept::Length(length)) => Some(*length),
+        _ => None,
+    };
+    filter.read(|cuckoo| match end {
+        Some(end) => Ok(cuckoo.chunk(position, PIECE).filter(|_| position <= end).map(owned)),
+        None if cuckoo.items() == 0 => Ok(None),
+        None if is_one_piece(cuckoo) => Ok(cuckoo.chunk(position, PIECE).map(owned)),
+        None if position > cuckoo.bytes() => Ok(None),
+        None => Err(GONE),
+    })
+}
+
+/// BF.LOADCHUNK.
+pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
+    let iterator = parse::integer(&call.arguments[2])
+        .ok_or(Failure::new("ERR Second argument must be numeric"))?;
+    let data = &call.arguments[3];
+    match bloom::find(call, &call.arguments[1])? {
+        Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
+        None if iterator == 1 => {
+            call.server.transfers.abandon(key_of(call), None);
+            let loading = Loading::of_bloom(call.server, data)?;
+            call.server.transfers.begin(key_of(call), loading, call.now)?;
+        }
+        None => load(call, iterator, data)?,
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// CF.LOADCHUNK.
+pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
+    let position = parse::integer(&call.arguments[2]).filter(|position| *position != 0);
+    let position = position.ok_or(Failure::new("Invalid position"))?;
+    let data = &call.arguments[3];
+    match cuckoo::find(call, &call.arguments[1])? {
+        Some(_) if position == 1 => return Err(Failure::EXISTS),
+        Some(entry) => changes_nothing(call.server, &entry.value, position, data)?,
+        None if position == 1 => {
+            call.server.transfers.abandon(key_of(call), None);
+            let loading = Loading::of_cuckoo(call.server, data)?;
+            call.server.transfers.begin(key_of(call), loading, call.now)?;
+        }
+        None => load(call, position, data)?,
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Takes a piece of a filter that is being loaded, and publishes it if it was the last one.
+fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
+    let (key, server) = (key_of(call), call.server);
+    let staged = server.transfers.staged(key, call.now).ok_or(Failure::NOT_FOUND)?;
+    if staged.is_cuckoo != call.command.name.starts_with("cf.") {
+        return Err(Failure::WRONG_TYPE);
+    }
+    let mut loading = staged.loading.lock();
+    loading.as_mut().ok_or(Failure::NOT_FOUND)?.load(iterator, data)?;
+    let Some(whole) = loading.take_if(|loading| loading.is_whole()) else { return Ok(()) };
+    let finished = whole.finish(server);
+    let published = finished.and_then(|value| match server.keyspace.create(key, value, call.now) {
+        Created::New(_) => Ok(()),
+        Created::Taken(..) => Err(Failure::EXISTS),
+    });
+    drop(loading);
+    server.transfers.abandon(key, Some(&staged));
+    published
+}
+
+/// Sees whether a piece is one of a filter that is there, and in it already. RedisBloom's checks
+/// come first, with its texts.
+fn changes_nothing(
+    server: &Server,
+    value: &Value,
+    iterator: i64,
+    data: &[u8],
+) -> Result<(), Failure> {
+    let length = data.len() as u64;
+    let position = u64::try_from(iterator);
+    let is_there = match value {
+        Value::Bloom(bloom) => {
+            let header = Header::of(bloom, &server.hasher, None);
+            if let Some((at, data)) =
+                position.ok().and_then(|at| form::open(header.identity, at, data))
+            {
+                has(bloom, at, data)
+            } else {
+                check_place(position.ok(), length, value.bytes())?;
+                false
+            }
+        }
+        Value::Filter(_) => {
+            check_place(position.ok(), length, value.bytes())?;
+            false
+        }
+        Value::RedisBloom(guarded) => guarded.read(|bloom| {
+            check_place(position.ok(), length, bloom.bytes())?;
+            let start = iterator as u64 - length;
+            match bloom.chunk(start, data.len().max(1)) {
+                None => Err(NO_LINK),
+                Some((_, found)) if found.len() < data.len() => Err(TOO_BIG),
+                Some((_, found)) => Ok(found.starts_with(data)),
+            }
+        })?,
+        Value::Cuckoo(guarded) => guarded.read(|cuckoo| {
+            let start = position.ok().and_then(|at| at.checked_sub(length)).filter(|_| length > 0);
+            let found = start.and_then(|start| cuckoo.chunk(start, data.len()));
+            let found = found.filter(|(_, found)| found.len() == data.len());
+            found.map(|(_, found)| found == data).ok_or(CANNOT_LOAD)
+        })?,
+    };
+    if is_there { Ok(()) } else { Err(Failure::EXISTS) }
+}
+
+/// Whether a piece of this length can have this iterator.
+fn check_place(position: Option<u64>, length: u64, bytes: u64) -> Result<(), Failure> {
+    match position {
+        Some(position) if position > 0 && position >= length => {
+            let start = (position - length).checked_sub(1).ok_or(NO_LINK)?;
+            if start < bytes { Ok(()) } else { Err(NO_LINK) }
+        }
+        _ => Err(BAD_DATA),
+    }
+}
+
+/// Whether the base of a filter has all these bits.
+fn has(bloom: &Bloom, at: u64, data: &[u8]) -> bool {
+    let bytes = bloom.base().bytes();
+    if at.checked_add(data.len() as u64).is_none_or(|end| end > bytes) {
+        return false;
+    }
+    let mut live = vec![0; data.len()];
+    bloom.base().copy_to(at, &mut live);
+    live.iter().zip(data).all(|(live, data)| data & !live == 0)
+}
+
+fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
+    let Some(entry) = call.server.keyspace.get(key_of(call), call.now) else {
+        call.reply.null();
+        return Ok(());
+    };
+    let (server, bytes) = (call.server, entry.value.bytes());
+    let (most, remedy) = match &entry.value {
+        Value::Cuckoo(_) => (LONGEST_STRING, "CF.SCANDUMP and CF.LOADCHUNK"),
+        Value::RedisBloom(_) => (LONGEST_STRING, "BF.SCANDUMP and BF.LOADCHUNK"),
+        // Nobody but inbloom takes it, and an argument of ours is no longer.
+        _ => (Limits::default().argument_bytes as u64, "BF.SCANDUMP and BF.LOADCHUNK"),
+    };
+    if bytes + PIECE as u64 > most {
+        return Err(Failure::with(format!(
+            "ERR the filter takes {bytes} bytes, too many for a string of {most}: use {remedy}"
+        )));
+    }
+    server.make_room(bytes)?;
+    let payload = match &entry.value {
+        Value::RedisBloom(guarded) => {
+            guarded.for_long(|it| it.read(|bloom| payload::encode(bloom)))
+        }
+        Value::Cuckoo(guarded) => guarded.for_long(|it| it.read(|cuckoo| payload::encode(cuckoo))),
+        value => Ok(our_payload(server, value)?),
+    };
+    call.reply.bulk(&payload.map_err(Failure::because)?);
+    Ok(())
+}
+
+/// The header, the body, and a checksum of both.
+fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, Failure> {
+    let (header, base, file) = match value {
+        Value::Bloom(bloom) if bloom.rest().is_none() => {
+            (Header::of(bloom, &server.hasher, None), Some(bloom), Vec::new())
+        }
+        Value::Bloom(bloom) => {
+            let (header, file) = file_of(server, value)?;
+            (header, Some(bloom), file)
+        }
+        value => {
+            let (header, file) = file_of(server, value)?;
+            (header, None, file)
+        }
+    };
+    let mut payload = header.bytes().to_vec();
+    if let Some(bloom) = base {
+        let start = payload.len();
+        payload.resize(start + header.base_bytes() as usize, 0);
+        bloom.base().copy_to(0, &mut payload[start..]);
+    }
+    payload.extend_from_slice(&file);
+    payload.extend(xxh3_64(&payload).to_le_bytes());
+    Ok(payload)
+}
+
+fn restore(call: &mut Call<'_>) -> Result<(), Failure> {
+    let options = Restore::parse(call.arguments.skip(4))?;
+    let key = key_of(call);
+    const BUSY: Failure = Failure::new("BUSYKEY Target key name already exists.");
+    if !options.replaces && call.server.keyspace.get(key, call.now).is_some() {
+        return Err(BUSY);
+    }
+    let ttl = parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
+    let negative = Failure::new("ERR Invalid TTL value, must be >= 0");
+    let ttl = u64::try_from(ttl).map_err(|_| negative)?;
+    let value = value_of(call.server, &call.arguments[3])?;
+    let expires = match ttl {
+        0 => None,
+        ttl if options.is_absolute => Some(ttl),
+        ttl => Some(call.now.saturating_add(ttl).min(i64::MAX as u64)),
+    };
+    if expires.is_some_and(|at| at <= call.now) {
+        // It has expired on the way: as if it had been restored in time.
+        if options.replaces {
+            call.server.keyspace.remove(key, call.now);
+        }
+        call.reply.ok();
+        return Ok(());
+    }
+    let entry = if options.replaces {
+        call.server.keyspace.replace(key, value)
+    } else {
+        match call.server.keyspace.create(key, value, call.now) {
+            Created::New(entry) => entry,
+            Created::Taken(..) => return Err(BUSY),
+        }
+    };
+    if expires.is_some() {
+        call.server.keyspace.expire(key, &entry, expires);
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// The options of RESTORE. How long the key was idle and how often it was used is checked, and of
+/// no use here, where nothing is evicted.
+#[derive(Default)]
+struct Restore {
+    replaces: bool,
+    is_absolute: bool,
+}
+
+impl Restore {
+    fn parse(words: Arguments<'_>) -> Result<Restore, Failure> {
+        let mut options = Restore::default();
+        let (mut idle, mut frequency) = (false, false);
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if parse::is(word, "REPLACE") {
+                options.replaces = true;
+            } else if parse::is(word, "ABSTTL") {
+                options.is_absolute = true;
+            } else if parse::is(word, "IDLETIME") && !frequency {
+                let value = parse::integer(words.next().ok_or(Failure::SYNTAX)?);
+                if value.ok_or(Failure::NOT_AN_INTEGER)? < 0 {
+                    return Err(Failure::new("ERR Invalid IDLETIME value, must be >= 0"));
+                }
+                idle = true;
+            } else if parse::is(word, "FREQ") && !idle {
+                let value = parse::integer(words.next().ok_or(Failure::SYNTAX)?);
+                if !(0..=255).contains(&value.ok_or(Failure::NOT_AN_INTEGER)?) {
+                    let text = "ERR Invalid FREQ value, must be >= 0 and <= 255";
+                    return Err(Failure::new(text));
+                }
+                frequency = true;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The filter of a payload, ours or RedisBloom's.
+fn value_of(server: &Server, payload: &[u8]) -> Result<Value, Failure> {
+    const WRONG: Failure = Failure::new("ERR DUMP payload version or checksum are wrong");
+    if payload.starts_with(&form::MAGIC) {
+        let (content, sum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
+        if xxh3_64(content) != u64::from_le_bytes(*sum) {
+            return Err(WRONG);
+        }
+        let (header, body) = content.split_at_checked(form::HEADER).ok_or(WRONG)?;
+        let header = Header::parse(header)?;
+        if header.body() != body.len() as u64 {
+            let (expected, got) = (header.body(), body.len());
+            return Err(form::bad(format_args!("a body of {got} bytes, expected {expected}")));
+        }
+        let mut ours = Ours::new(server, header)?;
+        ours.put(0, body)?;
+        return ours.finish(server);
+    }
+    match payload::decode(payload, server.limit_for(0)) {
+        Ok(payload::Restored::Bloom(bloom)) => Ok(Value::redisbloom(bloom)),
+        Ok(payload::Restored::Cuckoo(cuckoo)) => Ok(Value::cuckoo(cuckoo)),
+        Err(error) if no_memory(&error) => Err(cuckoo::not_made(server, &error)),
+        Err(redisbloom::Error::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
+        Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(Failure::because(error)),
+        Err(_) => Err(Failure::new("ERR Bad data format")),
+    }
+}

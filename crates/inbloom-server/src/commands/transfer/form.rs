@@ -1,0 +1,243 @@
+//! The bytes of our own dumps: a header, then pieces of a body.
+//!
+//! ```text
+//!   header, 88 bytes, iterator 1
+//!
+//!    0   8 bytes  magic, 89 49 42 44 0d 0a 1a 0a
+//!    8   u32      version, 1
+//!   12   u32      expansion, 0 if it does not grow         \
+//!   16   u64      items, those that were new                |
+//!   24   u64      capacity, the keys that the base is for   | of a filter with a base,
+//!   32   f64      rate of the base                          | otherwise 0
+//!   40   u64      bytes of the base                         |
+//!   48   u32 u32  its probes and lines                     /
+//!   56   u64      bytes of the file
+//!   64   u64      a check of the hash of the base's keys: the first half of "inbloom"'s
+//!   72   u64      identity
+//!   80   u64      checksum, XXH3-64 of the 80 bytes before
+//!
+//!   body = base | file                            either may be missing, not both
+//!
+//!   piece = some bytes of the body | u64 checksum                       at most 1 MiB and 8 bytes
+//!           start ........... end                                       iterator 1 + end
+//!
+//!   payload of DUMP = header | body | u64 checksum, XXH3-64 of both
+//! ```
+//!
+//! The *base* is the memory of a blocked filter (docs/format.md, "Blocked"), the *file* a filter in
+//! our file format: what a filter of BF.ADD has grown by beyond its base, or the whole of a filter
+//! of another kind. All numbers are little-endian.
+//!
+//! A piece's checksum is XXH3-64 of its bytes with identity + start for a seed: so a piece of
+//! another dump, or in another place, is refused like a damaged one. The identity is XXH3-64 of
+//! bytes 24 to 72 of the header, with XXH3-64 of the file for a seed, 0 if there is none. It does
+//! not depend on the items: they may change between two pieces of a filter that is dumped while it
+//! is used.
+//!
+//! For example, BF.RESERVE f 0.01 100, never added to: a header with expansion 2, items 0, capacity
+//! 100, rate 0.001, 192 bytes of base and none of file; one piece of 200 bytes with iterator 193.
+
+use std::num::NonZeroU32;
+
+use inbloom::{Hasher, Plan};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::failure::Failure;
+use crate::value::bloom::Bloom;
+
+/// What every dump of ours begins with.
+pub const MAGIC: [u8; 8] = *b"\x89IBD\r\n\x1a\n";
+const VERSION: u32 = 1;
+/// The bytes of a header.
+pub const HEADER: usize = 88;
+/// The bytes of a checksum.
+const SUM: usize = 8;
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Header {
+    /// The base, if there is one.
+    pub base: Option<Base>,
+    /// Bytes of the file.
+    pub file: u64,
+    /// What tells pieces of this dump from those of others.
+    pub identity: u64,
+}
+
+/// What a header says of the base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Base {
+    /// By what the filter grows.
+    pub expansion: Option<NonZeroU32>,
+    /// Keys that were new.
+    pub items: u64,
+    /// Keys that the base is for.
+    pub capacity: u64,
+    /// The rate of the base.
+    pub rate: f64,
+    bytes: u64,
+    probes: u32,
+    lines: u32,
+    hash: u64,
+}
+
+impl Base {
+    /// Whether it is this plan that the base was made from.
+    pub fn is_of(&self, plan: &Plan) -> bool {
+        (self.bytes, self.probes, self.lines) == (plan.bytes(), plan.probes(), plan.lines())
+    }
+
+    /// Whether its keys were added under this hash.
+    pub fn is_under(&self, hasher: &Hasher) -> bool {
+        self.hash == check(hasher)
+    }
+}
+
+impl Header {
+    /// Of a filter of BF.ADD, with the file of what came after its base.
+    pub fn of(bloom: &Bloom, hasher: &Hasher, file: Option<&[u8]>) -> Header {
+        let plan = bloom.base().plan();
+        // It may grow at this moment: then there are more than its base has.
+        let most = if file.is_some() { u64::MAX } else { plan.items() };
+        let base = Base {
+            expansion: bloom.expansion(),
+            items: bloom.items().min(most),
+            capacity: plan.items(),
+            rate: plan.rate(),
+            bytes: plan.bytes(),
+            probes: plan.probes(),
+            lines: plan.lines(),
+            hash: check(hasher),
+        };
+        Header::seal(Some(base), file)
+    }
+
+    /// Of a filter that is a file.
+    pub fn of_file(file: &[u8]) -> Header {
+        Header::seal(None, Some(file))
+    }
+
+    fn seal(base: Option<Base>, file: Option<&[u8]>) -> Header {
+        let length = file.map_or(0, |file| file.len() as u64);
+        let mut header = Header { base, file: length, identity: 0 };
+        header.identity = xxh3_64_with_seed(&header.bytes()[24..72], file.map_or(0, xxh3_64));
+        header
+    }
+
+    /// The bytes of the base.
+    pub fn base_bytes(&self) -> u64 {
+        self.base.map_or(0, |base| base.bytes)
+    }
+
+    /// The bytes of the whole body. It does not overflow: see `parse`.
+    pub fn body(&self) -> u64 {
+        self.base_bytes() + self.file
+    }
+
+    /// As it is sent.
+    pub fn bytes(&self) -> [u8; HEADER] {
+        let mut out = Vec::with_capacity(HEADER);
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        let base = self.base;
+        out.extend(base.and_then(|base| base.expansion).map_or(0, NonZeroU32::get).to_le_bytes());
+        out.extend(base.map_or(0, |base| base.items).to_le_bytes());
+        out.extend(base.map_or(0, |base| base.capacity).to_le_bytes());
+        out.extend(base.map_or(0.0, |base| base.rate).to_bits().to_le_bytes());
+        out.extend(base.map_or(0, |base| base.bytes).to_le_bytes());
+        out.extend(base.map_or(0, |base| base.probes).to_le_bytes());
+        out.extend(base.map_or(0, |base| base.lines).to_le_bytes());
+        out.extend(self.file.to_le_bytes());
+        out.extend(base.map_or(0, |base| base.hash).to_le_bytes());
+        out.extend(self.identity.to_le_bytes());
+        out.extend(xxh3_64(&out).to_le_bytes());
+        out.try_into().expect("the fields above are 88 bytes")
+    }
+
+    /// Reads a header that begins with the magic. Whether there is memory for what it describes is
+    /// for the caller to see.
+    pub fn parse(bytes: &[u8]) -> Result<Header, Failure> {
+        let Some((fields, sum)) = bytes.split_last_chunk::<SUM>().filter(|_| bytes.len() == HEADER)
+        else {
+            let length = bytes.len();
+            return Err(bad(format_args!("a header of {length} bytes, expected {HEADER}")));
+        };
+        if xxh3_64(fields) != u64::from_le_bytes(*sum) {
+            return Err(bad("the checksum of the header is wrong; dump the filter again"));
+        }
+        let u32_at =
+            |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("4 bytes"));
+        let u64_at =
+            |at: usize| u64::from_le_bytes(fields[at..at + 8].try_into().expect("8 bytes"));
+        let version = u32_at(8);
+        if version != VERSION {
+            return Err(bad(format_args!(
+                "a dump of version {version}, this inbloom reads {VERSION}; upgrade inbloom"
+            )));
+        }
+        let base = Base {
+            expansion: NonZeroU32::new(u32_at(12)),
+            items: u64_at(16),
+            capacity: u64_at(24),
+            rate: f64::from_bits(u64_at(32)),
+            bytes: u64_at(40),
+            probes: u32_at(48),
+            lines: u32_at(52),
+            hash: u64_at(64),
+        };
+        let header = Header {
+            base: (base.bytes > 0).then_some(base),
+            file: u64_at(56),
+            identity: u64_at(72),
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        /// More than any memory, and few enough that sums and iterators do not overflow.
+        const MOST: u64 = 1 << 56;
+        if self.base_bytes() > MOST || self.file > MOST || self.body() == 0 {
+            let (base, file) = (self.base_bytes(), self.file);
+            return Err(bad(format_args!("{base} bytes of base and {file} of file")));
+        }
+        let Some(base) = self.base else { return Ok(()) };
+        /// So many that no server counts as many again, and replies can tell all.
+        const MOST_ITEMS: u64 = 1 << 62;
+        let most = if self.file == 0 { base.capacity } else { MOST_ITEMS };
+        if base.items > most || base.capacity > MOST_ITEMS {
+            let (items, capacity) = (base.items, base.capacity);
+            return Err(bad(format_args!("{items} items in a filter for {capacity}")));
+        }
+        if self.file > 0 && base.expansion.is_none() {
+            return Err(bad("a filter that does not grow has grown"));
+        }
+        Ok(())
+    }
+}
+
+/// What differs between two hashes.
+fn check(hasher: &Hasher) -> u64 {
+    hasher.digest("inbloom").place
+}
+
+/// The bytes are not what they should be: RedisBloom's text, and the reason.
+pub fn bad(reason: impl std::fmt::Display) -> Failure {
+    Failure::with(format!("ERR received bad data: {reason}"))
+}
+
+/// Puts the checksum behind some bytes of the body.
+pub fn seal(piece: &mut Vec<u8>, identity: u64, start: u64) {
+    piece.extend(sum(piece, identity, start).to_le_bytes());
+}
+
+/// Where a piece begins, and its bytes; None if it is none of this dump.
+pub fn open(identity: u64, iterator: u64, piece: &[u8]) -> Option<(u64, &[u8])> {
+    let (data, found) = piece.split_last_chunk::<SUM>()?;
+    let start = iterator.checked_sub(1)?.checked_sub(data.len() as u64)?;
+    (sum(data, identity, start) == u64::from_le_bytes(*found)).then_some((start, data))
+}
+
+fn sum(data: &[u8], identity: u64, start: u64) -> u64 {
+    xxh3_64_with_seed(data, identity.wrapping_add(start))
+}

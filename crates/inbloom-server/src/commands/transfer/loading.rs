@@ -1,0 +1,258 @@
+//! A filter that arrives piece by piece: in any order, repeated, of any size.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use inbloom::Filter;
+use inbloom::interop::redisbloom::{self, Cuckoo, LoadError};
+use inbloom::kinds::blocked::SharedBlocked;
+use inbloom::kinds::scalable::SharedScalable;
+
+use super::form::{self, Header, bad};
+use super::ranges::Ranges;
+use super::{BAD_DATA, MOST_PIECES, no_memory};
+use crate::commands::cuckoo::not_made;
+use crate::failure::Failure;
+use crate::server::Server;
+use crate::value::Value;
+use crate::value::bloom::Bloom;
+
+/// What has arrived so far.
+pub enum Loading {
+    /// A dump of ours.
+    Ours(Box<Ours>),
+    /// A dump of BF.SCANDUMP from RedisBloom, and which bytes of it are there.
+    RedisBloom(Box<redisbloom::Bloom>, Ranges),
+    /// A dump of CF.SCANDUMP.
+    Cuckoo(Box<Cuckoo>, Ranges),
+}
+
+/// A dump of ours.
+pub struct Ours {
+    header: Header,
+    base: Option<SharedBlocked>,
+    of_base: Ranges,
+    of_file: Ranges,
+    /// The file, as it came: memory is taken only for bytes that have arrived.
+    pieces: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl Loading {
+    /// What a header of BF.* describes, without its body.
+    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<Loading, Failure> {
+        if header.starts_with(&form::MAGIC) {
+            return Ok(Loading::Ours(Box::new(Ours::new(server, Header::parse(header)?)?)));
+        }
+        let bloom = redisbloom::Bloom::from_header(header, server.limit_for(0))
+            .map_err(|error| if no_memory(&error) { not_made(server, &error) } else { BAD_DATA })?;
+        Ok(Loading::RedisBloom(Box::new(bloom), Ranges::default()))
+    }
+
+    /// What a header of CF.* describes, without its body.
+    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<Loading, Failure> {
+        let cuckoo =
+            Cuckoo::from_header(header, server.limit_for(0)).map_err(|error| match error {
+                LoadError::CannotCreate(error) if no_memory(&error) => not_made(server, &error),
+                LoadError::CannotCreate(_) => Failure::new("Couldn't create filter!"),
+                _ => Failure::new("Invalid header"),
+            })?;
+        Ok(Loading::Cuckoo(Box::new(cuckoo), Ranges::default()))
+    }
+
+    /// Whether it is one of CF.*.
+    pub fn is_cuckoo(&self) -> bool {
+        matches!(self, Loading::Cuckoo(..))
+    }
+
+    /// The memory that it takes when it is whole, in bytes: its own, and what each array of
+    /// RedisBloom's needs beside, of which there may be thousands of a byte.
+    pub fn memory(&self) -> u64 {
+        let arrays = match self {
+            Loading::Ours(_) => 0,
+            Loading::RedisBloom(bloom, _) => bloom.links().len() as u64,
+            Loading::Cuckoo(cuckoo, _) => cuckoo.filters(),
+        };
+        self.bytes() + arrays * redisbloom::OVERHEAD
+    }
+
+    /// The bytes that are to arrive.
+    fn bytes(&self) -> u64 {
+        match self {
+            Loading::Ours(ours) => ours.header.body(),
+            Loading::RedisBloom(bloom, _) => bloom.bytes(),
+            Loading::Cuckoo(cuckoo, _) => cuckoo.bytes(),
+        }
+    }
+
+    /// The bytes that have to be looked through once more when the last has arrived.
+    pub fn file_bytes(&self) -> u64 {
+        match self {
+            Loading::Ours(ours) => ours.header.file,
+            Loading::RedisBloom(..) | Loading::Cuckoo(..) => 0,
+        }
+    }
+
+    /// Takes a piece, as SCANDUMP gave it with its iterator.
+    pub fn load(&mut self, iterator: i64, data: &[u8]) -> Result<(), Failure> {
+        let position = u64::try_from(iterator);
+        match self {
+            Loading::Ours(ours) => {
+                let position = position.map_err(|_| BAD_DATA)?;
+                let found = form::open(ours.header.identity, position, data);
+                let (start, data) = found.ok_or(BAD_DATA)?;
+                ours.put(start, data)
+            }
+            Loading::RedisBloom(bloom, ranges) => {
+                let position = position.map_err(|_| BAD_DATA)?;
+                bloom.load(position, data).map_err(|error| bloom_refused(&error))?;
+                let end = position - 1;
+                ranges.add(end - data.len() as u64..end).map(drop)
+            }
+            Loading::Cuckoo(cuckoo, ranges) => {
+                let position = position.map_err(|_| CANNOT_LOAD)?;
+                cuckoo.load(position, data).map_err(|_| CANNOT_LOAD)?;
+                let end = position - 1;
+                ranges.add(end - data.len() as u64..end).map(drop)
+            }
+        }
+    }
+
+    /// Whether every byte is there.
+    pub fn is_whole(&self) -> bool {
+        let covered = match self {
+            Loading::Ours(ours) => ours.of_base.covered() + ours.of_file.covered(),
+            Loading::RedisBloom(_, ranges) | Loading::Cuckoo(_, ranges) => ranges.covered(),
+        };
+        covered == self.bytes()
+    }
+
+    /// The filter, once it is whole.
+    pub fn finish(self, server: &Server) -> Result<Value, Failure> {
+        match self {
+            Loading::Ours(ours) => ours.finish(server),
+            Loading::RedisBloom(bloom, _) => Ok(Value::redisbloom(*bloom)),
+            Loading::Cuckoo(cuckoo, _) => Ok(Value::cuckoo(*cuckoo)),
+        }
+    }
+}
+
+/// No piece of CF.* fits there.
+pub const CANNOT_LOAD: Failure = Failure::new("Couldn't load chunk!");
+
+/// As BF.LOADCHUNK of RedisBloom words it.
+fn bloom_refused(error: &LoadError) -> Failure {
+    match error {
+        LoadError::NoLink { .. } => super::NO_LINK,
+        LoadError::TooBig { .. } => super::TOO_BIG,
+        _ => BAD_DATA,
+    }
+}
+
+impl Ours {
+    /// What a header describes. There has to be memory for all of it, although nothing of the file
+    /// is taken yet.
+    pub fn new(server: &Server, header: Header) -> Result<Ours, Failure> {
+        server.make_room(header.body())?;
+        let base = match &header.base {
+            Some(base) => {
+                if !base.is_under(&server.hasher) {
+                    return Err(bad("its keys were hashed otherwise than on this server"));
+                }
+                let shape = server.transfers.shape(base.capacity, base.rate)?;
+                if !base.is_of(shape.plan()) {
+                    return Err(bad(
+                        "this inbloom plans a filter of its capacity and rate otherwise",
+                    ));
+                }
+                Some(SharedBlocked::new(&shape).map_err(Failure::because)?)
+            }
+            None => None,
+        };
+        let (of_base, of_file) = Default::default();
+        Ok(Ours { header, base, of_base, of_file, pieces: BTreeMap::new() })
+    }
+
+    /// Takes bytes of the body, from `start` on.
+    pub fn put(&mut self, start: u64, data: &[u8]) -> Result<(), Failure> {
+        let end = start.checked_add(data.len() as u64).filter(|end| *end <= self.header.body());
+        let end = end.ok_or(super::NO_LINK)?;
+        let border = self.header.base_bytes();
+        let (of_base, of_file) = data.split_at(border.clamp(start, end) as usize - start as usize);
+        if let Some(base) = self.base.as_ref().filter(|_| !of_base.is_empty()) {
+            base.or_from(start, of_base).map_err(bad)?;
+            self.of_base.add(start..start + of_base.len() as u64)?;
+        }
+        if !of_file.is_empty() {
+            let first = start.max(border) - border;
+            self.put_file(first, of_file)?;
+        }
+        Ok(())
+    }
+
+    fn put_file(&mut self, first: u64, data: &[u8]) -> Result<(), Failure> {
+        if self.pieces.len() >= MOST_PIECES {
+            return Err(Failure::with(format!(
+                "ERR more than {MOST_PIECES} pieces: load them as SCANDUMP gives them"
+            )));
+        }
+        for gap in self.of_file.add(first..first + data.len() as u64)? {
+            let part = &data[(gap.start - first) as usize..(gap.end - first) as usize];
+            self.pieces.insert(gap.start, part.into());
+        }
+        Ok(())
+    }
+
+    /// The filter, once every byte has arrived.
+    pub fn finish(self, server: &Server) -> Result<Value, Failure> {
+        let filter = match self.header.file {
+            0 => None,
+            _ => Some(read(self.pieces)?),
+        };
+        match (self.header.base.zip(self.base), filter) {
+            (Some((header, base)), rest) => {
+                let rest = rest.map(|rest| self::rest(server, rest)).transpose()?;
+                let (items, expansion) = (header.items, header.expansion);
+                Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)))
+            }
+            (None, Some(filter)) => Ok(Value::filter(filter)),
+            (None, None) => unreachable!("a header without both is refused"),
+        }
+    }
+}
+
+/// What a filter has grown by beyond its base.
+fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, Failure> {
+    if *filter.hasher() != server.hasher {
+        return Err(bad("its keys were hashed otherwise than on this server"));
+    }
+    SharedScalable::from_filter(filter).map_err(bad)
+}
+
+/// Reads the file, of which every piece is freed as soon as it is read.
+fn read(pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, Failure> {
+    let mut reader = Pieces { rest: pieces.into_values(), piece: Box::default(), at: 0 };
+    let filter = Filter::read_from(&mut reader).map_err(bad)?;
+    match reader.read(&mut [0]) {
+        Ok(0) => Ok(filter),
+        _ => Err(bad("bytes behind the end of the file")),
+    }
+}
+
+/// Pieces that follow each other.
+struct Pieces<I> {
+    rest: I,
+    piece: Box<[u8]>,
+    at: usize,
+}
+
+impl<I: Iterator<Item = Box<[u8]>>> Read for Pieces<I> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() {
+            let Some(next) = self.rest.next() else { return Ok(0) };
+            (self.piece, self.at) = (next, 0);
+        }
+        let count = (&self.piece[self.at..]).read(out)?;
+        self.at += count;
+        Ok(count)
+    }
+}

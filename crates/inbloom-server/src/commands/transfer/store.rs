@@ -1,0 +1,223 @@
+//! What is kept between the commands of a transfer: filters that are being loaded, and what dumps
+//! that have begun still need. Nothing of it can be seen by other commands, all of it counts as
+//! memory in use, and all of it is forgotten after a while.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use inbloom::interop::redisbloom::{Cuckoo, OVERHEAD};
+use inbloom::kinds::blocked::Shape;
+use inbloom::{Kind, Plan};
+use parking_lot::Mutex;
+
+use super::form::{self, Header};
+use super::loading::Loading;
+use crate::failure::Failure;
+use crate::keyspace::{Entry, Key};
+
+/// A dump that nobody asks for any more, in milliseconds.
+const DUMP_LASTS: u64 = 60_000;
+/// A filter of which no piece comes any more.
+const LOADING_LASTS: u64 = 600_000;
+/// Dumps at once; the one that was not asked for the longest makes room.
+const MOST_DUMPS: usize = 256;
+/// Filters that are being loaded at once.
+const MOST_LOADING: usize = 1024;
+
+/// Dumps and loads under way.
+#[derive(Default)]
+pub struct Transfers {
+    dumps: Mutex<HashMap<Name, Arc<Dump>>>,
+    loading: Mutex<HashMap<Name, Arc<Staged>>>,
+    bytes: Arc<AtomicU64>,
+    /// That of the last base: who loads a million filters of one shape shall have it once.
+    shape: Mutex<Option<Arc<Shape>>>,
+}
+
+/// A database and a name in it.
+type Name = (usize, Box<[u8]>);
+
+fn name_of(key: Key<'_>) -> Name {
+    (key.database, key.name.into())
+}
+
+/// A filter that is being loaded. None: it was whole, and is published.
+pub struct Staged {
+    /// What there is of it.
+    pub loading: Mutex<Option<Loading>>,
+    /// Whether it is one of CF.*.
+    pub is_cuckoo: bool,
+    /// See [`Loading::file_bytes`].
+    pub file_bytes: u64,
+    used: AtomicU64,
+    _claim: Claim,
+}
+
+/// What a dump that has begun needs of the time when it began.
+pub struct Dump {
+    /// The filter, to tell it from another one that has its name now.
+    entry: Weak<Entry>,
+    /// Its stamp just before.
+    stamp: u64,
+    /// What is kept.
+    pub kept: Kept,
+    used: AtomicU64,
+    _claim: Claim,
+}
+
+/// What is kept of a filter that is being dumped.
+pub enum Kept {
+    /// How long its body was: of one that only ever gets more bits, which may be newer.
+    Length(u64),
+    /// The file at the end of our own form.
+    File(Header, Vec<u8>),
+    /// A copy, because entries move about in it.
+    Cuckoo(Box<Cuckoo>),
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        match self {
+            Kept::Length(_) => 0,
+            Kept::File(_, file) => file.len() as u64,
+            Kept::Cuckoo(cuckoo) => cuckoo.bytes() + cuckoo.filters() * OVERHEAD,
+        }
+    }
+}
+
+/// Bytes that count as in use as long as this is there.
+struct Claim(Arc<AtomicU64>, u64);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+impl Transfers {
+    /// The bytes in use.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn claim(&self, bytes: u64) -> Claim {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Claim(Arc::clone(&self.bytes), bytes)
+    }
+
+    /// The shape of a base.
+    pub fn shape(&self, capacity: u64, rate: f64) -> Result<Arc<Shape>, Failure> {
+        let is_it = |plan: &Plan| plan.items() == capacity && plan.rate() == rate;
+        if let Some(shape) = self.shape.lock().as_ref().filter(|shape| is_it(shape.plan())) {
+            return Ok(Arc::clone(shape));
+        }
+        let plan = Plan::new(Kind::Blocked).items(capacity).rate(rate).build();
+        let shape = plan.and_then(Shape::new).map_err(form::bad)?;
+        *self.shape.lock() = Some(Arc::clone(&shape));
+        Ok(shape)
+    }
+
+    /// Begins to load a filter.
+    pub fn begin(&self, key: Key<'_>, loading: Loading, now: u64) -> Result<Arc<Staged>, Failure> {
+        let mut all = self.loading.lock();
+        if all.len() >= MOST_LOADING {
+            return Err(Failure::with(format!(
+                "ERR {MOST_LOADING} filters are being loaded: complete some of them, or wait 10 \
+                 minutes until they are forgotten"
+            )));
+        }
+        let staged = Arc::new(Staged {
+            is_cuckoo: loading.is_cuckoo(),
+            file_bytes: loading.file_bytes(),
+            _claim: self.claim(loading.memory()),
+            loading: Mutex::new(Some(loading)),
+            used: AtomicU64::new(now),
+        });
+        all.insert(name_of(key), Arc::clone(&staged));
+        Ok(staged)
+    }
+
+    /// The filter that is being loaded under a name.
+    pub fn staged(&self, key: Key<'_>, now: u64) -> Option<Arc<Staged>> {
+        let staged = self.loading.lock().get(&name_of(key)).map(Arc::clone)?;
+        staged.used.store(now, Ordering::Relaxed);
+        Some(staged)
+    }
+
+    /// Forgets a filter that is being loaded, if it is this one or none in particular.
+    pub fn abandon(&self, key: Key<'_>, staged: Option<&Arc<Staged>>) {
+        let (mut all, name) = (self.loading.lock(), name_of(key));
+        let is_meant = |found: &Arc<Staged>| staged.is_none_or(|staged| Arc::ptr_eq(staged, found));
+        let removed = all.get(&name).is_some_and(is_meant).then(|| all.remove(&name));
+        drop(all);
+        drop(removed);
+    }
+
+    /// Keeps what a dump needs, in the place of what an earlier one did.
+    pub fn keep(
+        &self,
+        key: Key<'_>,
+        entry: &Arc<Entry>,
+        stamp: u64,
+        kept: Kept,
+        now: u64,
+    ) -> Arc<Dump> {
+        let dump = Arc::new(Dump {
+            entry: Arc::downgrade(entry),
+            stamp,
+            _claim: self.claim(kept.bytes()),
+            kept,
+            used: AtomicU64::new(now),
+        });
+        let mut all = self.dumps.lock();
+        let name = name_of(key);
+        let mut old = all.insert(name.clone(), Arc::clone(&dump));
+        if all.len() > MOST_DUMPS {
+            let others = all.iter().filter(|(other, _)| **other != name);
+            let oldest = others.min_by_key(|(_, dump)| dump.used.load(Ordering::Relaxed));
+            let oldest = oldest.map(|(name, _)| name.clone());
+            old = oldest.and_then(|name| all.remove(&name));
+        }
+        drop(all);
+        drop(old);
+        dump
+    }
+
+    /// What is kept of this filter under this name.
+    pub fn dump(&self, key: Key<'_>, entry: &Arc<Entry>, now: u64) -> Option<Arc<Dump>> {
+        let dump = self.dumps.lock().get(&name_of(key)).map(Arc::clone)?;
+        dump.used.store(now, Ordering::Relaxed);
+        std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry)).then_some(dump)
+    }
+
+    /// Forgets what is kept under a name.
+    pub fn end(&self, key: Key<'_>) {
+        let old = self.dumps.lock().remove(&name_of(key));
+        drop(old);
+    }
+
+    /// Forgets what was not asked for any more.
+    pub fn forget_old(&self, now: u64) {
+        let is_old = |used: &AtomicU64, lasts: u64| used.load(Ordering::Relaxed) + lasts <= now;
+        let dumps: Vec<_> =
+            self.dumps.lock().extract_if(|_, dump| is_old(&dump.used, DUMP_LASTS)).collect();
+        let loading: Vec<_> = self
+            .loading
+            .lock()
+            .extract_if(|_, staged| is_old(&staged.used, LOADING_LASTS))
+            .collect();
+        if !dumps.is_empty() || !loading.is_empty() {
+            // To free gigabytes takes the kernel a while: not on the caller's time.
+            let garbage = move || drop((dumps, loading));
+            let _ = std::thread::Builder::new().name("reaper".into()).spawn(garbage);
+        }
+    }
+}
+
+impl Dump {
+    /// Whether it has everything that was in the filter when its stamp was this one.
+    pub fn is_of(&self, stamp: u64) -> bool {
+        self.stamp == stamp
+    }
+}

@@ -1,0 +1,92 @@
+//! How the server is set up: what is fixed at its start, and what CONFIG SET may change.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// What is fixed when the server starts.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// The folder that IB.OPEN, IB.SAVE may use; none: they are refused.
+    pub import_dir: Option<PathBuf>,
+    /// What can be changed while it runs.
+    pub settings: Settings,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            import_dir: None,
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// What CONFIG SET can change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The rate of a filter that is created without one.
+    pub bf_error_rate: f64,
+    /// The keys that such a filter is for at first.
+    pub bf_initial_size: u64,
+    /// By what it grows; 0: it does not.
+    pub bf_expansion_factor: u32,
+    /// Fingerprints in a bucket of a cuckoo filter.
+    pub cf_bucket_size: u16,
+    /// Its first capacity.
+    pub cf_initial_size: u64,
+    /// How often a key may be kicked before the filter grows.
+    pub cf_max_iterations: u16,
+    /// By what a cuckoo filter grows; 0: it does not.
+    pub cf_expansion_factor: u16,
+    /// Kept for clients that read it; no filter of ours is refused because of it.
+    pub cf_max_expansions: u32,
+    /// The bytes that all filters together may take.
+    pub max_memory: u64,
+    /// Clients at once.
+    pub max_clients: usize,
+    /// Seconds after which an idle client is sent away; 0: never.
+    pub timeout: u64,
+    /// Commands that take at least so many microseconds are remembered; negative: none.
+    pub slowlog_log_slower_than: i64,
+    /// How many of them.
+    pub slowlog_max_len: usize,
+    /// The password that AUTH asks for; empty: none.
+    pub require_pass: String,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            bf_error_rate: 0.01,
+            bf_initial_size: 100,
+            bf_expansion_factor: 2,
+            cf_bucket_size: 2,
+            cf_initial_size: 1024,
+            cf_max_iterations: 20,
+            cf_expansion_factor: 1,
+            cf_max_expansions: 32,
+            max_memory: three_quarters_of_memory(),
+            max_clients: 10_000,
+            timeout: 0,
+            slowlog_log_slower_than: 10_000,
+            slowlog_max_len: 128,
+            require_pass: String::new(),
+        }
+    }
+}
+
+/// Three quarters of the machine's memory, or no limit where it cannot be told.
+fn three_quarters_of_memory() -> u64 {
+    system_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3)
+}
+
+/// The bytes of the machine's memory, where Linux tells them.
+pub(crate) fn system_memory() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
+}

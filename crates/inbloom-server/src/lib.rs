@@ -1,0 +1,32 @@
+//! A server of membership filters that any Redis client can talk to.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | [`resp`] | bytes of requests to arguments, answers to bytes |
+//! | [`table`] | every command: name, arity, flags, keys, help, and the function that does it |
+//! | `commands/` | those functions, by subject |
+//! | [`session`] | one client: bytes in, bytes out, without a socket |
+//! | [`keyspace`] | names, databases, expiry |
+//! | [`value`] | what a name stands for: filters |
+//! | [`server`] | what all clients share: keyspace, settings, statistics |
+//! | [`connection`] | sockets and threads; [`run`] |
+//!
+//! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
+//! IB.OPEN and IB.SAVE alone.
+
+mod commands;
+mod config;
+pub mod connection;
+mod failure;
+pub mod keyspace;
+pub mod resp;
+pub mod server;
+pub mod session;
+pub mod table;
+pub mod value;
+
+pub use config::{Config, Settings};
+pub use connection::run;
+pub use failure::Failure;
+pub use server::Server;
+pub use session::Session;

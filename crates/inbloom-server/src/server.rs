@@ -1,0 +1,366 @@
+//! What all clients share.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use inbloom::Hasher;
+use inbloom::kinds::blocked::Shape;
+use parking_lot::{Mutex, RwLock};
+
+use crate::config::{Config, Settings};
+use crate::failure::Failure;
+use crate::keyspace::Keyspace;
+use crate::value::bloom::Wish;
+
+/// The state of a server, without its sockets.
+pub struct Server {
+    /// Names and filters.
+    pub keyspace: Keyspace,
+    /// The hash of all filters made here.
+    pub hasher: Hasher,
+    /// What was fixed at the start.
+    pub config: Config,
+    /// When it began.
+    pub started: Instant,
+    /// Counts of all kinds.
+    pub statistics: Statistics,
+    /// Who is connected.
+    pub clients: Clients,
+    /// Dumps that are being loaded, and copies that are being dumped.
+    pub transfers: crate::commands::transfer::Transfers,
+    /// Slow commands.
+    pub slow_log: Mutex<SlowLog>,
+    settings: RwLock<Arc<Settings>>,
+    shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
+    stop: AtomicBool,
+    stopping: tokio::sync::Notify,
+}
+
+/// What INFO counts.
+#[derive(Default)]
+pub struct Statistics {
+    /// Connections ever accepted.
+    pub connections: AtomicU64,
+    /// Connections refused because there were too many.
+    pub rejected: AtomicU64,
+    /// Commands carried out.
+    pub commands: AtomicU64,
+    /// Bytes read from clients.
+    pub bytes_in: AtomicU64,
+    /// Bytes written to clients.
+    pub bytes_out: AtomicU64,
+    /// Errors replied.
+    pub errors: AtomicU64,
+    /// Look-ups of keys that were there, by reading commands.
+    pub hits: AtomicU64,
+    /// Those of keys that were not.
+    pub misses: AtomicU64,
+    /// Calls and time of each command.
+    pub by_command: Mutex<HashMap<&'static str, Calls>>,
+    /// Errors by their code.
+    pub by_error: Mutex<BTreeMap<String, u64>>,
+}
+
+/// How often a command was called.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calls {
+    /// Times.
+    pub calls: u64,
+    /// Nanoseconds spent in it.
+    pub nanos: u64,
+    /// Errors replied.
+    pub failed: u64,
+}
+
+/// Clients by their number.
+#[derive(Default)]
+pub struct Clients {
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+/// What others may know of a client, and ask of it.
+pub struct Client {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// Where it is.
+    pub address: String,
+    /// Where it came in.
+    pub local: String,
+    /// When it came.
+    pub since: Instant,
+    /// What changes.
+    pub state: Mutex<ClientState>,
+    /// Bytes read from it so far.
+    pub bytes_in: AtomicU64,
+    /// Commands of it so far.
+    pub commands: AtomicU64,
+    kill: AtomicBool,
+    killed: tokio::sync::Notify,
+}
+
+/// What CLIENT LIST shows of a client.
+#[derive(Clone, Debug, Default)]
+pub struct ClientState {
+    /// As CLIENT SETNAME said.
+    pub name: String,
+    /// As CLIENT SETINFO said.
+    pub library: String,
+    /// As CLIENT SETINFO said.
+    pub library_version: String,
+    /// The chosen database.
+    pub database: usize,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// The user it is.
+    pub user: String,
+    /// The last command.
+    pub last: &'static str,
+    /// When its last command ended.
+    pub active: Option<Instant>,
+    /// Commands queued by MULTI, -1 without.
+    pub queued: i64,
+    /// Keys watched.
+    pub watched: usize,
+}
+
+/// Commands that took long.
+#[derive(Default)]
+pub struct SlowLog {
+    next: u64,
+    /// The newest first.
+    pub entries: VecDeque<Slow>,
+}
+
+/// A command that took long.
+#[derive(Clone, Debug)]
+pub struct Slow {
+    /// Its number.
+    pub id: u64,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// How long it took.
+    pub micros: u64,
+    /// Its words, the first of many, and the beginning of long ones.
+    pub words: Vec<Vec<u8>>,
+    /// Whose it was.
+    pub address: String,
+    /// And its name.
+    pub name: String,
+}
+
+impl Server {
+    /// A server without keys.
+    pub fn new(config: Config) -> Server {
+        Server {
+            keyspace: Keyspace::new(),
+            hasher: Hasher::default(),
+            started: Instant::now(),
+            statistics: Statistics::default(),
+            clients: Clients::default(),
+            transfers: Default::default(),
+            slow_log: Mutex::default(),
+            settings: RwLock::new(Arc::new(config.settings.clone())),
+            shapes: Mutex::default(),
+            stop: AtomicBool::new(false),
+            stopping: tokio::sync::Notify::new(),
+            config,
+        }
+    }
+
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Changes settings, all that `change` changes at once, or none.
+    pub fn set<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
+        let mut settings = self.settings.write();
+        let mut changed = Settings::clone(&settings);
+        change(&mut changed)?;
+        *settings = Arc::new(changed);
+        Ok(())
+    }
+
+    /// Whether the shape of a filter is at hand.
+    pub fn has_shape(&self, wish: Wish) -> bool {
+        self.shapes.lock().contains_key(&wish)
+    }
+
+    /// The shape of a filter, computed once: a blocked plan takes up to some milliseconds.
+    pub fn shape(&self, wish: Wish) -> Result<Arc<Shape>, Failure> {
+        if let Some(shape) = self.shapes.lock().get(&wish) {
+            return Ok(Arc::clone(shape));
+        }
+        let shape = wish.shape().map_err(|error| {
+            let (rate, capacity) = (wish.rate(), wish.capacity);
+            Failure::with(format!(
+                "ERR a rate of {rate} for {capacity} items is beyond what a filter that may grow can \
+                 keep, as its parts share the rate ({error}); a higher rate, or NONSCALING, may do"
+            ))
+        })?;
+        let mut shapes = self.shapes.lock();
+        if shapes.len() >= MOST_SHAPES {
+            shapes.clear(); // Whoever asks for thousands of different ones has no use for old ones.
+        }
+        shapes.insert(wish, Arc::clone(&shape));
+        Ok(shape)
+    }
+
+    /// Refuses what would not fit into the memory that filters may take.
+    pub fn make_room(&self, bytes: u64) -> Result<(), Failure> {
+        let (used, limit) = (self.memory_in_use(), self.settings().max_memory);
+        if bytes <= limit.saturating_sub(used) {
+            return Ok(());
+        }
+        Err(Failure::with(format!(
+            "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the {limit} of \
+             --max-memory {used} are in use; raise it, ask for a smaller capacity or a higher rate, \
+             or delete filters"
+        )))
+    }
+
+    /// The bytes that a filter which has some already may take in all.
+    pub fn limit_for(&self, has: u64) -> u64 {
+        self.settings().max_memory.saturating_sub(self.memory_in_use()).saturating_add(has)
+    }
+
+    /// The bytes of all keys, of filters that are being loaded, and of copies that are being dumped.
+    pub fn memory_in_use(&self) -> u64 {
+        self.keyspace.used() + self.transfers.bytes()
+    }
+
+    /// Asks the server to stop.
+    pub fn shut_down(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.stopping.notify_waiters();
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is asked to stop.
+    pub async fn stopped(&self) {
+        let stopping = self.stopping.notified();
+        tokio::pin!(stopping);
+        stopping.as_mut().enable();
+        if !self.is_stopping() {
+            stopping.await;
+        }
+    }
+}
+
+/// Shapes kept: some hundred kilobytes.
+const MOST_SHAPES: usize = 4096;
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    since_1970().as_millis() as u64
+}
+
+/// The time since 1970.
+pub fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Clients {
+    /// Enters a new client.
+    pub fn enter(&self, address: String, local: String) -> Arc<Client> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(Client {
+            id,
+            address,
+            local,
+            since: Instant::now(),
+            state: Mutex::new(ClientState { queued: -1, ..ClientState::default() }),
+            bytes_in: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            kill: AtomicBool::new(false),
+            killed: tokio::sync::Notify::new(),
+        });
+        self.all.lock().insert(id, Arc::clone(&client));
+        client
+    }
+
+    /// Takes a client off the list.
+    pub fn leave(&self, id: u64) {
+        self.all.lock().remove(&id);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// All of them, in the order in which they came.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+}
+
+impl Client {
+    /// Ends its connection.
+    pub fn kill(&self) {
+        self.kill.store(true, Ordering::Release);
+        self.killed.notify_waiters();
+    }
+
+    /// Whether it was told to go.
+    pub fn is_killed(&self) -> bool {
+        self.kill.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is told to go.
+    pub async fn killed(&self) {
+        let killed = self.killed.notified();
+        tokio::pin!(killed);
+        killed.as_mut().enable();
+        if !self.is_killed() {
+            killed.await;
+        }
+    }
+}
+
+impl Calls {
+    /// Counts more.
+    pub fn add(&mut self, more: Calls) {
+        self.calls += more.calls;
+        self.nanos += more.nanos;
+        self.failed += more.failed;
+    }
+}
+
+impl Statistics {
+    /// Counts that a reading command found its key, or did not.
+    pub fn count_lookup(&self, found: bool) {
+        let count = if found { &self.hits } else { &self.misses };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an error by its code, as `errorstat_ERR`. A text without a code counts by its first
+    /// word, as in Redis.
+    pub fn count_error(&self, text: &str) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        let code = text.split(' ').next().unwrap_or(text);
+        let mut by_error = self.by_error.lock();
+        match by_error.get_mut(code) {
+            Some(count) => *count += 1,
+            // Codes are ours and few: a client cannot make new ones.
+            None => drop(by_error.insert(code.to_owned(), 1)),
+        }
+    }
+}
+
+impl SlowLog {
+    /// Remembers a command.
+    pub fn remember(&mut self, mut slow: Slow, most: usize) {
+        slow.id = self.next;
+        self.next += 1;
+        self.entries.push_front(slow);
+        self.entries.truncate(most);
+    }
+}

@@ -1,0 +1,573 @@
+//! One client: bytes in, bytes out. No socket, no thread, no clock but the one that is read once for
+//! each batch.
+//!
+//! [`Session::process`] takes what has arrived and carries out all requests that are whole. Requests
+//! that ask one filter for single keys, one after another, are answered together: their keys are
+//! hashed as they come, and the filter is asked once for all of them, so that memory travels for many
+//! at a time. A request that may take long is not begun on a thread that has other clients to serve:
+//! `process` stops before it and says so, and the caller goes on on a thread where that does no
+//! harm.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use inbloom::Digest;
+
+use crate::commands::bloom;
+use crate::failure::Failure;
+use crate::keyspace::{Entry, Key, Stamp};
+use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
+use crate::server::{Calls, Client, Server, Slow, now};
+use crate::table::{self, Call, Command};
+use crate::value::Value;
+
+/// A client's state between its requests.
+pub struct Session {
+    /// What other clients may know.
+    pub client: Arc<Client>,
+    /// The database that SELECT chose.
+    pub database: usize,
+    /// RESP2, until HELLO asks for another.
+    pub protocol: Protocol,
+    /// Whether it may do more than AUTH.
+    pub is_authenticated: bool,
+    /// Commands between MULTI and EXEC.
+    pub transaction: Option<Transaction>,
+    /// Keys that WATCH has named.
+    pub watched: Vec<Watched>,
+    /// As CLIENT REPLY says.
+    pub reply_mode: ReplyMode,
+    /// The connection ends after what was written.
+    pub is_closing: bool,
+    /// Memory that is used again and again.
+    pub scratch: Scratch,
+    parser: Parser,
+}
+
+/// Vectors that would otherwise be allocated for every command.
+#[derive(Default)]
+pub struct Scratch {
+    /// Of the keys of one command, or of a run of commands.
+    pub digests: Vec<Digest>,
+    /// For each of them.
+    pub answers: Vec<bool>,
+}
+
+/// Commands that wait for EXEC.
+#[derive(Default)]
+pub struct Transaction {
+    /// Each as it came in.
+    pub requests: Vec<Vec<u8>>,
+    /// Their bytes.
+    pub bytes: usize,
+    /// One of them was refused: EXEC will refuse all.
+    pub is_broken: bool,
+    /// One of them may take long.
+    pub is_heavy: bool,
+}
+
+/// A key whose change makes EXEC refuse.
+pub struct Watched {
+    /// Its database.
+    pub database: usize,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it held when it was watched, and in which state. Not held on to: a filter that is deleted
+    /// meanwhile is freed.
+    pub entry: Option<(Weak<Entry>, Stamp)>,
+}
+
+/// Which replies the client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None.
+    Off,
+    /// Not that of the command that asks so.
+    SkipThis,
+    /// Not that of the next command.
+    SkipNext,
+}
+
+/// On what kind of thread the work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Other clients wait for this thread.
+    Shared,
+    /// Nobody does.
+    Own,
+}
+
+/// How far [`Session::process`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// What is to be done now.
+    pub next: Next,
+}
+
+/// What is to be done after some requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More bytes are needed.
+    Read,
+    /// The replies should be written before more are made.
+    Write,
+    /// The next request is for a thread of its own.
+    Work,
+    /// The connection ends, when the replies are written.
+    Close,
+}
+
+/// A client's turn on a thread that others wait for.
+const TURN: Duration = Duration::from_millis(2);
+/// Requests of more bytes are for a thread of their own, whatever they ask.
+const LONG_REQUEST: usize = 256 << 10;
+
+/// Replies are written before there are many more bytes of them.
+const MANY_REPLIES: usize = 1 << 20;
+/// Single keys that are answered together, at most.
+const LONGEST_RUN: usize = 1024;
+/// Bytes of requests between MULTI and EXEC.
+const MOST_QUEUED: usize = 64 << 20;
+
+/// Single-key requests to one filter, not yet answered.
+struct Run<'a> {
+    verb: Verb,
+    name: &'a [u8],
+    entry: Arc<Entry>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Exists,
+    Add,
+}
+
+impl Session {
+    /// A client that has just come.
+    pub fn new(client: Arc<Client>, server: &Server) -> Session {
+        let is_authenticated = server.settings().require_pass.is_empty();
+        Session {
+            client,
+            database: 0,
+            protocol: Protocol::Resp2,
+            is_authenticated,
+            transaction: None,
+            watched: Vec::new(),
+            reply_mode: ReplyMode::On,
+            is_closing: false,
+            scratch: Scratch::default(),
+            parser: Parser::new(limits(is_authenticated)),
+        }
+    }
+
+    /// The client has said who it is: it may send larger requests now.
+    pub fn authenticate(&mut self) {
+        self.is_authenticated = true;
+    }
+
+    /// Carries out the requests at the beginning of `input`, and appends the replies to `out`.
+    pub fn process(
+        &mut self,
+        server: &Server,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        place: Place,
+    ) -> Progress {
+        // The parser lends the arguments, while the session is changed by the commands.
+        let mut parser = std::mem::replace(&mut self.parser, Parser::new(Limits::default()));
+        let mut batch = Batch::new(server);
+        let progress = self.process_batch(server, &mut parser, &mut batch, input, out, place);
+        self.parser = parser;
+        batch.finish(self);
+        progress
+    }
+
+    fn process_batch<'i>(
+        &mut self,
+        server: &Server,
+        parser: &mut Parser,
+        batch: &mut Batch<'_>,
+        input: &'i [u8],
+        out: &mut Vec<u8>,
+        place: Place,
+    ) -> Progress {
+        let mut run: Option<Run<'i>> = None;
+        let mut consumed = 0;
+        let next = loop {
+            if self.is_closing {
+                break Next::Close;
+            }
+            if out.len() >= MANY_REPLIES {
+                break Next::Write;
+            }
+            let rest = &input[consumed..];
+            if place == Place::Shared && !rest.is_empty() && batch.begun.elapsed() > TURN {
+                break Next::Work;
+            }
+            let length = match parser.next(rest) {
+                Ok(Some(length)) => length,
+                Ok(None) => break Next::Read,
+                Err(error) => {
+                    if let Some(run) = run.take() {
+                        self.answer(server, batch, run, out);
+                    }
+                    self.is_closing = true;
+                    Reply::new(out, self.protocol).error(&format!("ERR Protocol error: {error}"));
+                    break Next::Close;
+                }
+            };
+            let arguments = parser.arguments(rest);
+            if let Some((verb, name)) = self.single(rest, arguments) {
+                let same = run.as_ref().is_some_and(|run| run.verb == verb && run.name == name);
+                if !same || self.scratch.digests.len() >= LONGEST_RUN {
+                    if let Some(run) = run.take() {
+                        self.answer(server, batch, run, out);
+                    }
+                    run = self.begin(server, batch, verb, name, place);
+                }
+                if run.is_some() {
+                    self.scratch.digests.push(server.hasher.digest(&arguments[2]));
+                    consumed += length;
+                    continue;
+                }
+            }
+            if let Some(run) = run.take() {
+                self.answer(server, batch, run, out);
+            }
+            if !arguments.is_empty() {
+                let raw = &rest[..length];
+                if !self.command(server, batch, arguments, raw, out, place) {
+                    break Next::Work;
+                }
+                // AUTH and HELLO have lifted them, or RESET has put them back.
+                parser.set_limits(limits(self.is_authenticated));
+            }
+            consumed += length;
+        };
+        if let Some(run) = run.take() {
+            self.answer(server, batch, run, out);
+        }
+        Progress { consumed, next }
+    }
+
+    /// Whether a request is one for a single key that can be answered together with others: its verb
+    /// and the filter's name, which is a part of `input`.
+    fn single<'i>(&self, input: &'i [u8], arguments: Arguments<'_>) -> Option<(Verb, &'i [u8])> {
+        if arguments.len() != 3 || !self.is_plain() {
+            return None;
+        }
+        let verb = match arguments[0].len() {
+            9 if arguments[0].eq_ignore_ascii_case(b"bf.exists") => Verb::Exists,
+            6 if arguments[0].eq_ignore_ascii_case(b"bf.add") => Verb::Add,
+            _ => return None,
+        };
+        // An inline request's words may be elsewhere.
+        let at = (arguments[1].as_ptr() as usize).checked_sub(input.as_ptr() as usize)?;
+        Some((verb, input.get(at..at + arguments[1].len())?))
+    }
+
+    fn is_plain(&self) -> bool {
+        self.is_authenticated && self.transaction.is_none() && self.reply_mode == ReplyMode::On
+    }
+
+    /// Begins to collect keys for a filter, if it is one that can answer them together here.
+    fn begin<'i>(
+        &mut self,
+        server: &Server,
+        batch: &mut Batch<'_>,
+        verb: Verb,
+        name: &'i [u8],
+        place: Place,
+    ) -> Option<Run<'i>> {
+        let key = Key { database: self.database, name };
+        let entry = server.keyspace.get(key, batch.now())?;
+        let Value::Bloom(bloom) = &entry.value else { return None };
+        if verb == Verb::Add && place == Place::Shared && bloom.may_pause() {
+            return None;
+        }
+        self.scratch.digests.clear();
+        Some(Run { verb, name, entry })
+    }
+
+    /// Answers the collected keys.
+    fn answer(&mut self, server: &Server, batch: &mut Batch<'_>, run: Run<'_>, out: &mut Vec<u8>) {
+        let Value::Bloom(bloom) = &run.entry.value else { unreachable!("see `begin`") };
+        let Scratch { digests, answers } = &mut self.scratch;
+        let mut reply = Reply::new(out, self.protocol);
+        let mut failed = 0;
+        let name = match run.verb {
+            Verb::Exists => {
+                bloom.contains(digests, answers);
+                server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
+                answers.iter().for_each(|found| reply.truth(*found));
+                "bf.exists"
+            }
+            Verb::Add => {
+                let mut rest = &digests[..];
+                while !rest.is_empty() {
+                    let result = bloom::insert(server, &run.entry, bloom, rest, answers);
+                    answers.iter().for_each(|new| reply.truth(*new));
+                    rest = &rest[answers.len()..];
+                    if let Err(failure) = result {
+                        // Only the key that was refused: those after it may be known.
+                        reply.error(failure.text());
+                        server.statistics.count_error(failure.text());
+                        failed += 1;
+                        rest = &rest[1..];
+                    }
+                }
+                "bf.add"
+            }
+        };
+        let calls = digests.len() as u64;
+        digests.clear();
+        batch.count(name, calls, failed);
+    }
+
+    /// Carries out one command, and keeps its reply if the client wants it. False: it has to be done
+    /// elsewhere, and nothing was done.
+    fn command(
+        &mut self,
+        server: &Server,
+        batch: &mut Batch<'_>,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+        place: Place,
+    ) -> bool {
+        let mark = out.len();
+        if !self.carry_out(server, batch, arguments, raw, out, place) {
+            return false;
+        }
+        if self.reply_mode != ReplyMode::On {
+            out.truncate(mark);
+        }
+        self.reply_mode = match self.reply_mode {
+            ReplyMode::SkipThis => ReplyMode::SkipNext,
+            ReplyMode::SkipNext => ReplyMode::On,
+            same => same,
+        };
+        true
+    }
+
+    fn carry_out(
+        &mut self,
+        server: &Server,
+        batch: &mut Batch<'_>,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+        place: Place,
+    ) -> bool {
+        let command = match table::resolve(arguments) {
+            Ok(command) if command.takes(arguments.len()) => command,
+            found => {
+                let failure = match found {
+                    Ok(command) => Failure::arity(command.name),
+                    Err(failure) => failure,
+                };
+                self.refuse(server, out, &failure);
+                return true;
+            }
+        };
+        if !self.is_authenticated && !command.has("no_auth") {
+            self.refuse(server, out, &Failure::new("NOAUTH Authentication required."));
+            return true;
+        }
+        if self.transaction.is_some() && command.has("no_multi") {
+            let failure = Failure::new("ERR Command not allowed inside a transaction");
+            self.refuse(server, out, &failure);
+            return true;
+        }
+        if self.transaction.is_some() && !command.has("transaction") {
+            self.queue(server, command, arguments, raw, out);
+            return true;
+        }
+        if place == Place::Shared && self.is_heavy(server, command, arguments, raw) {
+            return false;
+        }
+        let failed = !self.call(server, command, arguments, out, batch.now());
+        let nanos = batch.count(command.name, 1, u64::from(failed));
+        batch.remember_if_slow(self, command, arguments, nanos);
+        true
+    }
+
+    /// Whether a command may take more than a millisecond: by what it is, by its length, or because
+    /// somebody has its filter locked for long.
+    fn is_heavy(
+        &self,
+        server: &Server,
+        command: &Command,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+    ) -> bool {
+        if arguments.len() > bloom::MANY || raw.len() > LONG_REQUEST {
+            return true;
+        }
+        if matches!(command.group, "bf" | "cf")
+            && let Some(name) = arguments.get(1)
+        {
+            let key = Key { database: self.database, name };
+            let entry = server.keyspace.get(key, 0);
+            if entry.is_some_and(|entry| entry.value.is_busy()) {
+                return true;
+            }
+        }
+        (command.is_heavy)(server, self, arguments)
+    }
+
+    /// Calls a command's function, which is also how EXEC works. False if it was refused.
+    pub fn call(
+        &mut self,
+        server: &Server,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        out: &mut Vec<u8>,
+        now: u64,
+    ) -> bool {
+        let mark = out.len();
+        let reply = Reply::new(out, self.protocol);
+        let result =
+            (command.handler)(&mut Call { server, session: self, arguments, reply, now, command });
+        if let Err(failure) = &result {
+            out.truncate(mark);
+            Reply::new(out, self.protocol).error(failure.text());
+            server.statistics.count_error(failure.text());
+        }
+        result.is_ok()
+    }
+
+    fn refuse(&mut self, server: &Server, out: &mut Vec<u8>, failure: &Failure) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_broken = true;
+        }
+        server.statistics.count_error(failure.text());
+        Reply::new(out, self.protocol).error(failure.text());
+    }
+
+    fn queue(
+        &mut self,
+        server: &Server,
+        command: &'static Command,
+        arguments: Arguments<'_>,
+        raw: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        let is_heavy = self.is_heavy(server, command, arguments, raw);
+        let transaction = self.transaction.as_mut().expect("asked by the caller");
+        if transaction.bytes + raw.len() > MOST_QUEUED {
+            let text = format!("ERR MULTI takes at most {MOST_QUEUED} bytes of commands; use EXEC");
+            self.refuse(server, out, &Failure::with(text));
+            return;
+        }
+        transaction.bytes += raw.len();
+        transaction.is_heavy |= is_heavy;
+        transaction.requests.push(raw.to_vec());
+        Reply::new(out, self.protocol).simple("QUEUED");
+    }
+}
+
+fn limits(is_authenticated: bool) -> Limits {
+    if is_authenticated { Limits::default() } else { Limits::before_auth() }
+}
+
+/// What is counted while a batch of requests is worked on, and told at its end, all at once.
+struct Batch<'a> {
+    server: &'a Server,
+    now: u64,
+    begun: Instant,
+    since: Instant,
+    calls: Vec<(&'static str, Calls)>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(server: &'a Server) -> Batch<'a> {
+        let begun = Instant::now();
+        Batch { server, now: 0, begun, since: begun, calls: Vec::new() }
+    }
+
+    /// Milliseconds since 1970, read once, and again after what took long.
+    fn now(&mut self) -> u64 {
+        if self.now == 0 {
+            self.now = now();
+        }
+        self.now
+    }
+
+    /// Counts calls that were made since the last ones, and tells their time.
+    fn count(&mut self, name: &'static str, calls: u64, failed: u64) -> u64 {
+        let at = Instant::now();
+        let nanos = (at - self.since).as_nanos() as u64;
+        self.since = at;
+        if nanos > 1_000_000 {
+            self.now = 0;
+        }
+        let more = Calls { calls, nanos, failed };
+        match self.calls.iter_mut().find(|(counted, _)| std::ptr::eq(*counted, name)) {
+            Some((_, sum)) => sum.add(more),
+            None => self.calls.push((name, more)),
+        }
+        nanos
+    }
+
+    fn remember_if_slow(
+        &mut self,
+        session: &Session,
+        command: &Command,
+        arguments: Arguments<'_>,
+        nanos: u64,
+    ) {
+        let settings = self.server.settings();
+        let Ok(threshold) = u64::try_from(settings.slowlog_log_slower_than) else { return };
+        let micros = nanos / 1000;
+        if micros < threshold {
+            return;
+        }
+        // Passwords are nobody's business.
+        let is_secret = matches!(command.name, "auth" | "hello" | "config|set");
+        let most_words = if is_secret { 1 } else { 32 };
+        let words = arguments.iter().take(most_words).map(|word| {
+            let mut shown = word[..word.len().min(128)].to_vec();
+            if word.len() > 128 {
+                let more = word.len() - 128;
+                shown.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+            }
+            shown
+        });
+        let slow = Slow {
+            id: 0,
+            at: now() / 1000,
+            micros,
+            words: words.collect(),
+            address: session.client.address.clone(),
+            name: session.client.state.lock().name.clone(),
+        };
+        self.server.slow_log.lock().remember(slow, settings.slowlog_max_len);
+    }
+
+    fn finish(self, session: &Session) {
+        let Some((last, _)) = self.calls.last() else { return };
+        let total = self.calls.iter().map(|(_, calls)| calls.calls).sum();
+        self.server.statistics.commands.fetch_add(total, Ordering::Relaxed);
+        session.client.commands.fetch_add(total, Ordering::Relaxed);
+        {
+            let mut state = session.client.state.lock();
+            state.last = last;
+            state.active = Some(self.since);
+            state.database = session.database;
+            state.protocol = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
+            state.queued = session.transaction.as_ref().map_or(-1, |t| t.requests.len() as i64);
+            state.watched = session.watched.len();
+        }
+        let mut by_command = self.server.statistics.by_command.lock();
+        for (name, calls) in &self.calls {
+            by_command.entry(name).or_default().add(*calls);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a key can hold: a Bloom filter, a cuckoo filter, or a filter of any other kind.
+
+pub mod bloom;
+
+use inbloom::interop::redisbloom;
+use inbloom::{Filter, Kind};
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use bloom::Bloom;
+
+/// A filter of the server. The most frequent one is kept small: a million of them may be there.
+pub enum Value {
+    /// What BF.RESERVE and BF.ADD make.
+    Bloom(Bloom),
+    /// A filter of another kind, or one that clears itself: BF.RESERVE with KIND, WINDOW or
+    /// AUTOCLEAR, and files that were opened.
+    Filter(Box<Guarded<Filter>>),
+    /// A filter that RedisBloom made, or that is to be loaded by it.
+    RedisBloom(Box<Guarded<redisbloom::Bloom>>),
+    /// What CF.RESERVE and CF.ADD make.
+    Cuckoo(Box<Guarded<redisbloom::Cuckoo>>),
+}
+
+/// A filter that is changed under a lock: by one at a time, for some microseconds.
+pub struct Guarded<T> {
+    lock: RwLock<T>,
+    /// Counts changes.
+    stamp: AtomicU64,
+    /// The bytes it takes, as last seen under the lock.
+    bytes: AtomicU64,
+    /// Those who have the lock, or wait for it, for as long as all of the filter takes.
+    long: AtomicU32,
+}
+
+impl<T> Guarded<T> {
+    /// Of so many bytes.
+    pub fn new(content: T, bytes: u64) -> Guarded<T> {
+        Guarded {
+            lock: RwLock::new(content),
+            stamp: AtomicU64::new(0),
+            bytes: AtomicU64::new(bytes),
+            long: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether the lock may be taken for long: threads that others wait for keep away then.
+    pub fn is_busy(&self) -> bool {
+        self.long.load(Ordering::Relaxed) != 0
+    }
+
+    /// Looks at all of it, or changes all of it: `work` calls one of the others.
+    pub fn for_long<R>(&self, work: impl FnOnce(&Guarded<T>) -> R) -> R {
+        self.long.fetch_add(1, Ordering::Relaxed);
+        let result = work(self);
+        self.long.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Looks at it.
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.lock.read())
+    }
+
+    /// Puts it in order, which changes nothing that it holds.
+    pub fn tend<R>(&self, tend: impl FnOnce(&mut T) -> R) -> R {
+        tend(&mut self.lock.write())
+    }
+
+    /// Changes it, and tells its bytes anew.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R, bytes: impl Fn(&T) -> u64) -> R {
+        let mut content = self.lock.write();
+        let result = change(&mut content);
+        self.stamp.fetch_add(1, Ordering::Relaxed);
+        self.bytes.store(bytes(&content), Ordering::Relaxed);
+        result
+    }
+}
+
+impl Value {
+    /// A filter of any kind behind a lock.
+    pub fn filter(filter: Filter) -> Value {
+        let bytes = bytes_of(&filter);
+        Value::Filter(Box::new(Guarded::new(filter, bytes)))
+    }
+
+    /// A cuckoo filter of CF.*.
+    pub fn cuckoo(cuckoo: redisbloom::Cuckoo) -> Value {
+        let bytes = cuckoo.bytes();
+        Value::Cuckoo(Box::new(Guarded::new(cuckoo, bytes)))
+    }
+
+    /// A filter in the form of RedisBloom.
+    pub fn redisbloom(bloom: redisbloom::Bloom) -> Value {
+        let bytes = bloom.bytes();
+        Value::RedisBloom(Box::new(Guarded::new(bloom, bytes)))
+    }
+
+    /// Whether the lock of the filter, where it has one, may be taken for long.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Value::Bloom(_) => false,
+            Value::Filter(filter) => filter.is_busy(),
+            Value::RedisBloom(bloom) => bloom.is_busy(),
+            Value::Cuckoo(cuckoo) => cuckoo.is_busy(),
+        }
+    }
+
+    /// What TYPE says.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Value::Cuckoo(_) => "MBbloomCF",
+            Value::Bloom(_) | Value::Filter(_) | Value::RedisBloom(_) => "MBbloom--",
+        }
+    }
+
+    /// The bytes of its cells.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Value::Bloom(bloom) => bloom.bytes(),
+            Value::Filter(filter) => filter.bytes.load(Ordering::Relaxed),
+            Value::RedisBloom(bloom) => bloom.bytes.load(Ordering::Relaxed),
+            Value::Cuckoo(cuckoo) => cuckoo.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A number that differs when it was changed in between.
+    pub fn stamp(&self) -> u64 {
+        match self {
+            // Bits are only ever added, each with a key that is counted.
+            Value::Bloom(bloom) => bloom.items(),
+            Value::Filter(filter) => filter.stamp.load(Ordering::Relaxed),
+            Value::RedisBloom(bloom) => bloom.stamp.load(Ordering::Relaxed),
+            Value::Cuckoo(cuckoo) => cuckoo.stamp.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The bytes that a filter has on its account. A window counts with all its generations from the
+/// beginning, so that time alone never takes more than was granted; the pages of a mapped file are the
+/// system's to take back.
+pub fn bytes_of(filter: &Filter) -> u64 {
+    if filter.is_read_only() {
+        return 0;
+    }
+    match filter.plan().kind() {
+        Kind::Window => filter.plan().bytes().max(filter.bytes()),
+        _ => filter.bytes(),
+    }
+}

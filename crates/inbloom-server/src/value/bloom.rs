@@ -1,0 +1,420 @@
+//! The Bloom filter of BF.*: as large as it was reserved for, and then it grows.
+//!
+//! Two structures at most. The *base* is a blocked filter for as many keys as were reserved: one
+//! cache line per key, queries that never wait, about half the memory of anything that can grow.
+//! Most filters never get beyond it. When it has what it is for, a scaling filter goes on in an
+//! expandable one (`Kind::Scalable`), which is asked after the base; the base is closed and stays.
+//! RedisBloom opens one layer after another instead: from 100 keys to 10 million that is 17, each
+//! asked by every query.
+//!
+//! **Rate.** The promised rate is divided: the base may err by `BASE_PART` of it and what comes
+//! after by the rest. A base of some thousand keys gets a tenth: a few hundred bytes more or less,
+//! while what it leaves to the other, which will be most of the filter, decides how
+//! many bits a key takes there (20.4 at 0.9%, 28.3 at 0.5%). A large one gets half. A filter that
+//! may not grow has all of it for its base.
+//!
+//! **Racing adds.** Exactly one of several clients that add a new key at once is told that it is new:
+//! inside the base its blocks see to it, and when the base is closed, `gate` makes sure that nobody
+//! is still adding to it. A claim on the count is made before keys are added, so that a filter
+//! that may not grow never takes one more than it is for.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use inbloom::kinds::blocked::{Shape, SharedBlocked};
+use inbloom::kinds::scalable::SharedScalable;
+use inbloom::{Digest, Error, Hasher, Kind, Plan};
+use parking_lot::RwLock;
+
+/// A filter of BF.*.
+pub struct Bloom {
+    base: SharedBlocked,
+    /// Keys that were new; while some are being added, also those that may turn out to be.
+    items: AtomicU64,
+    /// Held by those who add to the base, and taken by the one who closes it.
+    gate: RwLock<()>,
+    /// What comes after the base, once that is closed.
+    rest: OnceLock<Box<SharedScalable>>,
+    /// None: it does not grow.
+    expansion: Option<NonZeroU32>,
+}
+
+/// Why a key was not added.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It has all the keys that it is for, and does not grow.
+    Full,
+    /// It could not grow.
+    Memory(Error),
+}
+
+const BOTH_GROWN: Error = Error::Unsupported {
+    kind: Kind::Scalable,
+    verb: "take in another filter that has grown, while it is in use and has grown itself",
+    remedy: "merge both into a new key",
+};
+
+/// What the shape of a base depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Wish {
+    /// Keys.
+    pub capacity: u64,
+    rate: u64,
+    /// Whether and by what it grows, as BF.INFO tells it.
+    pub expansion: Option<NonZeroU32>,
+}
+
+impl Wish {
+    /// A filter for so many keys at this rate.
+    pub fn new(rate: f64, capacity: u64, expansion: Option<NonZeroU32>) -> Wish {
+        Wish { capacity, rate: rate.to_bits(), expansion }
+    }
+
+    /// The rate of the whole.
+    pub fn rate(self) -> f64 {
+        f64::from_bits(self.rate)
+    }
+
+    /// The rate that the base may have.
+    fn base_rate(self) -> f64 {
+        self.rate() * base_part(self.expansion, self.capacity)
+    }
+
+    /// Computes the shape of the base: up to milliseconds, so that it is worth keeping.
+    pub fn shape(self) -> Result<Arc<Shape>, Error> {
+        let plan = Plan::new(Kind::Blocked).items(self.capacity).rate(self.base_rate()).build()?;
+        Shape::new(plan)
+    }
+}
+
+/// The part of the rate that the base of a filter for so many keys may have; what comes after it has the
+/// rest.
+fn base_part(expansion: Option<NonZeroU32>, capacity: u64) -> f64 {
+    match expansion {
+        None => 1.0,
+        Some(_) if capacity <= SMALL => 0.1,
+        Some(_) => 0.5,
+    }
+}
+
+/// Up to so many keys a base counts as a beginning only.
+const SMALL: u64 = 10_000;
+
+impl Bloom {
+    /// An empty filter. The shape is that of the wish.
+    pub fn new(wish: Wish, shape: &Arc<Shape>) -> Result<Bloom, Error> {
+        Ok(Bloom {
+            base: SharedBlocked::new(shape)?,
+            items: AtomicU64::new(0),
+            gate: RwLock::new(()),
+            rest: OnceLock::new(),
+            expansion: wish.expansion,
+        })
+    }
+
+    /// Which of these may have been added: false is certain, true is probable.
+    pub fn contains(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        self.base.contains_digests(digests, found);
+        if let Some(rest) = self.rest.get() {
+            let missing: Vec<usize> = (0..digests.len()).filter(|at| !found[*at]).collect();
+            let asked: Vec<Digest> = missing.iter().map(|at| digests[*at]).collect();
+            let mut answers = Vec::new();
+            rest.contains_digests(&asked, &mut answers);
+            for (at, answer) in missing.into_iter().zip(answers) {
+                found[at] = answer;
+            }
+        }
+    }
+
+    /// Adds, in order, and tells which were new. If one is refused, the answers say how many were
+    /// done before. `limit`: the bytes that it may take in all when it grows.
+    pub fn insert(
+        &self,
+        digests: &[Digest],
+        new: &mut Vec<bool>,
+        limit: u64,
+    ) -> Result<(), Refusal> {
+        new.clear();
+        let mut done = 0;
+        if self.rest.get().is_none() {
+            let gate = self.gate.read();
+            if self.rest.get().is_none() {
+                if self.claim(digests.len() as u64) {
+                    self.base.insert_digests(digests, new);
+                    let known = new.iter().filter(|new| !**new).count();
+                    self.items.fetch_sub(known as u64, Ordering::Relaxed);
+                    return Ok(());
+                }
+                done = self.insert_last(digests, new);
+            }
+            drop(gate);
+            if done == digests.len() {
+                return Ok(());
+            }
+            // Nobody else adds now, so that no claim is under way that may still be given back.
+            let _gate = self.gate.write();
+            if self.rest.get().is_none() {
+                done += self.insert_last(&digests[done..], new);
+                if done == digests.len() {
+                    return Ok(());
+                }
+                self.open_rest(limit)?;
+            }
+        }
+        self.insert_rest(&digests[done..], new, limit)
+    }
+
+    /// Adds to a base that has little room, one by one, until there is a new one too many.
+    fn insert_last(&self, digests: &[Digest], new: &mut Vec<bool>) -> usize {
+        for (done, digest) in digests.iter().enumerate() {
+            if self.base.contains(*digest) {
+                new.push(false);
+            } else if self.claim(1) {
+                let is_new = self.base.insert(*digest);
+                if !is_new {
+                    self.items.fetch_sub(1, Ordering::Relaxed);
+                }
+                new.push(is_new);
+            } else {
+                return done;
+            }
+        }
+        digests.len()
+    }
+
+    /// Adds to what comes after the base, which is there.
+    fn insert_rest(
+        &self,
+        digests: &[Digest],
+        new: &mut Vec<bool>,
+        limit: u64,
+    ) -> Result<(), Refusal> {
+        let rest = self.rest.get().expect("opened before");
+        rest.set_limit(limit.saturating_sub(self.base.bytes()));
+        let mut known = Vec::new();
+        self.base.contains_digests(digests, &mut known);
+        let (mut at, mut answers) = (0, Vec::new());
+        while at < digests.len() {
+            let strangers = known[at..].iter().take_while(|known| !**known).count();
+            if strangers > 0 {
+                let run = &digests[at..at + strangers];
+                let result = rest.insert_digests(run, &mut answers);
+                let added = answers.iter().filter(|new| **new).count();
+                self.items.fetch_add(added as u64, Ordering::Relaxed);
+                new.extend_from_slice(&answers);
+                result.map_err(Refusal::Memory)?;
+                at += strangers;
+            } else {
+                new.push(false);
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the base for good, if the filter may grow. The gate is held for writing.
+    fn open_rest(&self, limit: u64) -> Result<(), Refusal> {
+        if self.expansion.is_none() {
+            return Err(Refusal::Full);
+        }
+        let rest = self.first_rest().map_err(Refusal::Memory)?;
+        let bytes = self.base.bytes() + rest.bytes();
+        if bytes > limit {
+            return Err(Refusal::Memory(Error::Limit { bytes, limit }));
+        }
+        let _ = self.rest.set(Box::new(rest));
+        Ok(())
+    }
+
+    /// An empty filter for what comes after the base, for as many keys at first as it had.
+    fn first_rest(&self) -> Result<SharedScalable, Error> {
+        let base = self.base.plan();
+        let rate = self.rate() * (1.0 - base_part(self.expansion, base.items()));
+        let plan = Plan::new(Kind::Scalable).items(base.items()).rate(rate).build()?;
+        SharedScalable::new(plan)
+    }
+
+    /// Counts keys that are about to be added, if the base may take them.
+    fn claim(&self, count: u64) -> bool {
+        let capacity = self.base.plan().items();
+        let claim = |items: u64| items.checked_add(count).filter(|sum| *sum <= capacity);
+        self.items.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claim).is_ok()
+    }
+
+    /// Whether so many more keys cannot make it grow.
+    pub fn has_room(&self, count: usize) -> bool {
+        let room = self.reserved().saturating_sub(self.items());
+        self.rest.get().is_none() && count as u64 <= room
+    }
+
+    /// Keys that were new: exact whenever none is being added.
+    pub fn items(&self) -> u64 {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of its cells.
+    pub fn bytes(&self) -> u64 {
+        self.base.bytes() + self.rest.get().map_or(0, |rest| rest.bytes())
+    }
+
+    /// The keys that it was reserved for.
+    pub fn reserved(&self) -> u64 {
+        self.base.plan().items()
+    }
+
+    /// By what it grows, as RedisBloom counts layers; None if it does not.
+    pub fn expansion(&self) -> Option<NonZeroU32> {
+        self.expansion
+    }
+
+    /// The rate that was promised.
+    pub fn rate(&self) -> f64 {
+        let base = self.base.plan();
+        base.rate() / base_part(self.expansion, base.items())
+    }
+
+    /// Whether adding may take milliseconds, because a part of it has to be rebuilt.
+    pub fn may_pause(&self) -> bool {
+        self.rest.get().is_some_and(|rest| rest.largest_shard_entries() > 16_384)
+    }
+
+    /// A copy, while others may add: what was added before is in it.
+    pub fn copy(&self, hasher: Hasher) -> Result<Bloom, Error> {
+        // At this moment nobody adds to the base, and no claim is under way.
+        let items = {
+            let _gate = self.gate.write();
+            self.items()
+        };
+        // The rest first: what moves on to it meanwhile is then in neither, but came too late.
+        let rest = match self.rest.get() {
+            Some(rest) => Some(SharedScalable::from_filter(rest.snapshot(hasher)?)?),
+            None => None,
+        };
+        let base = SharedBlocked::new(self.base.shape())?;
+        base.merge(&self.base)?;
+        Ok(Bloom::from_parts(base, rest, items, self.expansion))
+    }
+
+    /// Adds all that another filter of the same reservation has, while others may add to both. Refused
+    /// if it would have more than it was reserved for, or if both have grown. On an error nothing was
+    /// added.
+    pub fn unite(&self, other: &Bloom, hasher: Hasher) -> Result<(), Error> {
+        let rest = match other.rest.get() {
+            Some(_) if self.rest.get().is_some() => return Err(BOTH_GROWN),
+            Some(_) if self.expansion.is_none() => {
+                return Err(Error::Full { items: other.items(), planned: self.reserved() });
+            }
+            Some(rest) => Some(SharedScalable::from_filter(rest.snapshot(hasher)?)?),
+            None => None,
+        };
+        self.check_union(other)?;
+        if let Some(rest) = rest {
+            let _gate = self.gate.write();
+            if self.rest.set(Box::new(rest)).is_err() {
+                return Err(BOTH_GROWN);
+            }
+        }
+        self.add_base(other)
+    }
+
+    /// The same where both have grown, which needs the filter alone: what has come after their bases is
+    /// put together in new memory.
+    pub fn unite_alone(&mut self, other: &Bloom, hasher: Hasher) -> Result<(), Error> {
+        self.check_union(other)?;
+        let (here, there) = (self.rest.get(), other.rest.get());
+        let (here, there) = here.zip(there).expect("both have grown");
+        let mut both = here.snapshot(hasher)?;
+        both.merge(&there.snapshot(hasher)?)?;
+        self.rest = OnceLock::from(Box::new(SharedScalable::from_filter(both)?));
+        self.add_base(other)
+    }
+
+    /// Whether both together keep the promised rate: on a copy of the bases, since what is added cannot
+    /// be taken back.
+    fn check_union(&self, other: &Bloom) -> Result<(), Error> {
+        let both = SharedBlocked::new(self.base.shape())?;
+        both.merge(&self.base)?;
+        both.merge(&other.base)?;
+        let items = both.plan().estimate(both.ones()).items;
+        let rest = |bloom: &Bloom| bloom.rest.get().map_or(0.0, |rest| rest.rate());
+        let rate = both.plan().rate_at(items) + rest(self) + rest(other);
+        // An estimate of a thousand items is right within some percent, of few within some items.
+        if rate > self.rate() * 1.05 && items > self.reserved() as f64 + 5.0 {
+            return Err(Error::Full { items: items as u64, planned: self.reserved() });
+        }
+        Ok(())
+    }
+
+    fn add_base(&self, other: &Bloom) -> Result<(), Error> {
+        let (before, added) = (self.items(), other.items());
+        self.base.merge(&other.base)?;
+        // Items that both have count once: as far as the bits can tell.
+        let estimate = self.estimate().round() as u64;
+        let items = estimate.clamp(before.max(added), before.saturating_add(added));
+        self.items.fetch_max(items, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many items the bits speak for: reads the whole base.
+    pub fn estimate(&self) -> f64 {
+        let in_base = self.base.plan().estimate(self.base.ones()).items;
+        in_base + self.rest.get().map_or(0.0, |rest| rest.len() as f64)
+    }
+
+    /// The rate at which a foreign item is claimed now: reads the whole base.
+    pub fn rate_now(&self) -> f64 {
+        let in_base = self.base.plan().estimate(self.base.ones()).items;
+        let base = self.base.plan().rate_at(in_base);
+        let rest = self.rest.get().map_or(0.0, |rest| rest.rate());
+        base + rest - base * rest
+    }
+
+    /// The blocked filter that holds the keys it was reserved for.
+    pub fn base(&self) -> &SharedBlocked {
+        &self.base
+    }
+
+    /// What came after the base, if it has grown.
+    pub fn rest(&self) -> Option<&SharedScalable> {
+        self.rest.get().map(|rest| &**rest)
+    }
+
+    /// Puts a filter together again from what was saved.
+    pub fn from_parts(
+        base: SharedBlocked,
+        rest: Option<SharedScalable>,
+        items: u64,
+        expansion: Option<NonZeroU32>,
+    ) -> Bloom {
+        let bloom = Bloom {
+            base,
+            items: AtomicU64::new(items),
+            gate: RwLock::new(()),
+            rest: OnceLock::new(),
+            expansion,
+        };
+        if let Some(rest) = rest {
+            let _ = bloom.rest.set(Box::new(rest));
+        }
+        bloom
+    }
+}
+
+/// How many layers RedisBloom would have for so many keys, and the keys that all of them are for.
+pub fn layers(capacity: u64, expansion: Option<NonZeroU32>, items: u64) -> (u64, u64) {
+    let Some(expansion) = expansion.map(|expansion| u64::from(expansion.get())) else {
+        return (1, capacity);
+    };
+    if expansion == 1 {
+        let count = items.div_ceil(capacity).max(1);
+        return (count, capacity.saturating_mul(count));
+    }
+    let (mut count, mut layer, mut total) = (1, capacity, capacity);
+    while total < items {
+        layer = layer.saturating_mul(expansion);
+        total = total.saturating_add(layer);
+        count += 1;
+    }
+    (count, total)
+}

@@ -1,0 +1,136 @@
+//! Many clients, and bad ones: nothing is left behind.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use common::{Answer, Random, Running, request};
+use inbloom_server::Config;
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// These tests look at the whole process, so that one at a time may run.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn ten_thousand_connections_half_of_them_garbage_leave_nothing_behind() {
+    let _alone = alone();
+    let running = Running::start(Config { threads: 2, ..Config::default() });
+    let mut steady = running.connect();
+    assert_eq!(steady.call("BF.ADD steady x").integer(), 1);
+    let (files, mut memory) = (open_files(), 0);
+    let mut random = Random(7);
+    // In waves, since a test may have few file descriptors; the first two warm everything up.
+    for wave in 0..50 {
+        let streams: Vec<TcpStream> =
+            (0..200).map(|_| TcpStream::connect(running.address).unwrap()).collect();
+        for (at, mut stream) in streams.iter().enumerate() {
+            let bytes = if at % 2 == 0 {
+                request(&[b"BF.ADD", b"wave", format!("{wave}:{at}").as_bytes()])
+            } else {
+                (0..1 + random.below(2000)).map(|_| random.next() as u8).collect()
+            };
+            // A server that has already refused the garbage may have closed.
+            let _ = stream.write_all(&bytes);
+        }
+        for (at, mut stream) in streams.into_iter().enumerate().filter(|(at, _)| at % 2 == 0) {
+            let mut reply = [0; 4];
+            stream.read_exact(&mut reply).unwrap();
+            assert!(&reply == b":1\r\n" || &reply == b":0\r\n", "{at}: {reply:?}");
+        }
+        if wave == 1 {
+            memory = resident();
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    while (running.server.clients.count() > 1 || open_files() > files) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(running.server.clients.count(), 1, "clients that are gone are still listed");
+    assert!(open_files() <= files, "{} files are open, {files} were", open_files());
+    let grown = resident().saturating_sub(memory);
+    assert!(grown < 32 << 20, "{grown} bytes more than after 400 connections");
+    assert_eq!(steady.call("BF.EXISTS steady x").integer(), 1);
+    assert!(steady.call("BF.CARD wave").integer() > 4_800);
+}
+
+#[test]
+fn a_request_may_arrive_byte_by_byte() {
+    let _alone = alone();
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut client = running.connect();
+    for byte in request(&[b"BF.MADD", b"slow", b"a", b"b"]) {
+        client.stream.write_all(&[byte]).unwrap();
+    }
+    assert_eq!(client.read().integers(), [1, 1]);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from() {
+    let _alone = alone();
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut other = running.connect();
+    let mut lazy = running.connect().stream;
+    let words: Vec<Vec<u8>> = (0..1000).map(|i| format!("item:{i}").into_bytes()).collect();
+    let mut all: Vec<&[u8]> = vec![b"BF.MEXISTS", b"none"];
+    all.extend(words.iter().map(Vec::as_slice));
+    let bytes = request(&all);
+    lazy.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    let before = resident();
+    let mut taken = 0;
+    // It takes in what the sockets' buffers hold, and no more.
+    while taken < 256 << 20 && lazy.write_all(&bytes).is_ok() {
+        taken += bytes.len();
+    }
+    assert!(taken < 256 << 20, "the server went on reading");
+    assert!(resident() - before < 64 << 20, "{} bytes held", resident() - before);
+    assert_eq!(other.call("PING"), Answer::Simple("PONG".into()));
+}
+
+#[test]
+fn a_client_too_many_is_told_so() {
+    let _alone = alone();
+    let mut config = Config { threads: 1, ..Config::default() };
+    config.settings.max_clients = 2;
+    let running = Running::start(config);
+    let (mut first, mut second) = (running.connect(), running.connect());
+    assert_eq!(first.call("PING"), Answer::Simple("PONG".into()));
+    assert_eq!(second.call("PING"), Answer::Simple("PONG".into()));
+    let refusal = running.connect().read();
+    assert_eq!(refusal, Answer::Error("ERR max number of clients reached".into()));
+}
+
+#[test]
+fn long_work_of_one_client_does_not_stop_another() {
+    let _alone = alone();
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let (mut busy, mut other) = (running.connect(), running.connect());
+    let items: Vec<Vec<u8>> = (0..300_000).map(|i| format!("item:{i:09}").into_bytes()).collect();
+    let mut words: Vec<&[u8]> = vec![b"BF.MADD", b"many"];
+    words.extend(items.iter().map(Vec::as_slice));
+    busy.stream.write_all(&request(&words)).unwrap();
+    // One thread serves both: it must be free while the other's command is carried out.
+    let mut pings = 0;
+    let replies = std::thread::spawn(move || busy.read().integers());
+    while !replies.is_finished() {
+        assert_eq!(other.call("PING"), Answer::Simple("PONG".into()));
+        pings += 1;
+    }
+    let new = replies.join().unwrap().iter().sum::<i64>();
+    assert!(new > 296_000, "{new} of 300,000 items were new");
+    assert!(pings > 0, "no answer meanwhile");
+}

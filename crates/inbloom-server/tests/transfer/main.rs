@@ -1,0 +1,7 @@
+//! CF.*, SCANDUMP and LOADCHUNK, DUMP and RESTORE: bytes in, bytes out.
+
+mod client;
+mod cuckoo;
+mod dumps;
+mod loads;
+mod restore;

@@ -1,0 +1,103 @@
+//! DUMP and RESTORE.
+
+use inbloom_server::keyspace::Key;
+use inbloom_server::server::now;
+
+use crate::client::{Answer, Client, Integer, ok, server};
+
+const WRONG: &str = "ERR DUMP payload version or checksum are wrong";
+
+#[test]
+fn names_that_are_taken_are_busy_unless_replaced() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("DUMP nothing"), Answer::Nil("bulk"));
+    assert_eq!(client.say("BF.ADD a x"), Integer(1));
+    let payload = client.say("DUMP a").bulk();
+    let busy = "BUSYKEY Target key name already exists.";
+    assert_eq!(client.send(&[b"RESTORE", b"a", b"0", &payload]).error(), busy);
+    assert_eq!(client.send(&[b"RESTORE", b"a", b"0", b"garbage"]).error(), busy);
+    assert_eq!(client.say("BF.ADD a y"), Integer(1));
+    assert_eq!(client.send(&[b"RESTORE", b"a", b"0", &payload, b"replace"]), ok());
+    assert_eq!(client.say("BF.EXISTS a y"), Integer(0));
+    assert_eq!(client.say("BF.EXISTS a x"), Integer(1));
+}
+
+#[test]
+fn times_and_options_are_checked() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("CF.ADD a x"), Integer(1));
+    let payload = client.say("DUMP a").bulk();
+    let mut restore = |key: &str, ttl: &str, options: &[&str]| {
+        let mut words: Vec<&[u8]> = vec![b"RESTORE", key.as_bytes(), ttl.as_bytes(), &payload];
+        words.extend(options.iter().map(|option| option.as_bytes()));
+        client.send(&words)
+    };
+    let error = |text: &str| Answer::Error(text.into());
+    assert_eq!(restore("b", "-1", &[]), error("ERR Invalid TTL value, must be >= 0"));
+    assert_eq!(restore("b", "x", &[]), error("ERR value is not an integer or out of range"));
+    assert_eq!(restore("b", "0", &["REPLCE"]), error("ERR syntax error"));
+    assert_eq!(restore("b", "0", &["IDLETIME"]), error("ERR syntax error"));
+    let idle = "ERR Invalid IDLETIME value, must be >= 0";
+    assert_eq!(restore("b", "0", &["IDLETIME", "-1"]), error(idle));
+    let frequency = "ERR Invalid FREQ value, must be >= 0 and <= 255";
+    assert_eq!(restore("b", "0", &["FREQ", "256"]), error(frequency));
+    assert_eq!(restore("b", "0", &["FREQ", "1", "IDLETIME", "1"]), error("ERR syntax error"));
+    assert_eq!(restore("b", "100000", &["IDLETIME", "5"]), ok());
+    assert_eq!(restore("c", &(now() + 100_000).to_string(), &["ABSTTL", "FREQ", "7"]), ok());
+    assert_eq!(restore("d", "1", &["ABSTTL"]), ok());
+    assert_eq!(restore("c2", "0", &[]), ok());
+    let expires = |name: &str| {
+        let key = Key { database: 0, name: name.as_bytes() };
+        client.server.keyspace.get(key, now()).map(|entry| entry.expires())
+    };
+    for name in ["b", "c"] {
+        let left = expires(name).unwrap().unwrap() - now();
+        assert!((90_000..=100_000).contains(&left), "{left}");
+    }
+    assert_eq!(expires("c2"), Some(None));
+    assert_eq!(expires("d"), None, "it had expired before it came");
+}
+
+#[test]
+fn damaged_payloads_are_refused() {
+    let mut client = Client::alone();
+    for made in ["BF.RESERVE a 0.01 30", "BF.RESERVE a 0.01 30 KIND redisbloom", "CF.RESERVE a 64"]
+    {
+        let mut client = Client::alone();
+        assert_eq!(client.say(made), ok());
+        assert_eq!(client.say(&format!("{}.ADD a x", &made[..2])), Integer(1));
+        let payload = client.say("DUMP a").bulk();
+        for at in 0..payload.len() {
+            let mut flipped = payload.clone();
+            flipped[at] ^= 1 << (at % 8);
+            for damaged in [&flipped[..], &payload[..at]] {
+                assert_eq!(client.send(&[b"RESTORE", b"b", b"0", damaged]).error(), WRONG);
+            }
+        }
+        assert_eq!(client.send(&[b"RESTORE", b"b", b"0", &payload]), ok());
+    }
+    // A string of Redis, "hello" under RDB version 9: its checksum is for its reader to see.
+    assert_eq!(client.send(&[b"RESTORE", b"b", b"0", b"\x00\x05hello"]).error(), WRONG);
+}
+
+#[test]
+fn memory_is_checked_before_it_is_taken() {
+    let mut client = Client::new(&server(8 << 20));
+    assert_eq!(client.say("BF.RESERVE a 0.01 1000000"), ok());
+    assert_eq!(client.say("CF.RESERVE b 500000"), ok());
+    assert_eq!(client.say("CF.ADD b x"), Integer(1));
+    for key in ["a", "b"] {
+        let payload = client.say(&format!("DUMP {key}")).bulk();
+        let mut small = Client::new(&server(100_000));
+        let text = small.send(&[b"RESTORE", b"c", b"0", &payload]).error();
+        assert!(text.starts_with("ERR Insufficient memory to create filter: it takes "), "{text}");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_a_string_is_refused_with_the_way_to_copy_it() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE a 0.01 60000000"), ok());
+    let text = client.say("DUMP a").error();
+    assert!(text.contains("BF.SCANDUMP and BF.LOADCHUNK"), "{text}");
+}
