@@ -5,6 +5,7 @@
 #     bench/record.sh core --n 10M --rates 0.001  a part of it
 #     bench/record.sh layouts
 #     bench/record.sh cli                         the command line; installs its peers
+#     bench/record.sh server                      a server; against redis-server if that is installed
 #
 # A record says on which machine, when, from which sources and by which command its numbers came
 # about. Run it on a calm machine; the load that it finds is recorded too.

@@ -12,10 +12,10 @@
 //! for a repeated one: how many are lost is counted, and more than its promised rate explains ends
 //! the run, as does any other difference.
 
-mod answers;
+pub(crate) mod answers;
 mod child;
 mod data;
-mod race;
+pub(crate) mod race;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -414,16 +414,20 @@ fn awk() -> String {
 }
 
 /// A folder that goes when the benchmark ends.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn create(path: PathBuf) -> Result<Folder, Box<dyn Error>> {
+    pub(crate) fn create(path: PathBuf) -> Result<Folder, Box<dyn Error>> {
         if path.exists() {
             eprintln!("{} was left by an interrupted run and is removed", path.display());
             fs::remove_dir_all(&path)?;
         }
         fs::create_dir_all(&path)?;
         Ok(Folder(path))
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.0
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -6,6 +6,7 @@
 //! cargo run --release -p inbloom-bench -- core --quick     a small part of it, in under a minute
 //! cargo run --release -p inbloom-bench -- layouts          by what the block layout was chosen
 //! cargo run --release -p inbloom-bench -- cli              the command line against others
+//! cargo run --release -p inbloom-bench -- server           a server under load, by its own CPU time
 //! bench/record.sh core                                     a record of a run, for bench/record/
 //! ```
 //!
@@ -26,6 +27,8 @@ mod ours;
 mod peers;
 mod race;
 mod report;
+#[cfg(target_os = "linux")]
+mod server;
 mod shared;
 mod sizing;
 mod table;
@@ -57,6 +60,9 @@ enum Command {
     /// The command line as a whole: inbloom dedup, build and check, against other programs.
     #[cfg(unix)]
     Cli(cli::Options),
+    /// A server of filters under load: its processor time, what clients wait, its memory.
+    #[cfg(target_os = "linux")]
+    Server(server::Options),
     /// How many seconds one thread hashes the lines of a file: a part of `cli`.
     #[cfg(unix)]
     #[command(hide = true)]
@@ -69,6 +75,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Command::Layouts { rounds } => layouts::run(rounds),
         #[cfg(unix)]
         Command::Cli(options) => cli::run(&options),
+        #[cfg(target_os = "linux")]
+        Command::Server(options) => server::run(&options),
         #[cfg(unix)]
         Command::HashLines { file } => cli::hash_lines(&file),
     }

@@ -20,7 +20,7 @@ pub(crate) enum Promise {
 
 impl Promise {
     /// The errors that so many chances for one exceed with a probability below 1e-9.
-    fn most_errors(self, chances: u64) -> u64 {
+    pub(crate) fn most_errors(self, chances: u64) -> u64 {
         match self {
             Promise::Exact => 0,
             Promise::Rate(rate) => poisson_bound(chances as f64 * rate),

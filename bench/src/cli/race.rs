@@ -166,13 +166,13 @@ impl Race {
     }
 }
 
-fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(crate) fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     numbers
 }
 
 /// The middle one of sorted numbers, the lower of two.
-fn median(sorted: &[f64]) -> Option<f64> {
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }

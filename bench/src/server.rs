@@ -1,0 +1,212 @@
+//! A server of filters under load: ours, or any that speaks the Redis protocol with BF.*.
+//!
+//! ```text
+//! cpu      what PING, BF.EXISTS, BF.ADD, BF.MEXISTS and BF.MADD cost the server    cost.rs
+//! redis    single keys against a stock Redis beside it, in turns                   cost.rs
+//! latency  what other clients wait while one asks for much                         latency.rs
+//! growth   a filter that was not reserved against one that was                     growth.rs
+//! small    a million filters of a hundred items                                    small.rs
+//! layer    the same commands without sockets, on one thread and on two             layer.rs
+//! ```
+//!
+//! The server's own processor time counts (process.rs), over loopback, with requests that are made
+//! before the clock runs and with every reply checked (script.rs, client.rs). Half of a socket's
+//! work is done by the kernel in the name of whoever sends; it is counted for that side. That is so
+//! for all servers.
+
+mod client;
+mod cost;
+mod growth;
+mod latency;
+mod layer;
+mod process;
+mod script;
+mod small;
+
+use std::env;
+use std::error::Error;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::cli::Folder;
+use crate::table;
+use process::{Process, Server};
+
+/// Options of `server`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// A small size of everything, one round, in under a minute.
+    #[arg(long, conflicts_with_all = ["rounds", "growth"])]
+    quick: bool,
+    /// What is measured.
+    #[arg(long, value_delimiter = ',', default_value = "layer,cpu,redis,latency,growth,small")]
+    only: Vec<Part>,
+    /// A server that is running. Filters named bench:... are made and deleted in it.
+    #[arg(long, requires = "pid")]
+    address: Option<SocketAddr>,
+    /// Its process, whose processor time and memory are measured.
+    #[arg(long, requires = "address", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// The program to start as 'PROGRAM serve' where no address is given; the one beside this
+    /// benchmark if it is not named.
+    #[arg(long, conflicts_with = "address")]
+    binary: Option<PathBuf>,
+    /// Further arguments of 'serve', divided by blanks.
+    #[arg(long, conflicts_with = "address", default_value = "", allow_hyphen_values = true)]
+    arguments: String,
+    /// The Redis to compare with.
+    #[arg(long, default_value = "redis-server")]
+    redis: OsString,
+    /// Rounds to take the minimum and the median of.
+    #[arg(long, default_value_t = 3, value_parser = at_least_one)]
+    rounds: usize,
+    /// Connections, each with a thread of the client; cpu and redis are run with each number.
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = at_least_one)]
+    connections: Vec<usize>,
+    /// Items that a default filter grows to while others wait.
+    #[arg(long, value_parser = table::count, default_value = "100M")]
+    growth: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Part {
+    /// What commands cost the server.
+    Cpu,
+    /// Single keys against a stock Redis.
+    Redis,
+    /// What other clients wait.
+    Latency,
+    /// A filter that grows against one that was reserved.
+    Growth,
+    /// Very many small filters.
+    Small,
+    /// Commands without sockets, on one thread and on two.
+    Layer,
+}
+
+/// Runs what the options ask for, and prints every table when it is complete.
+pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+    let executable = env::current_exe()?;
+    let release = executable.parent().expect("an executable is in a folder");
+    let bench = Bench {
+        binary: options.binary.clone().unwrap_or_else(|| release.join("inbloom")),
+        folder: Folder::create(release.join(format!("bench-server-{}", std::process::id())))?,
+        options,
+    };
+    for part in &options.only {
+        // Started anew for each, so that none finds memory that another has left behind.
+        match part {
+            Part::Layer => layer::run(bench.layer_capacity(), options.rounds)?,
+            Part::Cpu => cost::run(&bench.server()?, &bench.cost_sizes())?,
+            Part::Redis => bench.against_redis(&bench.server()?)?,
+            Part::Latency => latency::run(&bench.server()?, &bench.latency_sizes())?,
+            Part::Growth => growth::run(&bench.server()?, &bench.growth_sizes())?,
+            Part::Small => small::run(&bench.server()?, bench.small_counts())?,
+        }
+    }
+    Ok(())
+}
+
+struct Bench<'a> {
+    binary: PathBuf,
+    /// Where servers keep what they keep.
+    folder: Folder,
+    options: &'a Options,
+}
+
+impl Bench<'_> {
+    fn server(&self) -> Result<Server, Box<dyn Error>> {
+        match (self.options.address, self.options.pid) {
+            (Some(address), Some(pid)) => Server::running(address, Process::new(pid)),
+            _ if !self.binary.is_file() => Err(format!(
+                "{} is missing: build it with 'cargo build --release -p inbloom-cli', or name \
+                 a running server with --address and --pid",
+                self.binary.display()
+            )
+            .into()),
+            _ => {
+                let binary = self.binary.canonicalize()?;
+                Server::inbloom(&binary, &self.options.arguments, self.folder.root())
+            }
+        }
+    }
+
+    fn layer_capacity(&self) -> u64 {
+        if self.options.quick { 200_000 } else { 10_000_000 }
+    }
+
+    fn against_redis(&self, server: &Server) -> Result<(), Box<dyn Error>> {
+        match Server::redis(&self.options.redis, self.folder.root())? {
+            Some(redis) => cost::against_redis(server, &redis, &self.cost_sizes()),
+            None => {
+                let name = self.options.redis.display();
+                let missing = format!("{name} DOES NOT TAKE PART: install Debian's redis-server");
+                // Both who watches the run and who reads its record shall know.
+                println!("{missing}");
+                eprintln!("{missing}");
+                Ok(())
+            }
+        }
+    }
+
+    fn rounds(&self) -> usize {
+        if self.options.quick { 1 } else { self.options.rounds }
+    }
+
+    fn cost_sizes(&self) -> cost::Sizes {
+        let (one_by_one, queries, additions) = if self.options.quick {
+            (5_000, 100_000, 50_000)
+        } else {
+            (50_000, 1_000_000, 400_000)
+        };
+        let capacity = if self.options.quick { 1_000_000 } else { 10_000_000 };
+        let connections = self.options.connections.clone();
+        cost::Sizes { rounds: self.rounds(), capacity, connections, one_by_one, queries, additions }
+    }
+
+    fn latency_sizes(&self) -> latency::Sizes {
+        if self.options.quick {
+            return latency::Sizes {
+                idle: Duration::from_secs(1),
+                items: 100_000,
+                commands: 3,
+                large_bytes: 50_000_000,
+                growth: 1_000_000,
+            };
+        }
+        latency::Sizes {
+            idle: Duration::from_secs(5),
+            items: 500_000,
+            commands: 10,
+            large_bytes: 1_000_000_000,
+            growth: self.options.growth,
+        }
+    }
+
+    fn growth_sizes(&self) -> growth::Sizes {
+        let (items, queries) =
+            if self.options.quick { (500_000, 100_000) } else { (10_000_000, 1_000_000) };
+        growth::Sizes { rounds: self.rounds(), items, queries }
+    }
+
+    fn small_counts(&self) -> &'static [u64] {
+        if self.options.quick { &[20_000, 2_000] } else { &[1_000_000, 100_000, 10_000] }
+    }
+}
+
+/// A goal and whether a number meets it: `<= 300 met`.
+fn at_most(number: f64, goal: f64) -> String {
+    let verdict = if number <= goal { "met" } else { "MISSED" };
+    format!("<= {goal} {verdict}")
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("'{text}' is no number from 1 on")),
+    }
+}
