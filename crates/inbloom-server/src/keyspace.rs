@@ -1,13 +1,13 @@
 //! The keys of the server: sixteen databases of names and what they stand for.
 //!
-//! A database is divided into 1,024 parts by the top bits of a name's hash, each a hash table
+//! A database is divided into 1,280 parts by the upper bits of a name's hash, each a hash table
 //! behind a lock of its own that is held for a look-up or a change of the table, never while a
 //! filter works. A name leads to an [`Entry`], which commands hold on to by reference count:
 //! whoever looked one up goes on with it although another client takes the name away meanwhile, as
 //! if it had come a moment earlier.
 //!
 //! **Cost.** For a filter of 100 keys at 1%, beside its name: 192 bytes of cells, 128 of entry and
-//! about 40 of table. Creation, look-up and expiry take the same time however many there are.
+//! 30 to 60 of table; a million of them were measured at 395 each. Creation, look-up and expiry take the same time however many there are.
 //!
 //! **Scanning** goes by the order of the upper 48 bits of the hashes, not by the layout of the
 //! tables: a cursor is the place in it from which to go on. So a name that is there during the
@@ -35,7 +35,7 @@ use reaper::Reaper;
 /// Databases that SELECT chooses from, as many as Redis has by default.
 pub const DATABASES: usize = 16;
 /// So many that a table of a million keys is well filled: tables double when they are 7/8 full.
-const PARTS: u64 = 1280;
+pub const PARTS: u64 = 1280;
 /// Of a place in the order of scanning.
 const CURSOR_BITS: u32 = 48;
 /// Entry, table slot and the like, beside name and cells: what a small filter was measured to take.

@@ -155,15 +155,21 @@ fn adds_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) 
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
-    entry.is_some_and(|entry| match &entry.value {
-        Value::Bloom(bloom) => bloom.may_pause(),
+    let may_pause = |entry: &Entry| matches!(&entry.value, Value::Bloom(it) if it.may_pause());
+    entry.is_some_and(|entry| may_pause(&entry) || is_slow(&entry.value, arguments))
+}
+
+/// Whether to use a filter for so many items may take more than a millisecond, also to ask it.
+fn is_slow(value: &Value, items: Arguments<'_>) -> bool {
+    match value {
         // What forgets empties itself, or a part of itself, now and then.
-        Value::Filter(guarded) => entry.value.bytes() > LARGE && guarded.read(forgets),
+        Value::Filter(guarded) => value.bytes() > LARGE && guarded.read(forgets),
+        // Every layer is asked.
         Value::RedisBloom(guarded) => {
-            guarded.read(|bloom| bloom.links().len()) * arguments.len() > MANY
+            guarded.read(|bloom| bloom.links().len()) * items.len() > MANY
         }
-        Value::Cuckoo(_) => false,
-    })
+        Value::Bloom(_) | Value::Cuckoo(_) => false,
+    }
 }
 
 /// Bytes that take more than a millisecond to empty.
@@ -178,13 +184,7 @@ fn queries_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
-    entry.is_some_and(|entry| match &entry.value {
-        Value::Filter(guarded) => entry.value.bytes() > LARGE && guarded.read(forgets),
-        Value::RedisBloom(guarded) => {
-            guarded.read(|bloom| bloom.links().len()) * arguments.len() > MANY
-        }
-        Value::Bloom(_) | Value::Cuckoo(_) => false,
-    })
+    entry.is_some_and(|entry| is_slow(&entry.value, arguments))
 }
 
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.

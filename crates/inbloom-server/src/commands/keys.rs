@@ -7,7 +7,7 @@ use super::bloom::MANY;
 use super::server::introspection::help;
 use super::{glob, parse};
 use crate::failure::Failure;
-use crate::keyspace::{DATABASES, Entry, Key, Renamed, Target};
+use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
 use crate::resp::Arguments;
 use crate::server::Server;
 use crate::session::Session;
@@ -94,7 +94,7 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::NONE,
         summary: "Lists keys, some at a time",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        complexity: "O(N / 1024 + count) a call, for the N keys of the database",
+        complexity: "O(N / 1280 + count) a call, for the N keys of the database",
         handler: scan,
         is_heavy: scan_is_heavy,
         ..KEYS
@@ -114,7 +114,7 @@ pub static COMMANDS: &[Command] = &[
         flags: &["readonly"],
         keys: Keys::NONE,
         summary: "Names any key of the database, each as likely as the others",
-        complexity: "O(N / 1024) for the N keys of the database",
+        complexity: "O(N / 1280) for the N keys of the database",
         handler: random_key,
         is_heavy: heavy,
         ..KEYS
@@ -360,7 +360,7 @@ fn is_long(arguments: Arguments<'_>) -> bool {
 
 fn scan_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
     // A call reads a part of the database, a 1024th, and then as many keys as it was asked for.
-    let part = server.keyspace.len(session.database) / 1024;
+    let part = server.keyspace.len(session.database) / PARTS;
     let count = arguments.skip(2).iter().filter_map(parse::integer).max().unwrap_or(0);
     part > MANY as u64 || count > MANY as i64 || is_long(arguments)
 }
