@@ -6,8 +6,15 @@
 //! which it was due: a server that stalls for a second has kept a thousand of them waiting, not
 //! one. Where the client itself woke up late, the schedule moves instead; that is not the server's
 //! fault.
+//!
+//! A fifth connection does the same with a thread of this process that does nothing but answer:
+//! what it waits, everybody waits on this machine at that moment, whatever the server does. On a
+//! virtual machine whose processors are taken away for a tenth of a second when both were busy,
+//! that is most of what there is to see.
 
 use std::error::Error;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, iter, thread};
@@ -51,14 +58,14 @@ pub(crate) struct Sizes {
 
 pub(crate) fn run(server: &Server, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
     // Connected before the client that burdens, so that they are not all on one thread.
-    let mut probe = Probe { clients: server.connect_many(CONNECTIONS)? };
+    let mut probe = Probe { clients: server.connect_many(CONNECTIONS)?, echo: echo()? };
     let mut client = server.connect()?;
     let has_filters = client.knows(&format!("BF.EXISTS {MANY} x"))?;
 
     println!("\nPING once a millisecond on each of {CONNECTIONS} connections, milliseconds");
     println!(
-        "{:<36}{:>8}{:>9}{:>9}{:>9}{:>9}{:>14}{:>14}  note",
-        "during", "PINGs", "p50", "p99", "p99.9", "max", "worst p99.9", "goal"
+        "{:<36}{:>8}{:>9}{:>9}{:>9}{:>9}{:>14}{:>12}{:>14}  note",
+        "during", "PINGs", "p50", "p99", "p99.9", "max", "worst p99.9", "echo p99.9", "goal"
     );
     let idle = probe.during(|| {
         thread::sleep(sizes.idle);
@@ -227,6 +234,26 @@ fn dump(client: &mut Client, filter: &str) -> io::Result<(u64, u64)> {
 /// The connections that send PING.
 struct Probe {
     clients: Vec<Client>,
+    /// To the thread that only answers.
+    echo: Client,
+}
+
+const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+/// A connection to a thread that answers every PING at once, and ends with it.
+fn echo() -> io::Result<Client> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut request = [0; PING.len()];
+        loop {
+            stream.read_exact(&mut request)?;
+            stream.write_all(b"+PONG\r\n")?;
+        }
+    });
+    Client::connect(address)
 }
 
 impl Probe {
@@ -234,19 +261,21 @@ impl Probe {
     fn during(&mut self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Waits> {
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
-            let probes: Vec<_> = iter::zip(&mut self.clients, 0..)
+            let all = self.clients.iter_mut().chain([&mut self.echo]);
+            let probes: Vec<_> = iter::zip(all, 0..)
                 .map(|(client, number)| {
                     let is_done = &is_done;
                     // Not all at the same moment.
-                    let begin = Instant::now() + INTERVAL * number / CONNECTIONS as u32;
+                    let begin = Instant::now() + INTERVAL * number / (CONNECTIONS as u32 + 1);
                     scope.spawn(move || ping_until(client, begin, is_done))
                 })
                 .collect();
             let worked = work();
             is_done.store(true, Ordering::Relaxed);
             let waits = probes.into_iter().map(|probe| probe.join().expect("no probe panics"));
-            let waits = Waits(waits.collect::<Result<_, _>>()?);
-            worked.map(|()| waits)
+            let mut server = waits.collect::<Result<Vec<_>, _>>()?;
+            let echo = server.pop().expect("the echo is the last");
+            worked.map(|()| Waits { server, echo })
         })
     }
 }
@@ -264,7 +293,7 @@ fn ping_until(
             thread::sleep(early);
             due = Instant::now();
         }
-        client.send(b"*1\r\n$4\r\nPING\r\n")?;
+        client.send(PING)?;
         client.exactly("+PONG")?;
         waits.push(due.elapsed());
         due += INTERVAL;
@@ -272,37 +301,37 @@ fn ping_until(
     Ok(waits)
 }
 
-/// What every PING of each connection waited.
+/// What every PING waited.
 #[derive(Default)]
-struct Waits(Vec<Vec<Duration>>);
+struct Waits {
+    /// By connection.
+    server: Vec<Vec<Duration>>,
+    echo: Vec<Duration>,
+}
 
 impl Waits {
     /// Adds further waits of the same connections.
     fn absorb(&mut self, further: Waits) {
-        self.0.resize_with(further.0.len().max(self.0.len()), Vec::new);
-        for (mine, more) in iter::zip(&mut self.0, further.0) {
+        self.server.resize_with(further.server.len().max(self.server.len()), Vec::new);
+        for (mine, more) in iter::zip(&mut self.server, further.server) {
             mine.extend(more);
         }
+        self.echo.extend(further.echo);
     }
 
     /// The 99.9th percentile of the connection that waited longest, in milliseconds.
     fn worst(&self) -> f64 {
-        let connections = self.0.iter().map(|waits| {
-            let mut waits = waits.clone();
-            waits.sort_unstable();
-            quantile(&waits, 0.999)
-        });
-        connections.fold(0.0, f64::max)
+        self.server.iter().map(|waits| slowest(waits)).fold(0.0, f64::max)
     }
 
     /// A line of the table; a goal is set for what has a note.
     fn print(&self, name: &str, note: Option<&str>) {
-        let mut all = self.0.concat();
+        let mut all = self.server.concat();
         all.sort_unstable();
-        let worst = self.worst();
+        let (worst, echo) = (self.worst(), slowest(&self.echo));
         let goal = note.map_or(String::new(), |_| super::at_most(worst, GOAL_MS));
         println!(
-            "{name:<36}{:>8}{:>9.3}{:>9.3}{:>9.3}{:>9.3}{worst:>14.3}{goal:>14}  {}",
+            "{name:<36}{:>8}{:>9.3}{:>9.3}{:>9.3}{:>9.3}{worst:>14.3}{echo:>12.3}{goal:>14}  {}",
             all.len(),
             quantile(&all, 0.5),
             quantile(&all, 0.99),
@@ -311,6 +340,13 @@ impl Waits {
             note.unwrap_or_default()
         );
     }
+}
+
+/// The 99.9th percentile, in milliseconds.
+fn slowest(waits: &[Duration]) -> f64 {
+    let mut waits = waits.to_vec();
+    waits.sort_unstable();
+    quantile(&waits, 0.999)
 }
 
 /// The smallest wait that at least this part of all does not exceed, in milliseconds.
@@ -329,9 +365,6 @@ fn megabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
-
     use super::*;
 
     #[test]
@@ -363,12 +396,12 @@ mod tests {
             }
         });
         let client = Client::connect(address).expect("the listener above");
-        let mut probe = Probe { clients: vec![client] };
+        let mut probe = Probe { clients: vec![client], echo: echo().expect("a free port") };
         let waits = probe.during(|| {
             thread::sleep(3 * STALL);
             Ok(())
         });
-        let waits = &waits.expect("all are answered").0[0];
+        let waits = &waits.expect("all are answered").server[0];
         // 200 were due during the stall, those of its first half waited for half of it or longer.
         let long = waits.iter().filter(|&&wait| wait >= STALL / 2).count();
         // More on a busy machine, where the stall lasts longer.
