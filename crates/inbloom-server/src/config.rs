@@ -3,6 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use crate::persist::LOG_LIMIT;
+use crate::persist::log::Fsync;
+
 /// What is fixed when the server starts.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -53,6 +56,10 @@ pub struct Settings {
     pub slowlog_log_slower_than: i64,
     /// How many of them.
     pub slowlog_max_len: usize,
+    /// When changes are acknowledged, if the server has a folder.
+    pub fsync: Fsync,
+    /// The bytes of the log at which a snapshot is taken.
+    pub log_limit: u64,
     /// The password that AUTH asks for; empty: none.
     pub require_pass: String,
 }
@@ -73,6 +80,8 @@ impl Default for Settings {
             timeout: 0,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,
+            fsync: Fsync::default(),
+            log_limit: LOG_LIMIT,
             require_pass: String::new(),
         }
     }

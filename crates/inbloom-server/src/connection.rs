@@ -234,6 +234,9 @@ impl Connection {
                 done = poll_fn(|context| self.poll_read(context, &mut out)) => done?,
             };
             loop {
+                if let Some(sequence) = progress.commit {
+                    self.commit(sequence, &mut out).await;
+                }
                 self.write(&mut out, killed.as_mut()).await?;
                 match progress.next {
                     Next::Read => break,
@@ -270,13 +273,13 @@ impl Connection {
 
     fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<(usize, Progress)> {
         if bytes.is_empty() {
-            return Ok((0, Progress { consumed: 0, next: Next::Close }));
+            return Ok((0, Progress { consumed: 0, next: Next::Close, commit: None }));
         }
         self.client.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.server.statistics.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         if self.input.len() + bytes.len() > LONG {
             self.arrived.extend_from_slice(bytes);
-            return Ok((bytes.len(), Progress { consumed: 0, next: Next::Work }));
+            return Ok((bytes.len(), Progress { consumed: 0, next: Next::Work, commit: None }));
         }
         if !self.input.is_empty() {
             self.input.extend_from_slice(bytes);
@@ -311,6 +314,15 @@ impl Connection {
         let (session, input, out, progress) = spawn_blocking(work).await??;
         (self.session, self.input) = (Some(session), input);
         Ok((out, progress))
+    }
+
+    /// Waits until what was changed is kept. If it is not, the replies say so.
+    async fn commit(&mut self, sequence: u64, out: &mut Vec<u8>) {
+        let Some(log) = self.server.log() else { return };
+        if let Err(failure) = log.commit(sequence).await {
+            let session = self.session.as_mut().expect("here unless at work");
+            session.withdraw(&self.server, out, &failure);
+        }
     }
 
     /// Writes all replies.

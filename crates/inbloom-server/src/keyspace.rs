@@ -16,18 +16,22 @@
 //! which are exact to 53.
 //!
 //! **Locks.** Whoever holds two parts took them in the order of database and part; the calendar's
-//! lock is taken last. No filter is asked, changed or freed under any of them.
+//! lock comes after, that of the log last. No filter is asked, changed or freed under any of them.
+//! Names are written down in the log under the lock of their part: in the order in which they change.
 
 mod expiry;
 mod reaper;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashTable;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use crate::persist::log::Log;
+use crate::persist::record::{Change, Record};
 use crate::value::Value;
 use expiry::Calendar;
 use reaper::Reaper;
@@ -55,12 +59,18 @@ pub struct Keyspace {
     reaper: Reaper,
     used: AtomicI64,
     expired: AtomicU64,
+    numbers: AtomicU64,
+    /// Where changes are written down, if they are.
+    log: OnceLock<Arc<Log>>,
+    /// Entries that were renamed while all are visited: they may have gone from where it is still to
+    /// be looked to where it was looked already.
+    moved: Mutex<Option<Vec<Restored>>>,
 }
 
 /// The parts of a database come into being with its first key: most servers use one database.
 #[derive(Default)]
 struct Database {
-    parts: std::sync::OnceLock<Box<[Part]>>,
+    parts: OnceLock<Box<[Part]>>,
     len: AtomicU64,
 }
 
@@ -74,6 +84,8 @@ struct Slot {
 
 /// What a name stands for.
 pub struct Entry {
+    /// Its number, which no other entry has had.
+    pub id: u64,
     /// Milliseconds since 1970, or `NEVER`.
     expires: AtomicU64,
     /// The bytes of the value that are on the keyspace's account, or `GONE`.
@@ -81,28 +93,90 @@ pub struct Entry {
     /// The second of the calendar that has this entry, 0 if none does.
     listed: AtomicU32,
     /// How often it was given another name.
-    moves: AtomicU32,
+    moves: AtomicU16,
+    /// Whether anything of it was changed since the last snapshot.
+    changed: AtomicBool,
     /// The filter.
     pub value: Value,
+}
+
+/// A filter that is to have a name.
+pub struct New {
+    value: Value,
+    /// What the log says of it: see `value::spec`.
+    birth: Vec<u8>,
+    expires: Option<u64>,
+}
+
+impl New {
+    /// One with its birth, until some time.
+    pub fn new(value: Value, birth: Vec<u8>, expires: Option<u64>) -> New {
+        New { value, birth, expires }
+    }
+}
+
+impl From<Value> for New {
+    fn from(value: Value) -> New {
+        New::new(value, Vec::new(), None)
+    }
+}
+
+/// An entry that is not in a table, with its name.
+pub struct Restored {
+    database: usize,
+    name: Box<[u8]>,
+    /// What the name stands for.
+    pub entry: Arc<Entry>,
+}
+
+impl Restored {
+    /// Of this database and name.
+    pub fn new(database: usize, name: &[u8], entry: Arc<Entry>) -> Restored {
+        Restored { database, name: name.into(), entry }
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, database: usize, name: &[u8]) {
+        (self.database, self.name) = (database, name.into());
+    }
 }
 
 /// What differs when an entry was changed in between, as WATCH needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     expires: u64,
-    moves: u32,
+    moves: u16,
     value: u64,
 }
 
 impl Entry {
-    fn new(value: Value) -> Entry {
+    /// A filter with its number, and until when it lives.
+    pub fn new(id: u64, value: Value, expires: Option<u64>) -> Entry {
         Entry {
-            expires: AtomicU64::new(NEVER),
+            id,
+            expires: AtomicU64::new(expires.unwrap_or(NEVER)),
             accounted: AtomicU64::new(value.bytes()),
             listed: AtomicU32::new(0),
-            moves: AtomicU32::new(0),
+            moves: AtomicU16::new(0),
+            changed: AtomicBool::new(false),
             value,
         }
+    }
+
+    /// Notes that it is not as the last snapshot has it. Always after the change, and before it is
+    /// written down.
+    pub fn set_changed(&self) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Whether it is not as the last snapshot has it; from now on it counts as if.
+    pub fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Sets until when it lives, while no table has it.
+    pub fn set_expires(&self, at: Option<u64>) {
+        self.expires.store(at.unwrap_or(NEVER), Ordering::Relaxed);
     }
 
     /// Whether it can still be reached by its name at this time.
@@ -171,7 +245,80 @@ impl Keyspace {
             reaper: Reaper::default(),
             used: AtomicI64::new(0),
             expired: AtomicU64::new(0),
+            numbers: AtomicU64::new(1),
+            log: OnceLock::new(),
+            moved: Mutex::new(None),
         }
+    }
+
+    /// Writes changes down from now on.
+    pub fn set_log(&self, log: Arc<Log>) {
+        let _ = self.log.set(log);
+    }
+
+    /// Where changes are written down.
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.log.get()
+    }
+
+    /// A number that was never given before.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes in what was found on the disk. Numbers begin with `next`.
+    pub fn restore(&self, next: u64, all: impl Iterator<Item = Restored>) {
+        self.numbers.store(next, Ordering::Relaxed);
+        for Restored { database, name, entry } in all {
+            let hash = self.hash(&name);
+            let mut table = self.part(database, hash).0.write();
+            self.settle(&entry);
+            self.open_account(&name, &entry);
+            self.list(Key { database, name: &name }, &entry);
+            let slot = Slot { name, entry };
+            table.insert_unique(hash, slot, |slot| self.hash(&slot.name));
+            self.databases[database].len.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes down what was done to the items of an entry, if it is written down at all: `hashes` puts
+    /// them in. Called after the change, under the lock that makes both one step where order matters.
+    pub(crate) fn note_change(&self, entry: &Entry, change: impl FnOnce() -> Change) {
+        if let Some(log) = self.log.get() {
+            entry.set_changed();
+            log.append_change(change());
+        }
+    }
+
+    /// Writes down anything else that was done to an entry, or that it is there now.
+    pub(crate) fn note(&self, entry: &Entry, record: &Record<'_>, replaced: Option<&Entry>) {
+        if let Some(log) = self.log.get() {
+            entry.set_changed();
+            let replaced = replaced.map(|entry| entry.id);
+            log.append(record, replaced.as_slice());
+        }
+    }
+
+    /// Writes down that entries are gone.
+    fn note_removed<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) {
+        if let Some(log) = self.log.get() {
+            let ids: Vec<u64> = entries.map(|entry| entry.id).collect();
+            if !ids.is_empty() {
+                log.append(&Record::Remove { ids: ids.clone() }, &ids);
+            }
+        }
+    }
+
+    fn note_created(&self, key: Key<'_>, entry: &Entry, birth: &[u8], replaced: Option<&Entry>) {
+        let record = Record::Create {
+            id: entry.id,
+            replaced: replaced.map_or(0, |entry| entry.id),
+            database: key.database,
+            expires: entry.expires(),
+            name: key.name,
+            birth,
+        };
+        self.note(entry, &record, replaced);
     }
 
     /// The entry of a name, if there is one that has not expired.
@@ -183,36 +330,38 @@ impl Keyspace {
     }
 
     /// Puts a value under a name that has none.
-    pub fn create(&self, key: Key<'_>, value: Value, now: u64) -> Created {
+    pub fn create(&self, key: Key<'_>, new: impl Into<New>, now: u64) -> Created {
         let hash = self.hash(key.name);
         let mut table = self.part(key.database, hash).0.write();
-        if let Some(slot) = table.find_mut(hash, |slot| *slot.name == *key.name) {
-            if slot.entry.is_live(now) {
-                return Created::Taken(Arc::clone(&slot.entry), value);
-            }
-            // What has expired is replaced as if it had been removed in time.
-            let entry = Arc::new(Entry::new(value));
-            self.open_account(key.name, &entry);
-            let old = std::mem::replace(&mut slot.entry, Arc::clone(&entry));
-            self.discard(key.name, &old);
-            drop(table);
+        let New { value, birth, expires } = new.into();
+        let found = table.find(hash, |slot| *slot.name == *key.name);
+        if let Some(slot) = found.filter(|slot| slot.entry.is_live(now)) {
+            return Created::Taken(Arc::clone(&slot.entry), value);
+        }
+        let entry = Arc::new(Entry::new(self.number(), value, expires));
+        self.open_account(key.name, &entry);
+        // What has expired is replaced as if it had been removed in time.
+        let old = self.put(&mut table, key, hash, Arc::clone(&entry));
+        self.list(key, &entry);
+        self.note_created(key, &entry, &birth, old.as_deref());
+        drop(table);
+        if let Some(old) = old {
             self.expired.fetch_add(1, Ordering::Relaxed);
             self.reaper.take(vec![old]);
-            return Created::New(entry);
         }
-        let entry = Arc::new(Entry::new(value));
-        self.open_account(key.name, &entry);
-        self.insert_slot(&mut table, key, hash, Arc::clone(&entry));
         Created::New(entry)
     }
 
     /// Puts a value under a name, whatever was there.
-    pub fn replace(&self, key: Key<'_>, value: Value) -> Arc<Entry> {
-        let entry = Arc::new(Entry::new(value));
+    pub fn replace(&self, key: Key<'_>, new: impl Into<New>) -> Arc<Entry> {
+        let New { value, birth, expires } = new.into();
+        let entry = Arc::new(Entry::new(self.number(), value, expires));
         self.open_account(key.name, &entry);
         let hash = self.hash(key.name);
         let mut table = self.part(key.database, hash).0.write();
         let old = self.put(&mut table, key, hash, Arc::clone(&entry));
+        self.list(key, &entry);
+        self.note_created(key, &entry, &birth, old.as_deref());
         drop(table);
         self.reaper.take(old.into_iter().collect());
         entry
@@ -249,6 +398,7 @@ impl Keyspace {
         let Some(entry) = self.take_slot(&mut table, key, hash) else { return false };
         let was_live = entry.is_live(now);
         self.discard(key.name, &entry);
+        self.note_removed([&entry].into_iter());
         drop(table);
         if !was_live {
             self.expired.fetch_add(1, Ordering::Relaxed);
@@ -309,7 +459,17 @@ impl Keyspace {
         entry.moves.fetch_add(1, Ordering::Relaxed);
         self.calendar.strike(&entry);
         self.list(to, &entry);
-        let old = self.put(&mut tables[to_table], to, to_hash, entry);
+        let old = self.put(&mut tables[to_table], to, to_hash, Arc::clone(&entry));
+        let record = Record::Rename {
+            id: entry.id,
+            replaced: old.as_ref().map_or(0, |entry| entry.id),
+            database: to.database,
+            name: to.name,
+        };
+        self.note(&entry, &record, old.as_deref());
+        if let Some(moved) = &mut *self.moved.lock() {
+            moved.push(Restored::new(to.database, to.name, entry));
+        }
         drop(tables);
         self.reaper.take(old.into_iter().collect());
         Renamed::Done
@@ -329,13 +489,15 @@ impl Keyspace {
     pub fn expire(&self, key: Key<'_>, entry: &Arc<Entry>, at: Option<u64>) -> bool {
         let hash = self.hash(key.name);
         let Some(part) = self.existing_part(key.database, hash) else { return false };
-        let table = part.0.read();
+        // Alone, so that the last time that is set is the last that is written down.
+        let table = part.0.write();
         let slot = table.find(hash, |slot| *slot.name == *key.name);
         if !slot.is_some_and(|slot| Arc::ptr_eq(&slot.entry, entry)) {
             return false;
         }
-        entry.expires.store(at.unwrap_or(NEVER), Ordering::Relaxed);
+        entry.set_expires(at);
         self.list(key, entry);
+        self.note(entry, &Record::Expire { id: entry.id, at }, None);
         true
     }
 
@@ -366,6 +528,7 @@ impl Keyspace {
             }
             self.take_slot(&mut table, key, hash);
             self.discard(key.name, &item.entry);
+            self.note_removed([&item.entry].into_iter());
             self.expired.fetch_add(1, Ordering::Relaxed);
             removed.push(item.entry);
         }
@@ -436,12 +599,46 @@ impl Keyspace {
             for slot in &*table {
                 self.discard(&slot.name, &slot.entry);
             }
-            let slots = std::mem::take(&mut *table);
+            let slots = mem::take(&mut *table);
             self.databases[database].len.fetch_sub(slots.len() as u64, Ordering::Relaxed);
             drop(table);
             removed.extend(slots.into_iter().map(|slot| slot.entry));
         }
+        // All at once, so that a crash leaves all or none of them.
+        self.note_removed(removed.iter());
         self.reaper.take(removed);
+    }
+
+    /// Visits all entries that have changed since the last snapshot, without a lock. Some may be
+    /// visited twice, under two names: the second is right, or the log tells a later one.
+    pub fn visit_changed(&self, mut visit: impl FnMut(usize, &[u8], &Arc<Entry>)) {
+        *self.moved.lock() = Some(Vec::new());
+        for (database, content) in self.databases.iter().enumerate() {
+            for part in content.parts.get().into_iter().flatten() {
+                let table = part.0.read();
+                let changed =
+                    table.iter().filter(|slot| slot.entry.changed.load(Ordering::Acquire));
+                let changed: Vec<(Box<[u8]>, Arc<Entry>)> =
+                    changed.map(|slot| (slot.name.clone(), Arc::clone(&slot.entry))).collect();
+                drop(table);
+                changed.iter().for_each(|(name, entry)| visit(database, name, entry));
+            }
+        }
+        let moved = self.moved.lock().take().unwrap_or_default();
+        for Restored { database, name, entry } in &moved {
+            if entry.accounted.load(Ordering::Acquire) != GONE {
+                visit(*database, name, entry);
+            }
+        }
+    }
+
+    /// Lets all entries count as changed.
+    pub fn set_all_changed(&self) {
+        for content in &self.databases {
+            for part in content.parts.get().into_iter().flatten() {
+                part.0.read().iter().for_each(|slot| slot.entry.set_changed());
+            }
+        }
     }
 
     /// A key of a database, if there is one, each as likely as the others.

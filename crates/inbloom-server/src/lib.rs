@@ -8,6 +8,7 @@
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`keyspace`] | names, databases, expiry |
 //! | [`value`] | what a name stands for: filters |
+//! | [`persist`] | what is kept on disk |
 //! | [`server`] | what all clients share: keyspace, settings, statistics |
 //! | [`connection`] | sockets and threads; [`run`] |
 //!
@@ -18,7 +19,9 @@ mod commands;
 mod config;
 pub mod connection;
 mod failure;
+mod import;
 pub mod keyspace;
+pub mod persist;
 pub mod resp;
 pub mod server;
 pub mod session;

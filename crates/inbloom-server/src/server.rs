@@ -1,8 +1,8 @@
 //! What all clients share.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use inbloom::Hasher;
@@ -11,8 +11,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Created, Entry, Key, Keyspace, New};
+use crate::persist::Store;
+use crate::persist::log::Log;
+use crate::value::Value;
 use crate::value::bloom::Wish;
+use crate::value::spec::{Room, Spec, birth_of_image};
 
 /// The state of a server, without its sockets.
 pub struct Server {
@@ -36,6 +40,7 @@ pub struct Server {
     shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
+    store: OnceLock<Arc<Store>>,
 }
 
 /// What INFO counts.
@@ -166,6 +171,7 @@ impl Server {
             shapes: Mutex::default(),
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
+            store: OnceLock::new(),
             config,
         }
     }
@@ -180,6 +186,9 @@ impl Server {
         let mut settings = self.settings.write();
         let mut changed = Settings::clone(&settings);
         change(&mut changed)?;
+        if let Some(store) = self.store() {
+            store.set(&changed);
+        }
         *settings = Arc::new(changed);
         Ok(())
     }
@@ -207,6 +216,80 @@ impl Server {
         }
         shapes.insert(wish, Arc::clone(&shape));
         Ok(shape)
+    }
+
+    /// Keeps changes in a folder from now on.
+    pub fn set_store(&self, store: Arc<Store>) {
+        store.set(&self.settings());
+        self.keyspace.set_log(Arc::clone(&store.log));
+        let _ = self.store.set(store);
+    }
+
+    /// The folder that changes are kept in, if they are.
+    pub fn store(&self) -> Option<&Arc<Store>> {
+        self.store.get()
+    }
+
+    /// Where changes are written down, if they are.
+    pub fn log(&self) -> Option<&Arc<Log>> {
+        self.keyspace.log()
+    }
+
+    /// Why no change can be taken now, if so.
+    pub fn trouble(&self) -> Option<Failure> {
+        self.log().and_then(|log| log.trouble())
+    }
+
+    /// Makes an empty filter under a name that has none.
+    pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, Failure> {
+        let value = spec.value(self, now, Room::Limited)?;
+        let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
+        Ok(self.keyspace.create(key, New::new(value, birth, None), now))
+    }
+
+    /// Gives a filter that has content a name that has none, until some time.
+    pub fn adopt(
+        &self,
+        key: Key<'_>,
+        value: Value,
+        expires: Option<u64>,
+        now: u64,
+    ) -> Result<Created, Failure> {
+        let (birth, files) = self.birth(&value)?;
+        let created = self.keyspace.create(key, New::new(value, birth, expires), now);
+        match &created {
+            Created::New(entry) => self.enter(entry, files),
+            Created::Taken(..) => self.store().map_or((), |store| store.forget(&files)),
+        }
+        Ok(created)
+    }
+
+    /// The same, whatever has the name.
+    pub fn adopt_instead(
+        &self,
+        key: Key<'_>,
+        value: Value,
+        expires: Option<u64>,
+    ) -> Result<(), Failure> {
+        let (birth, files) = self.birth(&value)?;
+        let entry = self.keyspace.replace(key, New::new(value, birth, expires));
+        self.enter(&entry, files);
+        Ok(())
+    }
+
+    /// What the log says of a filter that has content, and the files that it names.
+    fn birth(&self, value: &Value) -> Result<(Vec<u8>, Vec<String>), Failure> {
+        let Some(store) = self.store() else { return Ok((Vec::new(), Vec::new())) };
+        let (image, files) = store.image(self, value).map_err(|error| {
+            Failure::with(format!("MISCONF the filter cannot be saved in --dir: {error}"))
+        })?;
+        Ok((birth_of_image(&image), files))
+    }
+
+    fn enter(&self, entry: &Entry, files: Vec<String>) {
+        if let Some(store) = self.store() {
+            store.enter(entry.id, files);
+        }
     }
 
     /// Refuses what would not fit into the memory that filters may take.

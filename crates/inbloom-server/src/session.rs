@@ -8,6 +8,7 @@
 //! `process` stops before it and says so, and the caller goes on on a thread where that does no
 //! harm.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -42,7 +43,19 @@ pub struct Session {
     pub is_closing: bool,
     /// Memory that is used again and again.
     pub scratch: Scratch,
+    /// Replies to commands that change something, which are good only when that is kept.
+    written: Vec<Written>,
+    /// Whether the command at hand changes something.
+    is_writing: bool,
     parser: Parser,
+}
+
+/// Replies that say that something was changed.
+struct Written {
+    /// Where they are.
+    range: Range<usize>,
+    /// How many.
+    count: usize,
 }
 
 /// Vectors that would otherwise be allocated for every command.
@@ -108,6 +121,8 @@ pub struct Progress {
     pub consumed: usize,
     /// What is to be done now.
     pub next: Next,
+    /// The replies are good when the log is kept up to here; else see [`Session::withdraw`].
+    pub commit: Option<u64>,
 }
 
 /// What is to be done after some requests.
@@ -162,6 +177,8 @@ impl Session {
             reply_mode: ReplyMode::On,
             is_closing: false,
             scratch: Scratch::default(),
+            written: Vec::new(),
+            is_writing: false,
             parser: Parser::new(limits(is_authenticated)),
         }
     }
@@ -182,10 +199,32 @@ impl Session {
         // The parser lends the arguments, while the session is changed by the commands.
         let mut parser = std::mem::replace(&mut self.parser, Parser::new(Limits::default()));
         let mut batch = Batch::new(server);
-        let progress = self.process_batch(server, &mut parser, &mut batch, input, out, place);
+        self.written.clear();
+        let (consumed, next) =
+            self.process_batch(server, &mut parser, &mut batch, input, out, place);
         self.parser = parser;
         batch.finish(self);
-        progress
+        let commit = match server.log() {
+            Some(log) if !self.written.is_empty() => Some(log.last()),
+            _ => None,
+        };
+        Progress { consumed, next, commit }
+    }
+
+    /// Puts an error in the place of every reply of the last batch which says that something was changed:
+    /// that could not be kept.
+    pub fn withdraw(&mut self, server: &Server, out: &mut Vec<u8>, failure: &Failure) {
+        let replies = std::mem::take(out);
+        let mut done = 0;
+        for Written { range, count } in self.written.drain(..) {
+            out.extend_from_slice(&replies[done..range.start]);
+            for _ in 0..count {
+                server.statistics.count_error(failure.text());
+                Reply::new(out, self.protocol).error(failure.text());
+            }
+            done = range.end;
+        }
+        out.extend_from_slice(&replies[done..]);
     }
 
     fn process_batch<'i>(
@@ -196,7 +235,7 @@ impl Session {
         input: &'i [u8],
         out: &mut Vec<u8>,
         place: Place,
-    ) -> Progress {
+    ) -> (usize, Next) {
         let mut run: Option<Run<'i>> = None;
         let mut consumed = 0;
         let next = loop {
@@ -253,7 +292,7 @@ impl Session {
         if let Some(run) = run.take() {
             self.answer(server, batch, run, out);
         }
-        Progress { consumed, next }
+        (consumed, next)
     }
 
     /// Whether a request is one for a single key that can be answered together with others: its verb
@@ -288,7 +327,8 @@ impl Session {
         let key = Key { database: self.database, name };
         let entry = server.keyspace.get(key, batch.now())?;
         let Value::Bloom(bloom) = &entry.value else { return None };
-        if verb == Verb::Add && place == Place::Shared && bloom.may_pause() {
+        let is_delayed = || place == Place::Shared && bloom.may_pause();
+        if verb == Verb::Add && (is_delayed() || server.trouble().is_some()) {
             return None;
         }
         self.scratch.digests.clear();
@@ -309,6 +349,7 @@ impl Session {
                 "bf.exists"
             }
             Verb::Add => {
+                let (mark, count) = (reply.mark(), digests.len());
                 let mut rest = &digests[..];
                 while !rest.is_empty() {
                     let result = bloom::insert(server, &run.entry, bloom, rest, answers);
@@ -322,6 +363,7 @@ impl Session {
                         rest = &rest[1..];
                     }
                 }
+                self.written.push(Written { range: mark..reply.mark(), count });
                 "bf.add"
             }
         };
@@ -342,11 +384,16 @@ impl Session {
         place: Place,
     ) -> bool {
         let mark = out.len();
+        self.is_writing = false;
         if !self.carry_out(server, batch, arguments, raw, out, place) {
             return false;
         }
         if self.reply_mode != ReplyMode::On {
             out.truncate(mark);
+        }
+        if self.is_writing {
+            let count = usize::from(out.len() > mark);
+            self.written.push(Written { range: mark..out.len(), count });
         }
         self.reply_mode = match self.reply_mode {
             ReplyMode::SkipThis => ReplyMode::SkipNext,
@@ -432,6 +479,12 @@ impl Session {
         now: u64,
     ) -> bool {
         let mark = out.len();
+        let is_change = command.has("write");
+        if is_change && let Some(failure) = server.trouble() {
+            self.refuse(server, out, &failure);
+            return false;
+        }
+        self.is_writing |= is_change;
         let reply = Reply::new(out, self.protocol);
         let result =
             (command.handler)(&mut Call { server, session: self, arguments, reply, now, command });

@@ -1,6 +1,7 @@
 //! What a key can hold: a Bloom filter, a cuckoo filter, or a filter of any other kind.
 
 pub mod bloom;
+pub mod spec;
 
 use inbloom::interop::redisbloom;
 use inbloom::{Filter, Kind};
@@ -31,6 +32,8 @@ pub struct Guarded<T> {
     bytes: AtomicU64,
     /// Those who have the lock, or wait for it, for as long as all of the filter takes.
     long: AtomicU32,
+    /// The path below --import-dir of the file that it was opened from.
+    origin: Option<Box<str>>,
 }
 
 impl<T> Guarded<T> {
@@ -41,7 +44,13 @@ impl<T> Guarded<T> {
             stamp: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
             long: AtomicU32::new(0),
+            origin: None,
         }
+    }
+
+    /// The path below --import-dir of the file that it was opened from, if it was.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
     }
 
     /// Whether the lock may be taken for long: threads that others wait for keep away then.
@@ -55,6 +64,12 @@ impl<T> Guarded<T> {
         let result = work(self);
         self.long.fetch_sub(1, Ordering::Relaxed);
         result
+    }
+
+    /// Whether somebody has the lock.
+    #[cfg(test)]
+    pub fn is_locked(&self) -> bool {
+        self.lock.is_locked()
     }
 
     /// Looks at it.
@@ -82,6 +97,13 @@ impl Value {
     pub fn filter(filter: Filter) -> Value {
         let bytes = bytes_of(&filter);
         Value::Filter(Box::new(Guarded::new(filter, bytes)))
+    }
+
+    /// A filter that was opened from a file below --import-dir, by its path from there.
+    pub fn opened(filter: Filter, path: &str) -> Value {
+        let bytes = bytes_of(&filter);
+        let origin = Some(path.into());
+        Value::Filter(Box::new(Guarded { origin, ..Guarded::new(filter, bytes) }))
     }
 
     /// A cuckoo filter of CF.*.

@@ -21,6 +21,8 @@ use std::fmt;
 use siphasher::sip128::SipHasher13;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use crate::error::{Error, Result};
+
 /// The 128 bits that stand for a key.
 ///
 /// ```
@@ -126,6 +128,31 @@ impl Hasher {
     #[must_use]
     pub const fn integers() -> Hasher {
         Hasher(Scheme::Integers)
+    }
+
+    /// The secret key, of a scheme that has one: what files of its filters are opened with.
+    #[must_use]
+    pub fn key(&self) -> Option<&Key> {
+        match &self.0 {
+            Scheme::Sip13 { key } => Some(key),
+            Scheme::Xxh3 { .. } | Scheme::Integers => None,
+        }
+    }
+
+    /// Names what differs between two hashes.
+    pub(crate) fn check_same(&self, other: &Hasher) -> Result<()> {
+        let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });
+        match (self.0, other.0) {
+            (here, there) if here == there => Ok(()),
+            (Scheme::Xxh3 { seed: here }, Scheme::Xxh3 { seed: there }) => {
+                mismatch("hash seed", here.to_string(), there.to_string())
+            }
+            (Scheme::Sip13 { key: here }, Scheme::Sip13 { key: there }) => {
+                let shown = |key: Key| format!("one with check {:016x}", key.check());
+                mismatch("hash key", shown(here), shown(there))
+            }
+            _ => mismatch("hash", self.name().into(), other.name().into()),
+        }
     }
 
     /// The digest of a key. Integers are hashed as their 8 little-endian bytes:

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::cells::Cells;
+use crate::cells::{Cells, Order};
 use crate::compose::sharded::Sharded;
-use crate::digest::Key;
+use crate::digest::{Hasher, Key};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::format;
+use crate::format::{self, Parsed};
+use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
@@ -53,6 +54,43 @@ pub fn open_mut(path: impl AsRef<Path>) -> Result<Filter> {
 /// As [`open_mut`], for a filter with a secret key.
 pub fn open_mut_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
     open_for(path.as_ref(), Access::Change, Some(key))
+}
+
+/// As [`open_mut`], having checked every byte as [`verify`] does. The key, if it has a secret one.
+pub fn open_mut_verified(path: impl AsRef<Path>, key: Option<&Key>) -> Result<Filter> {
+    let path = path.as_ref();
+    let file = open_file(path)?;
+    let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };
+    format::verify(&map)?;
+    let parsed = format::parse(&map)?;
+    let cells = privately(&file, path, &parsed, map.len())?;
+    parsed.into_filter(cells, key)
+}
+
+/// Opens a blocked filter for many threads to change, mapped privately as by [`open_mut`], and with
+/// a shape of its own: see [`SharedBlocked::share_shape`]. Refused if its keys were hashed
+/// otherwise than by `hasher`.
+///
+/// All of it is checked: the payload against its checksum, and its reserved bits in the same pass.
+pub fn open_shared(path: impl AsRef<Path>, hasher: &Hasher) -> Result<SharedBlocked> {
+    let path = path.as_ref();
+    let file = open_file(path)?;
+    let Some(map) = map(&file, path)? else {
+        let filter = format::read(BufReader::new(file), hasher.key())?;
+        hasher.check_same(filter.hasher())?;
+        return SharedBlocked::from_filter(filter);
+    };
+    let parsed = format::parse(&map)?;
+    Shape::new(*parsed.plan())?; // Another kind is refused before all of it is read.
+    let cells = privately(&file, path, &parsed, map.len())?;
+    // Here, and not through the other map: what was read once needs no page fault when it is used.
+    cells.expect(Order::Ascending);
+    let checked = parsed.check_payload(cells.bytes(), |piece| check_reserved(0, piece));
+    cells.expect(Order::Random);
+    checked?;
+    let filter = parsed.into_filter(cells, hasher.key())?;
+    hasher.check_same(filter.hasher())?;
+    SharedBlocked::from_checked(filter)
 }
 
 /// Checks every byte of a file: see [`format::verify`].
@@ -248,13 +286,16 @@ fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
     let (offset, length) = parsed.payload;
     let cells = match access {
         Access::Query => Cells::mapped(map, offset, length),
-        Access::Change => {
-            // No swap space is set aside for pages that may never be changed.
-            // SAFETY: as in `map`. It is the same file even if the path names another one by now.
-            let private =
-                unsafe { MmapOptions::new().len(map.len()).no_reserve_swap().map_copy(&file) };
-            Cells::private(private.map_err(failed("mapping", path))?, offset, length)
-        }
+        Access::Change => privately(&file, path, &parsed, map.len())?,
     };
     parsed.into_filter(cells, key)
+}
+
+/// Maps the payload of a file that was parsed copy-on-write; `size` is that of the file.
+fn privately(file: &File, path: &Path, parsed: &Parsed, size: usize) -> Result<Cells> {
+    // No swap space is set aside for pages that may never be changed.
+    // SAFETY: as in `map`. It is the same file even if the path names another one by now.
+    let map = unsafe { MmapOptions::new().len(size).no_reserve_swap().map_copy(file) };
+    let (offset, length) = parsed.payload;
+    Ok(Cells::private(map.map_err(failed("mapping", path))?, offset, length))
 }

@@ -540,18 +540,7 @@ impl Filter {
     }
 
     pub(crate) fn check_same_hash(&self, other: &Filter) -> Result<()> {
-        let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });
-        match (self.hasher.0, other.hasher.0) {
-            (here, there) if here == there => Ok(()),
-            (Scheme::Xxh3 { seed: here }, Scheme::Xxh3 { seed: there }) => {
-                mismatch("hash seed", here.to_string(), there.to_string())
-            }
-            (Scheme::Sip13 { key: here }, Scheme::Sip13 { key: there }) => {
-                let shown = |key: Key| format!("one with check {:016x}", key.check());
-                mismatch("hash key", shown(here), shown(there))
-            }
-            _ => mismatch("hash", self.hasher.name().into(), other.hasher.name().into()),
-        }
+        self.hasher.check_same(&other.hasher)
     }
 
     /// Forgets every key. Notes stay.

@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use crate::cells::{Cells, Order};
+use crate::cells::{Cells, Order, words};
 use crate::digest::{Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
@@ -58,6 +58,11 @@ const NEWER: &str = "the file needs a newer inbloom: upgrade it";
 
 /// Where a header stops counting inserts, so that whoever reads it can go on.
 const MAX_INSERTED: u64 = 1 << 63;
+
+/// What is copied at once of a filter that is in use, and so the memory that its file takes.
+const PIECE: u64 = 1 << 20;
+/// What is checked at once, so that whoever looks at it next finds it in the nearest caches.
+const LOOK: usize = 32 << 10;
 
 pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
@@ -111,7 +116,7 @@ impl Section {
     }
 }
 
-/// A header that was read and checked.
+/// What a header says: one that was read and checked, or is to be written.
 struct Header {
     plan: Plan,
     /// The number of the hash scheme, and its seed or the check of its key.
@@ -165,10 +170,19 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
         .collect();
 
     let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
-    let header = encode_header(filter, &sections, end);
-    writer.write_all(&header).map_err(failed)?;
-    let mut written = header.len() as u64;
-    for (section, (_, bytes)) in sections.iter().zip(&contents) {
+    let header = Header {
+        plan: *filter.plan(),
+        hash: hash_of(&filter.hasher),
+        inserted: filter.inserted,
+        ones: filter.ones(),
+        auto_clear: filter.auto_clear,
+        sections,
+        file_length: end,
+    };
+    let encoded = header.encode();
+    writer.write_all(&encoded).map_err(failed)?;
+    let mut written = encoded.len() as u64;
+    for (section, (_, bytes)) in header.sections.iter().zip(&contents) {
         let padding = [0; 4096];
         writer.write_all(&padding[..(section.offset - written) as usize]).map_err(failed)?;
         writer.write_all(bytes).map_err(failed)?;
@@ -177,56 +191,100 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     writer.flush().map_err(failed)
 }
 
-fn encode_header(filter: &Filter, sections: &[Section], file_length: u64) -> Vec<u8> {
-    let plan = filter.plan();
-    let (hash, seed) = match &filter.hasher.0 {
+/// Writes a filter whose cells others may be changing, in pieces as they are copied, so that it takes
+/// no second copy of them: `copy` gives the bytes of the payload from an offset on. `put` gets
+/// bytes and where in the file they belong: all of it in ascending order, with zeros for the
+/// header, and then the header, which tells the checksum of what was copied.
+pub(crate) fn write_in_pieces(
+    plan: Plan,
+    hasher: &Hasher,
+    inserted: u64,
+    copy: impl Fn(u64, &mut [u8]),
+    mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<()> {
+    let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
+    let length = plan.bytes();
+    let offset = ((FIXED + ENTRY) as u64).next_multiple_of(alignment(length));
+    put(0, &vec![0; offset as usize]).map_err(failed)?;
+    let mut buffer = vec![0; length.min(PIECE) as usize];
+    let (mut sum, mut ones, mut done) = (Xxh3Default::new(), 0, 0);
+    while done < length {
+        let piece = &mut buffer[..(length - done).min(PIECE) as usize];
+        copy(done, piece);
+        sum.update(piece);
+        ones += words(piece).map(|word| u64::from(word.count_ones())).sum::<u64>();
+        put(offset + done, piece).map_err(failed)?;
+        done += piece.len() as u64;
+    }
+    let section = Section { tag: BITS, offset, length, checksum: sum.digest() };
+    let header = Header {
+        plan,
+        hash: hash_of(hasher),
+        inserted,
+        ones,
+        auto_clear: None,
+        sections: vec![section],
+        file_length: offset + length,
+    };
+    put(0, &header.encode()).map_err(failed)
+}
+
+/// The number of a hash scheme, and its seed or the check of its key.
+fn hash_of(hasher: &Hasher) -> (u16, u64) {
+    match &hasher.0 {
         Scheme::Xxh3 { seed } => (HASH_XXH3, *seed),
         Scheme::Sip13 { key } => (HASH_SIP13, key.check()),
         Scheme::Integers => (HASH_INTEGERS, 0),
-    };
-    let layout = if plan.is_sparse() { LAYOUT_ROARING } else { LAYOUT_DENSE };
-    let mut header = Vec::with_capacity(FIXED + ENTRY * sections.len());
-    header.extend(MAGIC);
-    header.extend(VERSION.to_le_bytes());
-    header.extend((plan.kind() as u16).to_le_bytes());
-    header.extend((sections.len() as u32).to_le_bytes());
-    header.extend(file_length.to_le_bytes());
-    header.extend(plan.items().to_le_bytes());
-    header.extend(plan.rate().to_bits().to_le_bytes());
-    header.extend(plan.bits().to_le_bytes());
-    header.extend(plan.probes().to_le_bytes());
-    header.extend((plan.lines() as u16).to_le_bytes());
-    header.extend(layout.to_le_bytes());
-    header.extend(hash.to_le_bytes());
-    // 1 is left out, as it was before there were others.
-    header.extend((if plan.width == 1 { 0 } else { plan.width as u16 }).to_le_bytes());
-    header.extend((plan.generations as u16).to_le_bytes());
-    let (unit, span) = match plan.span {
-        None => (0, 0),
-        Some(Span::Millis(span)) => (SPAN_MILLIS, span),
-        Some(Span::Items(span)) => (SPAN_ITEMS, span),
-    };
-    header.extend([plan.growth as u8, unit]);
-    header.extend(seed.to_le_bytes());
-    header.extend(filter.inserted.min(MAX_INSERTED).to_le_bytes());
-    header.extend(filter.ones().to_le_bytes());
-    header.extend(filter.auto_clear.unwrap_or(0.0).to_bits().to_le_bytes());
-    header.extend(span.to_le_bytes());
-    header.extend(plan.tightening.to_bits().to_le_bytes());
-    let (shard, shards) = plan.shard().unwrap_or((0, 0));
-    header.extend(shard.to_le_bytes());
-    header.extend(shards.to_le_bytes());
-    header.resize(FIXED, 0);
-    for section in sections {
-        header.extend(section.tag);
-        header.extend([0; 4]);
-        header.extend(section.offset.to_le_bytes());
-        header.extend(section.length.to_le_bytes());
-        header.extend(section.checksum.to_le_bytes());
     }
-    let checksum = xxh3_64(&header);
-    header[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
-    header
+}
+
+impl Header {
+    fn encode(&self) -> Vec<u8> {
+        let (plan, sections, (hash, seed)) = (&self.plan, &self.sections, self.hash);
+        let layout = if plan.is_sparse() { LAYOUT_ROARING } else { LAYOUT_DENSE };
+        let mut header = Vec::with_capacity(FIXED + ENTRY * sections.len());
+        header.extend(MAGIC);
+        header.extend(VERSION.to_le_bytes());
+        header.extend((plan.kind() as u16).to_le_bytes());
+        header.extend((sections.len() as u32).to_le_bytes());
+        header.extend(self.file_length.to_le_bytes());
+        header.extend(plan.items().to_le_bytes());
+        header.extend(plan.rate().to_bits().to_le_bytes());
+        header.extend(plan.bits().to_le_bytes());
+        header.extend(plan.probes().to_le_bytes());
+        header.extend((plan.lines() as u16).to_le_bytes());
+        header.extend(layout.to_le_bytes());
+        header.extend(hash.to_le_bytes());
+        // 1 is left out, as it was before there were others.
+        header.extend((if plan.width == 1 { 0 } else { plan.width as u16 }).to_le_bytes());
+        header.extend((plan.generations as u16).to_le_bytes());
+        let (unit, span) = match plan.span {
+            None => (0, 0),
+            Some(Span::Millis(span)) => (SPAN_MILLIS, span),
+            Some(Span::Items(span)) => (SPAN_ITEMS, span),
+        };
+        header.extend([plan.growth as u8, unit]);
+        header.extend(seed.to_le_bytes());
+        header.extend(self.inserted.min(MAX_INSERTED).to_le_bytes());
+        header.extend(self.ones.to_le_bytes());
+        header.extend(self.auto_clear.unwrap_or(0.0).to_bits().to_le_bytes());
+        header.extend(span.to_le_bytes());
+        header.extend(plan.tightening.to_bits().to_le_bytes());
+        let (shard, shards) = plan.shard().unwrap_or((0, 0));
+        header.extend(shard.to_le_bytes());
+        header.extend(shards.to_le_bytes());
+        header.resize(FIXED, 0);
+        for section in sections {
+            header.extend(section.tag);
+            header.extend([0; 4]);
+            header.extend(section.offset.to_le_bytes());
+            header.extend(section.length.to_le_bytes());
+            header.extend(section.checksum.to_le_bytes());
+        }
+        let checksum = xxh3_64(&header);
+        header[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        header
+    }
 }
 
 // ---------------------------------------------------------------------------------------- reading
@@ -527,6 +585,25 @@ fn in_section<'a>(bytes: &'a [u8], section: &Section) -> &'a [u8] {
 }
 
 impl Parsed {
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.header.plan
+    }
+
+    /// Checks the payload against its checksum, in the same pass as `look`, which is given the
+    /// pieces, each of whole cache lines.
+    pub(crate) fn check_payload(
+        &self,
+        payload: &[u8],
+        look: impl Fn(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut sum = Xxh3Default::new();
+        for piece in payload.chunks(LOOK) {
+            sum.update(piece);
+            look(piece)?;
+        }
+        self.header.payload().check_sum(sum.digest())
+    }
+
     /// The filter over these cells, which hold the payload.
     pub(crate) fn into_filter(self, cells: Cells, key: Option<&Key>) -> Result<Filter> {
         Ok(Filter {

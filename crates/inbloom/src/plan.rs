@@ -351,6 +351,22 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The plan of a blocked filter that was made before, from the numbers that tell it: for those
+    /// who keep many small filters beside less than a file's header of 192 bytes. It is what it
+    /// was, whatever [`Plan::new`] would plan now.
+    ///
+    /// ```
+    /// use inbloom::{Kind, Plan};
+    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.001).build()?;
+    /// let numbers = (plan.items(), plan.rate(), plan.bits(), plan.probes(), plan.lines());
+    /// let (items, rate, bits, probes, lines) = numbers;
+    /// assert_eq!(Plan::blocked(items, rate, bits, probes, lines)?, plan);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn blocked(items: u64, rate: f64, bits: u64, probes: u32, lines: u32) -> Result<Plan> {
+        Plan { items, rate, bits, probes, lines, ..Plan::blank(Kind::Blocked) }.check()
+    }
+
     /// A plan of which nothing is known but the kind.
     pub(crate) const fn blank(kind: Kind) -> Plan {
         Plan {

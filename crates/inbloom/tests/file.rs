@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::{Error, Filter, Hasher, Key, Kind, Plan, file};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
@@ -551,4 +552,92 @@ fn four_gibibytes_open_in_ten_milliseconds() {
     assert!(false_positives <= 5, "{false_positives} of 500 at 0.001");
     assert!(opened.is_none_or(|opened| opened <= 64 << 10), "{opened:?}");
     file::verify(&path).unwrap();
+}
+
+// -------------------------------------------------------------------------------- for many threads
+
+/// A shared filter, and what it writes in pieces.
+fn in_pieces(items: u64, keys: std::ops::Range<u64>) -> (SharedBlocked, Vec<u8>) {
+    let plan = Plan::new(Kind::Blocked).items(items).rate(0.001).build().unwrap();
+    let shared = SharedBlocked::from_filter(filled(plan, keys.clone())).unwrap();
+    let mut written = Vec::new();
+    let put = |at: u64, bytes: &[u8]| {
+        written.resize(written.len().max(at as usize + bytes.len()), 0);
+        written[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    };
+    shared.write_in_pieces(Hasher::default(), keys.end, put).unwrap();
+    (shared, written)
+}
+
+#[test]
+fn what_is_written_in_pieces_is_the_file_of_a_snapshot() {
+    // Within a piece, and several of them: the last one shorter.
+    for items in [1000, 2_000_000] {
+        let (shared, written) = in_pieces(items, 0..1000);
+        let mut file = Vec::new();
+        shared.snapshot(Hasher::default(), 1000).unwrap().write_to(&mut file).unwrap();
+        assert!(written == file, "{items} items");
+    }
+}
+
+#[test]
+fn a_filter_is_opened_for_many_threads_and_its_file_stays_as_it_is() {
+    let (_folder, path) = place();
+    let (_, written) = in_pieces(1000, 0..500);
+    fs::write(&path, &written).unwrap();
+    let shared = file::open_shared(&path, &Hasher::default()).unwrap();
+    for key in 500..1000u64 {
+        shared.insert(Hasher::default().digest(key.to_le_bytes()));
+    }
+    assert!(holds(&shared.snapshot(Hasher::default(), 1000).unwrap(), 0..1000));
+    assert!(fs::read(&path).unwrap() == written);
+}
+
+#[test]
+fn what_is_opened_for_many_threads_was_checked_whole() {
+    let (_folder, path) = place();
+    let (_, written) = in_pieces(1000, 0..500);
+    // From the payload on, which follows the header and 32 bytes of padding.
+    for at in 192..written.len() {
+        let mut damaged = written.clone();
+        damaged[at] ^= 1 << (at % 8);
+        fs::write(&path, damaged).unwrap();
+        let result = file::open_shared(&path, &Hasher::default());
+        assert!(matches!(result, Err(Error::Format { .. })), "byte {at}");
+        let result = file::open_mut_verified(&path, None);
+        assert!(matches!(result, Err(Error::Format { .. })), "byte {at}");
+    }
+}
+
+#[test]
+fn a_reserved_bit_is_refused_although_the_checksums_are_right() {
+    let (_folder, path) = place();
+    let (_, mut written) = in_pieces(1000, 0..500);
+    let last = written.len() - 1;
+    written[last] |= 0x80;
+    let sum = xxh3_64(&written[192..]);
+    written[152..160].copy_from_slice(&sum.to_le_bytes());
+    written[120..128].fill(0);
+    let sum = xxh3_64(&written[..160]);
+    written[120..128].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&path, &written).unwrap();
+    let error = file::open_shared(&path, &Hasher::default()).err().unwrap();
+    assert!(error.to_string().contains("unused bits"), "{error}");
+}
+
+#[test]
+fn only_a_blocked_filter_of_the_same_hash_is_opened_for_many_threads() {
+    let (_folder, path) = place();
+    fs::write(&path, in_pieces(1000, 0..500).1).unwrap();
+    let refused = |hasher: Hasher| file::open_shared(&path, &hasher).err().unwrap();
+    assert!(matches!(refused(Hasher::xxh3(1)), Error::Mismatch { field: "hash seed", .. }));
+    assert!(matches!(refused(Hasher::sip13(KEY)), Error::Mismatch { field: "hash", .. }));
+    let classic = Plan::new(Kind::Classic).items(1000).build().unwrap();
+    file::save(&filled(classic, 0..500), &path).unwrap();
+    assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
+    let mut clearing = filled(plan(), 0..500);
+    clearing.set_auto_clear(Some(0.5)).unwrap();
+    file::save(&clearing, &path).unwrap();
+    assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
 }

@@ -9,16 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inbloom::interop::redisbloom;
-use inbloom::{Digest, Filter, Kind, Plan};
+use inbloom::{Digest, Filter, Kind};
 
 use super::{parse, transfer};
 use crate::failure::Failure;
 use crate::keyspace::{Created, Entry, Key};
+use crate::persist::record::{Change, Logged, Verb};
 use crate::resp::{Arguments, Iter, Protocol, Reply};
 use crate::server::Server;
 use crate::session::{Scratch, Session};
 use crate::table::{Call, Command, Keys, excerpt};
 use crate::value::bloom::{Bloom, Refusal, Wish, layers};
+use crate::value::spec::Spec;
 use crate::value::{Guarded, Value, bytes_of};
 
 /// The rows of BF.*.
@@ -225,8 +227,7 @@ fn reserve(call: &mut Call<'_>) -> Result<(), Failure> {
     if find(call, key.name)?.is_some() {
         return Err(Failure::EXISTS);
     }
-    let value = options.value(call.server, wish, call.now)?;
-    match call.server.keyspace.create(key, value, call.now) {
+    match call.server.create(key, &options.spec(wish)?, call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(entry, _) => {
             let is_cuckoo = matches!(entry.value, Value::Cuckoo(_));
@@ -331,53 +332,38 @@ impl Options {
         NonZeroU32::new(asked.unwrap_or(default))
     }
 
-    /// The filter itself.
-    fn value(&self, server: &Server, wish: Wish, now: u64) -> Result<Value, Failure> {
+    /// What the filter is made of.
+    fn spec(&self, wish: Wish) -> Result<Spec, Failure> {
         let is_special = self.span.is_some() || self.clear.is_some();
         match self.kind {
-            None | Some(Choice::Ours(Kind::Blocked)) if !is_special => new_bloom(server, wish),
-            Some(Choice::RedisBloom) if !is_special => {
-                let growth = wish.expansion.map_or(0, NonZeroU32::get);
-                let limit = server.limit_for(0);
-                let bloom = redisbloom::Bloom::new(wish.rate(), wish.capacity, growth, limit);
-                Ok(Value::redisbloom(bloom.map_err(Failure::because)?))
-            }
-            kind => self.other(server, wish, kind, now),
+            None | Some(Choice::Ours(Kind::Blocked)) if !is_special => Ok(Spec::Bloom(wish)),
+            Some(Choice::RedisBloom) if !is_special => Ok(Spec::RedisBloom {
+                rate: wish.rate(),
+                capacity: wish.capacity,
+                growth: wish.expansion.map_or(0, NonZeroU32::get),
+            }),
+            kind => self.other(wish, kind),
         }
     }
 
     /// A filter of a kind that does not grow.
-    fn other(
-        &self,
-        server: &Server,
-        wish: Wish,
-        kind: Option<Choice>,
-        now: u64,
-    ) -> Result<Value, Failure> {
+    fn other(&self, wish: Wish, kind: Option<Choice>) -> Result<Spec, Failure> {
         if self.expansion.is_some_and(|expansion| expansion > 0) {
             let text = "ERR EXPANSION does not go with KIND, WINDOW or AUTOCLEAR: only blocked and \
                         redisbloom filters without them grow";
             return Err(Failure::new(text));
         }
-        let plan = |kind| Plan::new(kind).items(wish.capacity).rate(wish.rate());
-        let (plan, clear) = match (kind, self.span, self.clear) {
-            (None, Some(span), None) => (plan(Kind::Window).window(span), None),
-            (Some(Choice::Ours(kind)), None, clear) => (plan(kind), clear),
-            (None, None, clear) => (plan(Kind::Blocked), clear),
+        let (kind, span, clear) = match (kind, self.span, self.clear) {
+            (None, Some(span), None) => (Kind::Window, Some(span), None),
+            (Some(Choice::Ours(kind)), None, clear) => (kind, None, clear),
+            (None, None, clear) => (Kind::Blocked, None, clear),
             _ => {
                 let text = "ERR WINDOW goes with neither KIND nor AUTOCLEAR, and AUTOCLEAR not with \
                             KIND redisbloom";
                 return Err(Failure::new(text));
             }
         };
-        let plan = plan.build().map_err(Failure::because)?;
-        server.make_room(plan.bytes())?;
-        let mut filter = Filter::with_hasher(plan, server.hasher).map_err(Failure::because)?;
-        filter.set_auto_clear(clear).map_err(Failure::because)?;
-        if plan.kind() == Kind::Window {
-            filter.advance(now).map_err(Failure::because)?;
-        }
-        Ok(Value::filter(filter))
+        Ok(Spec::Filter { kind, items: wish.capacity, rate: wish.rate(), span, clear })
     }
 }
 
@@ -431,13 +417,6 @@ fn share(word: Option<&[u8]>) -> Result<f64, Failure> {
     })
 }
 
-/// A filter that grows, or not, as wished.
-pub fn new_bloom(server: &Server, wish: Wish) -> Result<Value, Failure> {
-    let shape = server.shape(wish)?;
-    server.make_room(shape.plan().bytes())?;
-    Bloom::new(wish, &shape).map(Value::Bloom).map_err(Failure::because)
-}
-
 /// The filter of a name, which is created with the defaults if there is none.
 fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, Failure> {
     let name = &call.arguments[1];
@@ -450,9 +429,8 @@ fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, Failure> {
 }
 
 fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failure> {
-    let value = new_bloom(call.server, wish)?;
     let key = Key { database: call.session.database, name };
-    match call.server.keyspace.create(key, value, call.now) {
+    match call.server.create(key, &Spec::Bloom(wish), call.now)? {
         Created::Taken(entry, _) if matches!(entry.value, Value::Cuckoo(_)) => {
             Err(Failure::WRONG_TYPE)
         }
@@ -595,11 +573,15 @@ fn insert_each(
                 let result = guarded.change(
                     |filter| {
                         advance(filter, now)?;
-                        run.try_for_each(|item| {
+                        digests.clear();
+                        let result = run.try_for_each(|item| {
                             let digest = filter.digest(item);
                             answers.push(insert_one(filter, digest)?);
+                            digests.push(digest);
                             Ok(())
-                        })
+                        });
+                        note(server, entry, Verb::Insert, now, digests);
+                        result
                     },
                     bytes_of,
                 );
@@ -613,10 +595,15 @@ fn insert_each(
                 let limit = server.limit_for(entry.value.bytes());
                 let result = guarded.change(
                     |bloom| {
-                        run.try_for_each(|item| {
-                            answers.push(bloom.insert(item, limit).map_err(refused)?);
+                        let mut pairs = Vec::new();
+                        let result = run.try_for_each(|item| {
+                            let pair = bloom.pair(item);
+                            answers.push(bloom.insert_pair(pair, limit).map_err(refused)?);
+                            pairs.push(pair);
                             Ok(())
-                        })
+                        });
+                        note(server, entry, Verb::AddPairs, now, &pairs);
+                        result
                     },
                     redisbloom::Bloom::bytes,
                 );
@@ -626,6 +613,17 @@ fn insert_each(
             Ok(())
         }
         Value::Cuckoo(_) => Err(Failure::WRONG_TYPE),
+    }
+}
+
+/// Writes down what was done with some items, if any. The filter is locked.
+pub fn note<H: Logged>(server: &Server, entry: &Entry, verb: Verb, now: u64, hashes: &[H]) {
+    if !hashes.is_empty() {
+        server.keyspace.note_change(entry, || {
+            let mut change = Change::new(entry.id, verb, now, 0);
+            change.extend(hashes);
+            change
+        });
     }
 }
 
@@ -660,7 +658,7 @@ fn refused(refusal: redisbloom::Refused) -> Failure {
 }
 
 /// Inserts into a filter that does not grow: it is full when it has what it is for, unless it forgets.
-fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> {
+pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> {
     if filter.is_read_only() || filter.plan().kind().is_static() {
         return Err(READ_ONLY);
     }
@@ -678,7 +676,7 @@ fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> {
 }
 
 /// A window follows the clock whenever it is written to.
-fn advance(filter: &mut Filter, now: u64) -> Result<(), Failure> {
+pub fn advance(filter: &mut Filter, now: u64) -> Result<(), Failure> {
     if filter.plan().kind() != Kind::Window {
         return Ok(());
     }
@@ -696,7 +694,13 @@ pub fn insert(
     // What it may take is looked up only when it grows, which a filter that has room does not.
     let has_room = bloom.has_room(digests.len());
     let limit = if has_room { u64::MAX } else { server.limit_for(bloom.bytes()) };
-    let result = bloom.insert(digests, new, limit);
+    let result = bloom.insert(digests, new, limit, |digests, new| {
+        server.keyspace.note_change(entry, || {
+            let mut change = Change::new(entry.id, Verb::Add, 0, new);
+            change.extend(digests);
+            change
+        });
+    });
     server.keyspace.settle(entry);
     result.map_err(|refusal| match refusal {
         Refusal::Full => FULL,

@@ -8,16 +8,18 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Cuckoo, Refused};
+use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
 
-use super::bloom::MANY;
+use super::bloom::{MANY, note};
 use super::{parse, transfer};
 use crate::failure::Failure;
 use crate::keyspace::{Created, Entry, Key};
+use crate::persist::record::{Change, Verb};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
 use crate::session::Session;
 use crate::table::{Call, Command, Keys, excerpt};
+use crate::value::spec::Spec;
 use crate::value::{Guarded, Value};
 
 /// The rows of CF.*.
@@ -257,12 +259,9 @@ impl Wish {
         }
     }
 
-    fn value(self, server: &Server) -> Result<Value, Failure> {
+    fn spec(self) -> Spec {
         let Wish { capacity, bucket_size, max_iterations, expansion } = self;
-        let limit = server.limit_for(0);
-        Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit)
-            .map(Value::cuckoo)
-            .map_err(|error| not_made(server, &error))
+        Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion }
     }
 }
 
@@ -293,7 +292,7 @@ fn reserve(call: &mut Call<'_>) -> Result<(), Failure> {
         return Err(Failure::EXISTS);
     }
     let key = Key { database: call.session.database, name: &words[1] };
-    match call.server.keyspace.create(key, wish.value(call.server)?, call.now) {
+    match call.server.create(key, &wish.spec(), call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => return Err(Failure::WRONG_TYPE),
         Created::Taken(..) => return Err(Failure::EXISTS),
@@ -347,7 +346,7 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
 
 fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failure> {
     let key = Key { database: call.session.database, name };
-    match call.server.keyspace.create(key, wish.value(call.server)?, call.now) {
+    match call.server.create(key, &wish.spec(), call.now)? {
         Created::New(entry) => Ok(entry),
         Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => Err(Failure::WRONG_TYPE),
         Created::Taken(entry, _) => Ok(entry),
@@ -375,11 +374,19 @@ fn add(
         let rest = items.skip(results.len());
         filter.change(
             |cuckoo| {
-                let run = rest.iter().take(run_in(cuckoo));
-                results.extend(run.map(|item| match repeated {
-                    Repeated::Added => cuckoo.insert(item, limit).map(|()| true),
-                    Repeated::LeftOut => cuckoo.insert_unique(item, limit),
-                }));
+                let mut added = Vec::new();
+                for item in rest.iter().take(run_in(cuckoo)) {
+                    let hash = Hash::of(item);
+                    let result = match repeated {
+                        Repeated::Added => cuckoo.insert_hash(hash, limit).map(|()| true),
+                        Repeated::LeftOut => cuckoo.insert_unique_hash(hash, limit),
+                    };
+                    if result.is_ok_and(|is_new| is_new) {
+                        added.push(hash);
+                    }
+                    results.push(result);
+                }
+                note(server, entry, Verb::AddHashes, 0, &added);
             },
             Cuckoo::bytes,
         );
@@ -476,8 +483,15 @@ fn count(call: &mut Call<'_>) -> Result<(), Failure> {
 fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
     let found = find(call, &call.arguments[1]).ok().flatten();
     let entry = found.ok_or(Failure::new("Not found"))?;
-    let removed =
-        filter_of(&entry).change(|cuckoo| cuckoo.remove(&call.arguments[2]), Cuckoo::bytes);
+    let hash = Hash::of(&call.arguments[2]);
+    let remove = |cuckoo: &mut Cuckoo| {
+        let removed = cuckoo.remove_hash(hash);
+        if removed {
+            note(call.server, &entry, Verb::RemoveHashes, 0, &[hash]);
+        }
+        removed
+    };
+    let removed = filter_of(&entry).change(remove, Cuckoo::bytes);
     call.server.keyspace.settle(&entry);
     call.reply.truth(removed);
     Ok(())
@@ -524,7 +538,13 @@ fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
     let found = find(call, &call.arguments[1]).ok().flatten();
     let entry = found.ok_or(Failure::new("Cuckoo filter was not found"))?;
     loop {
-        let is_done = filter_of(&entry).change(|cuckoo| cuckoo.compact_step(STEP), Cuckoo::bytes);
+        let step = |cuckoo: &mut Cuckoo| {
+            let is_done = cuckoo.compact_step(STEP);
+            let change = || Change::new(entry.id, Verb::Compact, 0, STEP as u64);
+            call.server.keyspace.note_change(&entry, change);
+            is_done
+        };
+        let is_done = filter_of(&entry).change(step, Cuckoo::bytes);
         call.server.keyspace.settle(&entry);
         // Nobody has an interest in a filter that was deleted meanwhile.
         if is_done || !entry.is_live(call.now) {

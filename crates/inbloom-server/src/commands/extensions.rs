@@ -1,17 +1,19 @@
 //! IB.*: what RedisBloom does not have. Union, removal, estimates, files, and one question to many
 //! filters.
 
-use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Cuckoo};
-use inbloom::{Error, Filter, Kind, file};
+use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
+use inbloom::{Error, Filter, file};
 
-use super::bloom::{Facts, Runs};
+use super::bloom::{Facts, Runs, note};
 use crate::failure::Failure;
+use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
+use crate::persist::record::{Record, Verb};
 use crate::server::Server;
 use crate::table::{Call, Command, Keys, excerpt, heavy};
+use crate::value::spec::Room;
 use crate::value::{Guarded, Value, bytes_of};
 
 /// The rows of IB.*.
@@ -110,10 +112,12 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
         // On a copy first, so that all are added or none.
         if sources.len() > 1 {
             let trial = copy(call.server, &entry.value)?;
-            sources.iter().try_for_each(|source| unite(call.server, &trial, &source.value))?;
+            sources.iter().try_for_each(|source| {
+                unite(call.server, &trial, &source.value, Room::Limited, |_| ())
+            })?;
         }
         for source in &sources {
-            let result = unite(call.server, &entry.value, &source.value);
+            let result = unite_noted(call.server, &entry, &source.value);
             call.server.keyspace.settle(&entry);
             result?;
         }
@@ -123,7 +127,7 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
         for source in &sources[1..] {
             unite_new(call.server, &mut value, &source.value)?;
         }
-        if let Created::Taken(..) = call.server.keyspace.create(key, value, call.now) {
+        if let Created::Taken(..) = call.server.adopt(key, value, None, call.now)? {
             return Err(Failure::new("ERR somebody else has just made this key: merge again"));
         }
     }
@@ -156,21 +160,57 @@ fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Fail
         server.make_room(2 * rest.bytes() + into.base().bytes())?;
         return into.unite_alone(from, server.hasher).map_err(Failure::because);
     }
-    unite(server, into, from)
+    unite(server, into, from, Room::Limited, |_| ())
 }
 
-/// Adds what one filter has to another that is in use.
-fn unite(server: &Server, into: &Value, from: &Value) -> Result<(), Failure> {
+/// Adds what one filter has to another that is in use, and writes it down.
+fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), Failure> {
+    let Some(store) = server.store() else {
+        return unite(server, &into.value, from, Room::Limited, |_| ());
+    };
+    let failed = |error| Failure::with(format!("ERR the merge cannot be written down: {error}"));
+    let (image, files) = store.image(server, from).map_err(failed)?;
+    let note = |items| {
+        let record = Record::Merge { id: into.id, items, image: &image };
+        server.keyspace.note(into, &record, None);
+    };
+    let united = unite(server, &into.value, from, Room::Limited, note);
+    match &united {
+        Ok(()) => store.enter(into.id, files),
+        Err(_) => store.forget(&files),
+    }
+    united
+}
+
+/// Adds what one filter has to another that is in use. `note` is called with the items that it has then,
+/// at the moment from which on changes of it come later.
+pub fn unite(
+    server: &Server,
+    into: &Value,
+    from: &Value,
+    room: Room,
+    note: impl FnOnce(u64),
+) -> Result<(), Failure> {
+    let make_room = |bytes| match room {
+        Room::Limited => server.make_room(bytes),
+        Room::Granted => Ok(()),
+    };
     match (into, from) {
         (Value::Bloom(into), Value::Bloom(from)) => {
             let rest = from.rest().map_or(0, |rest| rest.bytes());
-            server.make_room(into.base().bytes() + rest)?;
-            into.unite(from, server.hasher).map_err(Failure::because)
+            make_room(into.base().bytes() + rest)?;
+            into.unite(from, server.hasher, note).map_err(Failure::because)
         }
         (Value::Filter(into), Value::Filter(from)) => {
+            make_room(from.read(Filter::bytes))?;
             // A copy, so that never two locks are held at once.
-            let from = guarded_copy(server, from)?;
-            let unite = |filter: &mut Filter| filter.merge(&from);
+            let from = from.for_long(|from| from.read(Filter::try_clone));
+            let from = from.map_err(Failure::because)?;
+            let unite = |filter: &mut Filter| {
+                filter.merge(&from)?;
+                note(filter.inserted());
+                Ok::<_, Error>(())
+            };
             into.for_long(|into| into.change(unite, bytes_of)).map_err(Failure::because)
         }
         (Value::RedisBloom(_) | Value::Cuckoo(_), _)
@@ -196,10 +236,16 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Filter(guarded) if can_remove(guarded) => {
             for mut run in Runs(items) {
                 let remove = |filter: &mut Filter| {
-                    run.try_for_each(|item| {
-                        removed.push(filter.remove(item)?);
+                    let mut gone = Vec::new();
+                    let result = run.try_for_each(|item| {
+                        let digest = filter.digest(item);
+                        let is_gone = filter.remove_digest(digest)?;
+                        gone.extend(is_gone.then_some(digest));
+                        removed.push(is_gone);
                         Ok::<_, Error>(())
-                    })
+                    });
+                    note(call.server, &entry, Verb::Remove, call.now, &gone);
+                    result
                 };
                 guarded.change(remove, bytes_of).map_err(Failure::because)?;
             }
@@ -207,7 +253,13 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Cuckoo(guarded) => {
             for run in Runs(items) {
                 let remove = |cuckoo: &mut Cuckoo| {
-                    removed.extend(run.map(|item| cuckoo.remove(item)));
+                    let mut gone = Vec::new();
+                    for hash in run.map(Hash::of) {
+                        let is_gone = cuckoo.remove_hash(hash);
+                        gone.extend(is_gone.then_some(hash));
+                        removed.push(is_gone);
+                    }
+                    note(call.server, &entry, Verb::RemoveHashes, 0, &gone);
                 };
                 guarded.change(remove, Cuckoo::bytes);
             }
@@ -290,63 +342,15 @@ fn layers_now(bloom: &redisbloom::Bloom) -> (f64, f64, f64) {
     (ones / bits, 1.0 - true_negatives, promised)
 }
 
-/// A path below the folder that the operator has set aside for it. Whatever it is made of, it must
-/// not lead out of there: neither by `..` nor through a link.
-fn below_import_dir(server: &Server, word: &[u8]) -> Result<PathBuf, Failure> {
-    let Some(folder) = &server.config.import_dir else {
-        return Err(Failure::new(
-            "ERR this server was started without --import-dir, so that clients have no access to files",
-        ));
-    };
-    let refused = || {
-        let path = excerpt(word, 256);
-        Failure::with(format!(
-            "ERR '{path}' is no path below --import-dir: give it relative to that"
-        ))
-    };
-    let path = Path::new(std::str::from_utf8(word).map_err(|_| refused())?);
-    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if !is_plain || path.as_os_str().is_empty() {
-        return Err(refused());
-    }
-    let full = folder.join(path);
-    let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
-        let path = excerpt(word, 256);
-        Failure::with(format!("ERR the folder of '{path}' below --import-dir: {error}"))
-    })?;
-    let target =
-        full.canonicalize().unwrap_or_else(|_| parent.join(path.file_name().unwrap_or_default()));
-    if !parent.starts_with(folder) || !target.starts_with(folder) {
-        return Err(refused());
-    }
-    Ok(target)
-}
-
 fn open(call: &mut Call<'_>) -> Result<(), Failure> {
-    let path = below_import_dir(call.server, &call.arguments[2])?;
+    let word = &call.arguments[2];
+    let imported = Imported::below(call.server.config.import_dir.as_deref(), word)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
     if call.server.keyspace.get(key, call.now).is_some() {
         return Err(Failure::EXISTS);
     }
-    let shown = excerpt(&call.arguments[2], 256);
-    let filter = file::open(&path).map_err(|error| {
-        // The client knows the path below the folder, and has no business with the rest.
-        let text = error.to_string().replace(&path.display().to_string(), &shown);
-        Failure::with(format!("ERR {text}"))
-    })?;
-    if !filter.normalization().is_empty() {
-        return Err(Failure::with(format!(
-            "ERR '{shown}' has keys that were changed by --normalize {}, which the server does not do: \
-             items would be denied that are in it. Build it without --normalize",
-            filter.normalization()
-        )));
-    }
-    if filter.plan().kind() == Kind::Bitmap {
-        return Err(Failure::with(format!(
-            "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as another kind"
-        )));
-    }
-    match call.server.keyspace.create(key, Value::filter(filter), call.now) {
+    let value = Value::opened(imported.open()?, &String::from_utf8_lossy(word));
+    match call.server.adopt(key, value, None, call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(..) => return Err(Failure::EXISTS),
     }
@@ -354,7 +358,8 @@ fn open(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 fn save(call: &mut Call<'_>) -> Result<(), Failure> {
-    let path = below_import_dir(call.server, &call.arguments[2])?;
+    let import_dir = call.server.config.import_dir.as_deref();
+    let path = Imported::below(import_dir, &call.arguments[2])?.path;
     let entry = get(call, &call.arguments[1])?;
     let filter = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => {

@@ -24,7 +24,7 @@
 //! filter that is there is taken if it changes nothing, as it happens when a client repeats its
 //! last one, and refused otherwise. (RedisBloom overwrites the bits.)
 
-mod form;
+pub mod form;
 mod loading;
 mod ranges;
 mod store;
@@ -406,7 +406,8 @@ fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
     loading.as_mut().ok_or(Failure::NOT_FOUND)?.load(iterator, data)?;
     let Some(whole) = loading.take_if(|loading| loading.is_whole()) else { return Ok(()) };
     let finished = whole.finish(server);
-    let published = finished.and_then(|value| match server.keyspace.create(key, value, call.now) {
+    let adopted = finished.and_then(|value| server.adopt(key, value, None, call.now));
+    let published = adopted.and_then(|created| match created {
         Created::New(_) => Ok(()),
         Created::Taken(..) => Err(Failure::EXISTS),
     });
@@ -561,16 +562,10 @@ fn restore(call: &mut Call<'_>) -> Result<(), Failure> {
         call.reply.ok();
         return Ok(());
     }
-    let entry = if options.replaces {
-        call.server.keyspace.replace(key, value)
-    } else {
-        match call.server.keyspace.create(key, value, call.now) {
-            Created::New(entry) => entry,
-            Created::Taken(..) => return Err(BUSY),
-        }
-    };
-    if expires.is_some() {
-        call.server.keyspace.expire(key, &entry, expires);
+    if options.replaces {
+        call.server.adopt_instead(key, value, expires)?;
+    } else if let Created::Taken(..) = call.server.adopt(key, value, expires, call.now)? {
+        return Err(BUSY);
     }
     call.reply.ok();
     Ok(())

@@ -21,11 +21,12 @@
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use inbloom::kinds::blocked::{Shape, SharedBlocked};
 use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Digest, Error, Hasher, Kind, Plan};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
 /// A filter of BF.*.
 pub struct Bloom {
@@ -56,7 +57,7 @@ const BOTH_GROWN: Error = Error::Unsupported {
 };
 
 /// What the shape of a base depends on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wish {
     /// Keys.
     pub capacity: u64,
@@ -128,41 +129,83 @@ impl Bloom {
     }
 
     /// Adds, in order, and tells which were new. If one is refused, the answers say how many were
-    /// done before. `limit`: the bytes that it may take in all when it grows.
+    /// done before. `limit`: the bytes that it may take in all when it grows. What was added is given to
+    /// `note`, with the number of new ones, before anybody can take the filter to be at rest.
     pub fn insert(
         &self,
         digests: &[Digest],
         new: &mut Vec<bool>,
         limit: u64,
+        note: impl FnOnce(&[Digest], u64),
     ) -> Result<(), Refusal> {
         new.clear();
-        let mut done = 0;
-        if self.rest.get().is_none() {
-            let gate = self.gate.read();
+        let mut result = Ok(());
+        let mut gate = self.gate.read();
+        if self.rest.get().is_none() && self.claim(digests.len() as u64) {
+            self.base.insert_digests(digests, new);
+            let known = new.iter().filter(|new| !**new).count();
+            self.items.fetch_sub(known as u64, Ordering::Relaxed);
+        } else {
             if self.rest.get().is_none() {
-                if self.claim(digests.len() as u64) {
-                    self.base.insert_digests(digests, new);
-                    let known = new.iter().filter(|new| !**new).count();
-                    self.items.fetch_sub(known as u64, Ordering::Relaxed);
-                    return Ok(());
+                drop(gate);
+                // Nobody else adds now, so that no claim is under way that may still be given back.
+                let alone = self.gate.write();
+                if self.rest.get().is_none() && self.insert_last(digests, new) < digests.len() {
+                    result = self.open_rest(limit);
                 }
-                done = self.insert_last(digests, new);
+                gate = RwLockWriteGuard::downgrade(alone);
             }
-            drop(gate);
-            if done == digests.len() {
-                return Ok(());
-            }
-            // Nobody else adds now, so that no claim is under way that may still be given back.
-            let _gate = self.gate.write();
-            if self.rest.get().is_none() {
-                done += self.insert_last(&digests[done..], new);
-                if done == digests.len() {
-                    return Ok(());
-                }
-                self.open_rest(limit)?;
+            if result.is_ok() && new.len() < digests.len() {
+                result = self.insert_rest(&digests[new.len()..], new, limit);
             }
         }
-        self.insert_rest(&digests[done..], new, limit)
+        if !new.is_empty() {
+            note(&digests[..new.len()], new.iter().filter(|new| **new).count() as u64);
+        }
+        drop(gate);
+        result
+    }
+
+    /// Does something while nobody adds, and all that was added is noted.
+    pub fn at_rest<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// A tenth of a second; somebody may add half a million keys at once.
+        const PATIENCE: u32 = 1000;
+        // Who waits for the gate keeps out those who come later: so it is tried first.
+        for _ in 0..PATIENCE {
+            if let Some(_alone) = self.gate.try_write() {
+                return work();
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let _alone = self.gate.write();
+        work()
+    }
+
+    /// Adds once more what was added before a crash, when so many were new, whether or not it is there.
+    /// Nothing is refused but for want of memory.
+    pub fn replay(&self, digests: &[Digest], new: u64) -> Result<(), Error> {
+        let has_room = self.items().saturating_add(new) <= self.reserved();
+        let mut answers = Vec::new();
+        if self.rest.get().is_none() && (self.expansion.is_none() || has_room) {
+            self.base.insert_digests(digests, &mut answers);
+            self.items.fetch_add(new, Ordering::Relaxed);
+            return Ok(());
+        }
+        if self.rest.get().is_none() {
+            let _ = self.rest.set(Box::new(self.first_rest()?));
+        }
+        let items = self.items() + new;
+        let result = self.insert_rest(digests, &mut answers, u64::MAX);
+        self.items.store(items, Ordering::Relaxed);
+        match result {
+            Err(Refusal::Memory(error)) => Err(error),
+            Err(Refusal::Full) | Ok(()) => Ok(()),
+        }
+    }
+
+    /// Sets the number of its keys to what it was before a crash.
+    pub fn set_items(&self, items: u64) {
+        self.items.store(items, Ordering::Relaxed);
     }
 
     /// Adds to a base that has little room, one by one, until there is a new one too many.
@@ -298,8 +341,13 @@ impl Bloom {
 
     /// Adds all that another filter of the same reservation has, while others may add to both. Refused
     /// if it would have more than it was reserved for, or if both have grown. On an error nothing was
-    /// added.
-    pub fn unite(&self, other: &Bloom, hasher: Hasher) -> Result<(), Error> {
+    /// added. `note` is given the number of its items afterwards, as far as it can be told.
+    pub fn unite(
+        &self,
+        other: &Bloom,
+        hasher: Hasher,
+        note: impl FnOnce(u64),
+    ) -> Result<(), Error> {
         let rest = match other.rest.get() {
             Some(_) if self.rest.get().is_some() => return Err(BOTH_GROWN),
             Some(_) if self.expansion.is_none() => {
@@ -309,13 +357,19 @@ impl Bloom {
             None => None,
         };
         self.check_union(other)?;
-        if let Some(rest) = rest {
-            let _gate = self.gate.write();
-            if self.rest.set(Box::new(rest)).is_err() {
-                return Err(BOTH_GROWN);
-            }
+        let Some(rest) = rest else {
+            self.add_base(other)?;
+            note(self.items());
+            return Ok(());
+        };
+        // What others add goes to the rest from now on, and is noted after this.
+        let _gate = self.gate.write();
+        if self.rest.set(Box::new(rest)).is_err() {
+            return Err(BOTH_GROWN);
         }
-        self.add_base(other)
+        self.add_base(other)?;
+        note(self.items());
+        Ok(())
     }
 
     /// The same where both have grown, which needs the filter alone: what has come after their bases is

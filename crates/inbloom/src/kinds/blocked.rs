@@ -197,7 +197,7 @@ impl Membership for Blocked {
 }
 
 /// Refuses bytes of a filter, from `at` on, in which the reserved bit of a block is set.
-fn check_reserved(at: usize, bytes: &[u8]) -> Result<()> {
+pub(crate) fn check_reserved(at: usize, bytes: &[u8]) -> Result<()> {
     // Bit 511, the highest of a block's last byte.
     let mut last_bytes = bytes.iter().skip(63 - at % 64).step_by(64);
     match last_bytes.any(|last| last >> 7 == 1) {

@@ -12,6 +12,7 @@ use super::{SERVER, introspection, matches};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::keyspace::DATABASES;
+use crate::persist::log::Fsync;
 use crate::resp::Limits;
 use crate::server::Statistics;
 use crate::table::{Call, Command, excerpt};
@@ -90,7 +91,21 @@ const MOST_CAPACITY: i64 = 1 << 30;
 const MOST_RATE: f64 = 0.25;
 
 static PARAMETERS: &[Parameter] = &[
-    Parameter { name: "appendonly", get: |_, _| Some("no".to_owned()), change: Change::Same },
+    Parameter {
+        name: "appendfsync",
+        get: |_, settings| Some(settings.fsync.name().to_owned()),
+        change: Change::To(|settings, given| {
+            let policy = std::str::from_utf8(given.word).ok().and_then(Fsync::parse);
+            settings.fsync =
+                policy.ok_or("argument(s) must be one of the following: always, everysec, no")?;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "appendonly",
+        get: |call, _| Some(if call.server.store().is_some() { "yes" } else { "no" }.to_owned()),
+        change: Change::Same,
+    },
     Parameter {
         name: "bf-error-rate",
         get: |_, settings| Some(settings.bf_error_rate.to_string()),

@@ -149,10 +149,33 @@ pub fn resident_bytes() -> Option<u64> {
 fn persistence(call: &Call<'_>, lines: &mut Lines) {
     lines.add("loading", 0);
     lines.add("async_loading", 0);
-    lines.add("rdb_bgsave_in_progress", 0);
-    lines.add("rdb_last_save_time", started_at(call.server));
-    lines.add("aof_enabled", 0);
-    lines.add("aof_rewrite_in_progress", 0);
+    let figures = call.server.store().map(|store| store.figures());
+    let is_saving = figures.as_ref().is_some_and(|figures| figures.is_saving);
+    lines.add("rdb_bgsave_in_progress", u8::from(is_saving));
+    lines.add("rdb_last_save_time", saved_at(call.server));
+    lines.add("aof_enabled", u8::from(figures.is_some()));
+    lines.add("aof_rewrite_in_progress", u8::from(is_saving));
+    let Some(figures) = figures else { return };
+    let status = |is_well| if is_well { "ok" } else { "err" };
+    lines.add("rdb_last_bgsave_status", status(figures.status.error.is_none()));
+    lines.add("rdb_last_bgsave_time_sec", figures.status.done.millis.div_ceil(1000));
+    lines.add("aof_last_write_status", status(figures.trouble.is_none()));
+    lines.add("aof_current_size", figures.log_bytes);
+    lines.add("log_policy", call.server.settings().fsync.name());
+    lines.add("log_bytes_written", figures.log_bytes_total);
+    lines.add("log_records", figures.records);
+    lines.add("log_syncs", figures.syncs);
+    lines.add("log_trouble", figures.trouble.unwrap_or_default());
+    lines.add("snapshot_filters", figures.status.done.filters);
+    lines.add("snapshot_bytes", figures.status.done.bytes);
+    lines.add("snapshot_millis", figures.status.done.millis);
+    lines.add("snapshot_error", figures.status.error.unwrap_or_default());
+}
+
+/// When the last snapshot was complete, or the server began, in seconds since 1970.
+pub fn saved_at(server: &Server) -> u64 {
+    let saved = server.store().map_or(0, |store| store.figures().status.saved / 1000);
+    if saved > 0 { saved } else { started_at(server) }
 }
 
 /// When the server began, in seconds since 1970.

@@ -1,8 +1,8 @@
 //! Running the server: its clock, its end, and what of Redis's persistence and replication there
 //! is.
 //!
-//! Filters are kept in memory only in this version. A command that promises more is refused, and
-//! the error says what there is instead: who hears OK from SAVE sleeps badly later.
+//! A server without `--dir` keeps filters in memory only. There a command that promises more is
+//! refused, and the error says what there is instead: who hears OK from SAVE sleeps badly later.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,31 @@ use crate::table::{self, Call, Command};
 pub const BGREWRITEAOF: Command = Command {
     name: "bgrewriteaof",
     arity: 1,
-    summary: "Is refused: there is no log of changes in this version",
-    handler: not_durable,
+    summary: "Begins a snapshot, after which the log of changes is short: the same as BGSAVE",
+    handler: |call| {
+        begin_snapshot(call)?;
+        call.reply.simple("Background append only file rewriting started");
+        Ok(())
+    },
     ..ADMIN
 };
 
 pub const BGSAVE: Command = Command {
     name: "bgsave",
     arity: -1,
-    summary: "Is refused: filters are kept in memory only in this version; see IB.SAVE",
+    summary: "Begins a snapshot of what has changed in --dir, in the background",
     syntax: "[SCHEDULE]",
-    handler: not_durable,
+    handler: background_save,
     ..ADMIN
 };
 
 pub const SAVE: Command = Command {
     name: "save",
     arity: 1,
-    summary: "Is refused: filters are kept in memory only in this version; see IB.SAVE",
-    handler: not_durable,
+    summary: "Takes a snapshot of what has changed in --dir, and replies when it is safe",
+    complexity: "O(N) for the N bytes of filters that have changed",
+    handler: save,
+    is_heavy: table::heavy,
     ..ADMIN
 };
 
@@ -43,9 +49,9 @@ pub const LASTSAVE: Command = Command {
     arity: 1,
     flags: &["loading", "stale", "fast"],
     categories: &["admin", "dangerous"],
-    summary: "Tells the time at which the server started, empty: it has not been saved since",
+    summary: "Tells when the last snapshot was complete; without one, when the server started",
     handler: |call| {
-        call.reply.integer(info::started_at(call.server) as i64);
+        call.reply.integer(info::saved_at(call.server) as i64);
         Ok(())
     },
     ..SERVER
@@ -64,7 +70,7 @@ pub const SHUTDOWN: Command = Command {
     name: "shutdown",
     arity: -1,
     flags: &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
-    summary: "Ends the server; filters that were not written by IB.SAVE are lost",
+    summary: "Ends the server, with a snapshot if it has a --dir; without, filters are lost",
     syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
     handler: shutdown,
     ..SERVER
@@ -84,9 +90,10 @@ pub const WAITAOF: Command = Command {
     name: "waitaof",
     arity: 4,
     categories: &["connection"],
-    summary: "Is refused if it asks for a log on disk: there is none in this version",
+    summary: "Waits until what this client wrote is on the disk of --dir",
     syntax: "numlocal numreplicas timeout",
     handler: wait_log,
+    is_heavy: table::heavy,
     ..SERVER
 };
 
@@ -135,11 +142,37 @@ pub const DEBUG: Command = Command {
 
 const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
 
-fn not_durable(_: &mut Call<'_>) -> Result<(), Failure> {
-    Err(Failure::new(
-        "ERR filters are kept in memory only in this version, durability is to come: write a \
-         filter to a file with IB.SAVE",
-    ))
+const NOT_DURABLE: Failure = Failure::new(
+    "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \
+     written to a file with IB.SAVE",
+);
+
+fn begin_snapshot(call: &Call<'_>) -> Result<(), Failure> {
+    let store = call.server.store().ok_or(NOT_DURABLE)?;
+    match store.snapshot_soon() {
+        true => Ok(()),
+        false => Err(Failure::new("ERR Background save already in progress")),
+    }
+}
+
+fn background_save(call: &mut Call<'_>) -> Result<(), Failure> {
+    let schedule = call.arguments.get(1);
+    if call.arguments.len() > 2 || schedule.is_some_and(|word| !parse::is(word, "SCHEDULE")) {
+        return Err(Failure::SYNTAX);
+    }
+    let begun = begin_snapshot(call);
+    if schedule.is_none() || call.server.store().is_none() {
+        begun?;
+    }
+    call.reply.simple("Background saving started");
+    Ok(())
+}
+
+fn save(call: &mut Call<'_>) -> Result<(), Failure> {
+    let store = call.server.store().ok_or(NOT_DURABLE)?;
+    store.snapshot(call.server).map_err(|error| Failure::with(format!("ERR {error}")))?;
+    call.reply.ok();
+    Ok(())
 }
 
 fn time(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -160,10 +193,15 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
             let none = Failure::new("ERR No shutdown in progress.");
             return Err(if is_alone { none } else { Failure::SYNTAX });
         }
-        if parse::is(word, "SAVE") {
-            return not_durable(call);
+        if parse::is(word, "SAVE") && call.server.store().is_none() {
+            return Err(NOT_DURABLE);
         }
-        if !["NOSAVE", "NOW", "FORCE"].iter().any(|option| parse::is(word, option)) {
+        if parse::is(word, "NOSAVE")
+            && let Some(store) = call.server.store()
+        {
+            store.skip_last_snapshot();
+        }
+        if !["SAVE", "NOSAVE", "NOW", "FORCE"].iter().any(|option| parse::is(word, option)) {
             return Err(Failure::SYNTAX);
         }
     }
@@ -180,12 +218,14 @@ fn wait(call: &mut Call<'_>) -> Result<(), Failure> {
 
 fn wait_log(call: &mut Call<'_>) -> Result<(), Failure> {
     let [local, ..] = integers(call)?[..] else { unreachable!("three, by the arity") };
-    if local != 0 {
+    let log = call.server.log();
+    if local != 0 && log.is_none() {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
         return Err(Failure::new(text));
     }
+    let is_safe = log.is_some_and(|log| local != 0 && log.make_safe().is_ok());
     call.reply.array(2);
-    call.reply.integer(0);
+    call.reply.integer(is_safe.into());
     call.reply.integer(0);
     Ok(())
 }

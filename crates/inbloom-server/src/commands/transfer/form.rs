@@ -89,7 +89,7 @@ impl Base {
 
     /// Whether its keys were added under this hash.
     pub fn is_under(&self, hasher: &Hasher) -> bool {
-        self.hash == check(hasher)
+        self.hash == hash_check(hasher)
     }
 }
 
@@ -107,7 +107,7 @@ impl Header {
             bytes: plan.bytes(),
             probes: plan.probes(),
             lines: plan.lines(),
-            hash: check(hasher),
+            hash: hash_check(hasher),
         };
         Header::seal(Some(base), file)
     }
@@ -217,7 +217,7 @@ impl Header {
 }
 
 /// What differs between two hashes.
-fn check(hasher: &Hasher) -> u64 {
+pub fn hash_check(hasher: &Hasher) -> u64 {
     hasher.digest("inbloom").place
 }
 

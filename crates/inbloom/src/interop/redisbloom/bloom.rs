@@ -32,6 +32,7 @@
 //! to read the filter, or wrote it.
 
 use std::fmt;
+use std::io::{self, Read, Write};
 
 use super::error::{Error, LoadError, Refused};
 use super::fields::Fields;
@@ -394,6 +395,17 @@ impl Bloom {
     #[must_use]
     pub fn chunk(&self, position: u64, most: usize) -> Option<(u64, &[u8])> {
         memory::chunk(self.arrays(), position, most)
+    }
+
+    /// Writes all bytes that `BF.SCANDUMP` gives in chunks.
+    pub fn write_body(&self, mut writer: impl Write) -> io::Result<()> {
+        self.arrays().try_for_each(|array| writer.write_all(array))
+    }
+
+    /// Reads all bytes in the place of those that are there: what [`write_body`](Bloom::write_body)
+    /// wrote of a filter of the same header.
+    pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
+        self.layers.iter_mut().try_for_each(|layer| reader.read_exact(layer.array.bytes_mut()))
     }
 
     /// The filter that a header describes, without its bits: those come by [`load`](Bloom::load).

@@ -40,6 +40,7 @@
 //! expand by 2.
 
 use std::fmt;
+use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use super::MAX_COUNT;
@@ -533,6 +534,19 @@ impl Cuckoo {
     #[must_use]
     pub fn chunk(&self, position: u64, most: usize) -> Option<(u64, &[u8])> {
         memory::chunk(self.arrays(), position, most)
+    }
+
+    /// Writes all bytes that `CF.SCANDUMP` gives in chunks.
+    pub fn write_body(&self, mut writer: impl Write) -> io::Result<()> {
+        self.arrays().try_for_each(|array| writer.write_all(array))
+    }
+
+    /// Reads all bytes in the place of those that are there: what [`write_body`](Cuckoo::write_body)
+    /// wrote of a filter of the same header.
+    pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
+        // What a compaction has seen so far is no longer so.
+        self.compaction = None;
+        self.filters.iter_mut().try_for_each(|filter| reader.read_exact(filter.slots.bytes_mut()))
     }
 
     /// The filter that a header describes, without its entries: those come by

@@ -40,6 +40,7 @@
 //! **When not.** For one thread, [`Blocked`](super::Blocked) needs no lock, and knows how many bits
 //! are set at no cost; here they are counted. It cannot forget: make a new one.
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ use crate::cells::{Bits, Cells, Order, Shared};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, check_hasher};
+use crate::format;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::shared::refuse_auto_clear;
@@ -160,10 +162,14 @@ impl SharedBlocked {
     /// refused, since it would lock its line for ever. So is what [`Shape::new`] refuses, and a
     /// filter that clears itself.
     pub fn from_filter(filter: Filter) -> Result<SharedBlocked> {
-        refuse_auto_clear(&filter)?;
-        let shape = Shape::new(*filter.plan())?;
-        let bits = filter.any.into_state().into_bits().expect("a blocked filter is its bits");
-        Ok(SharedBlocked { shape, cells: share(bits.cells)? })
+        let (shape, cells) = taken_over(filter)?;
+        Ok(SharedBlocked { shape, cells: share(cells)? })
+    }
+
+    /// The same without reading anything, for those who have seen that no reserved bit is set.
+    pub(crate) fn from_checked(filter: Filter) -> Result<SharedBlocked> {
+        let (shape, cells) = taken_over(filter)?;
+        Ok(SharedBlocked { shape, cells: cells.into_shared()? })
     }
 
     /// Lets go of its own shape for that of others, if it is of the same plan.
@@ -277,6 +283,41 @@ impl SharedBlocked {
         Ok(Filter::from_parts(hasher, any, inserted))
     }
 
+    /// Writes it in the file format of docs/format.md while others insert, with the hash and the
+    /// count that [`SharedBlocked::snapshot`] takes, as [`SharedBlocked::copy_to`] copies: without
+    /// a second copy, 1 MiB at a time.
+    ///
+    /// `put` is given bytes and where in the file they belong: the file from its beginning to its
+    /// end, then the header once more, since that has a checksum of all that follows. Until then
+    /// there are zeros in its place, and nobody takes the file for a filter.
+    ///
+    /// ```
+    /// use inbloom::kinds::blocked::{Shape, SharedBlocked};
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let shape = Shape::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+    /// let shared = SharedBlocked::new(&shape)?;
+    /// shared.insert(Hasher::default().digest("alice"));
+    /// let mut file = Vec::new();
+    /// shared.write_in_pieces(Hasher::default(), 1, |at, bytes| {
+    ///     file.resize(file.len().max(at as usize + bytes.len()), 0);
+    ///     file[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    ///     Ok(())
+    /// })?;
+    /// assert!(Filter::read_from(&file[..])?.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn write_in_pieces(
+        &self,
+        hasher: Hasher,
+        inserted: u64,
+        put: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> Result<()> {
+        check_hasher(self.plan(), &hasher)?;
+        let copy = |at, out: &mut [u8]| self.copy_to(at, out);
+        format::write_in_pieces(*self.plan(), &hasher, inserted, copy, put)
+    }
+
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         self.cells.words()
@@ -315,6 +356,14 @@ impl Membership for &SharedBlocked {
         self.shape.insert_run(self.words(), Run { keys: run, next }, new);
         Ok(())
     }
+}
+
+/// The cells of a blocked filter that may be shared, and a shape for them.
+fn taken_over(filter: Filter) -> Result<(Arc<Shape>, Cells)> {
+    refuse_auto_clear(&filter)?;
+    let shape = Shape::new(*filter.plan())?;
+    let bits = filter.any.into_state().into_bits().expect("a blocked filter is its bits");
+    Ok((shape, bits.cells))
 }
 
 /// A line as it is in memory, without its lock.

@@ -1,0 +1,74 @@
+//! Files that clients may name: those below the folder that the operator has set aside for it.
+
+use std::path::{Component, Path, PathBuf};
+
+use inbloom::{Filter, Kind, file};
+
+use crate::failure::Failure;
+use crate::table::excerpt;
+
+/// A path below the folder.
+pub struct Imported {
+    /// Where that is.
+    pub path: PathBuf,
+    /// As the client gave it: the client has no business with the rest.
+    shown: String,
+}
+
+impl Imported {
+    /// Finds a path below the folder of `--import-dir`. Whatever it is made of, it must not lead
+    /// out of there: neither by `..` nor through a link.
+    pub fn below(folder: Option<&Path>, word: &[u8]) -> Result<Imported, Failure> {
+        let Some(folder) = folder else {
+            return Err(Failure::new(
+                "ERR this server was started without --import-dir, so that clients have no access \
+                 to files",
+            ));
+        };
+        let shown = excerpt(word, 256);
+        let refused = || {
+            Failure::with(format!(
+                "ERR '{shown}' is no path below --import-dir: give it relative to that"
+            ))
+        };
+        let path = Path::new(std::str::from_utf8(word).map_err(|_| refused())?);
+        let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain || path.as_os_str().is_empty() {
+            return Err(refused());
+        }
+        let full = folder.join(path);
+        let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
+            Failure::with(format!("ERR the folder of '{shown}' below --import-dir: {error}"))
+        })?;
+        let target = full
+            .canonicalize()
+            .unwrap_or_else(|_| parent.join(path.file_name().unwrap_or_default()));
+        if !parent.starts_with(folder) || !target.starts_with(folder) {
+            return Err(refused());
+        }
+        Ok(Imported { path: target, shown })
+    }
+
+    /// Opens the filter that is there, to query it, if it is one for clients of the server.
+    pub fn open(&self) -> Result<Filter, Failure> {
+        let shown = &self.shown;
+        let filter = file::open(&self.path).map_err(|error| {
+            let text = error.to_string().replace(&self.path.display().to_string(), shown);
+            Failure::with(format!("ERR {text}"))
+        })?;
+        if !filter.normalization().is_empty() {
+            return Err(Failure::with(format!(
+                "ERR '{shown}' has keys that were changed by --normalize {}, which the server does \
+                 not do: items would be denied that are in it. Build it without --normalize",
+                filter.normalization()
+            )));
+        }
+        if filter.plan().kind() == Kind::Bitmap {
+            return Err(Failure::with(format!(
+                "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as \
+                 another kind"
+            )));
+        }
+        Ok(filter)
+    }
+}

@@ -1,0 +1,393 @@
+//! What a server keeps in its folder, `--dir`, so that nothing acknowledged is lost.
+//!
+//! ```text
+//!   LOCK                          held by the process that uses the folder
+//!   MANIFEST                      which of the others count
+//!   log-00000000000000000001      changes, by the number of the first one
+//!   pack-00000000000000000017     a snapshot: filters as they were at some time
+//!   filter-18.base, ...           what is large in a filter
+//!   secret                        the key of `--keyed`
+//!   damaged-...                   what could not be read, kept for whoever can
+//! ```
+//!
+//! Every change is a record of the [log], made at the same time. A [snapshot] takes the place of the log
+//! before it. [recovery] reads the last snapshots, then the log.
+//!
+//! **Why a filter comes back as it was.** An image of a filter says which record is the last that it
+//! has for certain; replay begins after it. Where a change that is made twice is as if made once (bits
+//! of a Bloom filter), the image may have more. Where it is not (counters, cuckoo entries, a window's
+//! generations) change and record are one step under the filter's lock, and so are image and
+//! number. Names, expiry and removal say what is so from then on, whatever was before.
+
+pub mod disk;
+pub(crate) mod image;
+pub mod log;
+mod manifest;
+pub(crate) mod record;
+pub mod recovery;
+mod segment;
+mod snapshot;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::config::Settings;
+use crate::server::Server;
+use crate::value::Value;
+use disk::{Disk, Folder};
+use image::Fixed;
+use log::{Fsync, Log};
+use snapshot::Kept;
+
+pub use recovery::{Access, Found};
+pub use snapshot::Done;
+
+/// Why a folder cannot be used, or not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The system has refused.
+    #[error("{action} {what}: {cause}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// With which file.
+        what: String,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "the data folder is in use by another process: stop that first, or choose another --dir"
+    )]
+    InUse,
+    /// It is not ours, or lost its manifest.
+    #[error(
+        "the data folder has {found} but no MANIFEST: restore it from a backup, or choose an empty folder"
+    )]
+    NoManifest {
+        /// A file that was found.
+        found: String,
+    },
+    /// The manifest cannot be read.
+    #[error("MANIFEST is damaged: {what}; restore the folder from a backup")]
+    Manifest {
+        /// How.
+        what: String,
+    },
+    /// It was written by a newer inbloom.
+    #[error("{what} is of version {version}, this inbloom reads up to {known}: upgrade inbloom")]
+    Newer {
+        /// Which file.
+        what: String,
+        /// Its version.
+        version: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// It was made under another hash.
+    #[error(
+        "the data folder was made with the hash {found}, the server has {expected}: start it with the \
+         same --keyed or --key-file as before"
+    )]
+    Hash {
+        /// What the folder has.
+        found: String,
+        /// What the server has.
+        expected: String,
+    },
+    /// A part that all after it depends on is damaged.
+    #[error(
+        "{what} is damaged at byte {at}, and there are records after it: restore the folder from a \
+         backup, or start once with --repair, which sets aside what comes after"
+    )]
+    Damaged {
+        /// Which file.
+        what: String,
+        /// Where.
+        at: u64,
+    },
+    /// A filter could not be saved or loaded.
+    #[error("{0}")]
+    Image(String),
+}
+
+impl From<image::Error> for Error {
+    fn from(error: image::Error) -> Error {
+        Error::Image(error.to_string())
+    }
+}
+
+impl Error {
+    fn io(action: &'static str, what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let what = what.into();
+        move |cause| Error::Io { action, what, cause }
+    }
+}
+
+/// The folder of a running server.
+pub struct Store {
+    /// Changes since the last snapshot.
+    pub log: Arc<Log>,
+    disk: Arc<dyn Disk>,
+    kept: Mutex<Kept>,
+    /// The files of filters that have some.
+    files: Mutex<HashMap<u64, Vec<String>>>,
+    is_saving: AtomicBool,
+    status: Mutex<Status>,
+    log_limit: AtomicU64,
+    is_stopping: AtomicBool,
+    skips_last: AtomicBool,
+    /// A snapshot in the background.
+    wanted: Mutex<bool>,
+    asks: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The folder is locked as long as this is open.
+    hold: Option<File>,
+}
+
+/// What became of the last snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// When it was complete, in milliseconds since 1970; 0: never since the start.
+    pub saved: u64,
+    /// What it did.
+    pub done: Done,
+    /// Why the last one has failed, if it has.
+    pub error: Option<String>,
+}
+
+/// What INFO and the metrics tell.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// Whether a snapshot is being taken.
+    pub is_saving: bool,
+    /// The last one.
+    pub status: Status,
+    /// Bytes of the log that a start would replay.
+    pub log_bytes: u64,
+    /// Bytes ever written to the log.
+    pub log_bytes_total: u64,
+    /// Records ever written.
+    pub records: u64,
+    /// Syncs ever.
+    pub syncs: u64,
+    /// Why no change is taken, if so.
+    pub trouble: Option<String>,
+}
+
+/// Between two tries to get out of trouble.
+const RETRY: Duration = Duration::from_millis(500);
+/// The log of a snapshot that follows by itself, in bytes: some seconds to replay.
+pub const LOG_LIMIT: u64 = 512 << 20;
+
+/// Takes a folder for this process alone, and keeps it as long as the file is held.
+pub fn lock(folder: &Path) -> Result<File, Error> {
+    let failed = |error| Error::io("locking", folder.display().to_string())(error);
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join("LOCK"));
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(Error::InUse),
+        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// Fills an empty server with what a folder has, and keeps its changes there from now on. The folder is
+/// made if there is none.
+pub fn open_folder(server: &Arc<Server>, folder: &Path, access: Access) -> Result<Found, Error> {
+    let failed = |error| Error::io("making", folder.display().to_string())(error);
+    if access != Access::Check {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let lock = lock(folder)?;
+    let (store, found) = recovery::open(server, Arc::new(Folder::new(folder)), access)?;
+    if let Some(mut store) = store {
+        store.hold = Some(lock);
+        let store = Arc::new(store);
+        server.set_store(Arc::clone(&store));
+        store.start(server).map_err(Error::io("starting", "threads"))?;
+        if !found.damaged.is_empty() {
+            store.snapshot_soon();
+        }
+    }
+    Ok(found)
+}
+
+impl Store {
+    fn new(disk: Arc<dyn Disk>, log: Log, kept: Kept, files: HashMap<u64, Vec<String>>) -> Store {
+        Store {
+            log: Arc::new(log),
+            disk,
+            kept: Mutex::new(kept),
+            files: Mutex::new(files),
+            is_saving: AtomicBool::new(false),
+            status: Mutex::default(),
+            log_limit: AtomicU64::new(LOG_LIMIT),
+            is_stopping: AtomicBool::new(false),
+            skips_last: AtomicBool::new(false),
+            wanted: Mutex::new(false),
+            asks: Condvar::new(),
+            threads: Mutex::default(),
+            hold: None,
+        }
+    }
+
+    /// Follows the settings.
+    pub fn set(&self, settings: &Settings) {
+        self.log.set_policy(settings.fsync);
+        self.log_limit.store(settings.log_limit, Ordering::Relaxed);
+    }
+
+    /// Turns the content of a filter that nobody has yet into an image, and returns it with the names of
+    /// its files.
+    pub fn image(&self, server: &Server, value: &Value) -> Result<(Vec<u8>, Vec<String>), Error> {
+        let stem = format!("filter-{}", server.keyspace.number());
+        let mut bytes = Vec::new();
+        let items = match value {
+            Value::Bloom(bloom) => bloom.items(),
+            _ => 0,
+        };
+        let fix = || Fixed { sequence: 0, items };
+        let written = image::write(value, &server.hasher, &*self.disk, &stem, &mut bytes, fix)?;
+        if !written.files.is_empty() {
+            self.disk.sync_names().map_err(Error::io("syncing", "the data folder"))?;
+        }
+        Ok((bytes, written.files))
+    }
+
+    /// Enters the files of a record that was just appended.
+    pub fn enter(&self, id: u64, names: Vec<String>) {
+        if !names.is_empty() {
+            self.files.lock().entry(id).or_default().extend(names);
+        }
+    }
+
+    /// Removes files of an image that did not come to be used.
+    pub fn forget(&self, names: &[String]) {
+        names.iter().for_each(|name| drop(self.disk.remove(name)));
+    }
+
+    /// The server ends without a snapshot: the next start replays the log.
+    pub fn skip_last_snapshot(&self) {
+        self.skips_last.store(true, Ordering::Relaxed);
+    }
+
+    /// Asks for a snapshot in the background. False if one is being taken.
+    pub fn snapshot_soon(&self) -> bool {
+        let mut wanted = self.wanted.lock();
+        if *wanted || self.is_saving.load(Ordering::Relaxed) {
+            return false;
+        }
+        *wanted = true;
+        self.asks.notify_one();
+        true
+    }
+
+    /// What there is to tell.
+    pub fn figures(&self) -> Figures {
+        Figures {
+            is_saving: self.is_saving.load(Ordering::Relaxed),
+            status: self.status.lock().clone(),
+            log_bytes: self.log.bytes(),
+            log_bytes_total: self.log.total_bytes.load(Ordering::Relaxed),
+            records: self.log.last(),
+            syncs: self.log.syncs.load(Ordering::Relaxed),
+            trouble: self.log.trouble().map(|failure| failure.text().to_owned()),
+        }
+    }
+
+    /// Starts the threads that sync the log and take snapshots.
+    pub fn start(self: &Arc<Store>, server: &Arc<Server>) -> io::Result<()> {
+        let thread = |name: &str, work: fn(&Store, &Weak<Server>)| {
+            let (store, server) = (Arc::clone(self), Arc::downgrade(server));
+            let thread = std::thread::Builder::new().name(name.into());
+            thread.spawn(move || work(&store, &server))
+        };
+        let mut threads = self.threads.lock();
+        threads.push(thread("log", Store::keep_log)?);
+        threads.push(thread("snapshots", Store::keep_snapshots)?);
+        Ok(())
+    }
+
+    /// Writes and syncs everything, and takes a snapshot, so that the next start need not replay the
+    /// log. Clients must be gone.
+    pub fn close(&self, server: &Server) -> Result<(), Error> {
+        self.is_stopping.store(true, Ordering::Release);
+        self.log.wake();
+        self.asks.notify_one();
+        for thread in self.threads.lock().drain(..) {
+            let _ = thread.join();
+        }
+        self.log.settle();
+        let synced = self.log.sync().map_err(Error::io("syncing", "the log"));
+        let is_skipped = self.skips_last.load(Ordering::Relaxed);
+        if !is_skipped && (self.log.bytes() > 0 || synced.is_err()) {
+            self.snapshot(server)?;
+            return Ok(());
+        }
+        synced
+    }
+
+    /// Syncs as the policy says, and gets out of trouble.
+    fn keep_log(&self, _: &Weak<Server>) {
+        let mut synced = Instant::now();
+        while !self.is_stopping.load(Ordering::Acquire) {
+            let policy = self.log.policy();
+            let second = Duration::from_secs(1);
+            if self.log.trouble().is_some() {
+                std::thread::sleep(RETRY);
+                self.log.settle();
+                continue;
+            }
+            match policy {
+                Fsync::Always => self.log.rest(second),
+                Fsync::EverySecond | Fsync::No => {
+                    self.log.rest(second.saturating_sub(synced.elapsed()));
+                    if synced.elapsed() < second {
+                        continue;
+                    }
+                }
+            }
+            // What goes wrong is kept as the trouble of the log. Expired keys are written down without
+            // a client that waits for it.
+            self.log.settle();
+            if policy != Fsync::No {
+                let _ = self.log.sync();
+            }
+            synced = Instant::now();
+        }
+    }
+
+    /// Takes a snapshot when it is asked for, when the log is long, and when nothing else helps.
+    fn keep_snapshots(&self, server: &Weak<Server>) {
+        let mut failed: Option<Instant> = None;
+        while !self.is_stopping.load(Ordering::Acquire) {
+            let is_wanted = {
+                let mut wanted = self.wanted.lock();
+                if !*wanted {
+                    self.asks.wait_for(&mut wanted, RETRY);
+                }
+                std::mem::take(&mut *wanted)
+            };
+            let is_long = self.log.bytes() >= self.log_limit.load(Ordering::Relaxed);
+            let is_distrusted = self.log.is_distrusted();
+            if !is_wanted && !is_long && !is_distrusted {
+                continue;
+            }
+            if !is_wanted && failed.is_some_and(|failed| failed.elapsed() < RETRY) {
+                continue;
+            }
+            let Some(server) = server.upgrade() else { return };
+            let result = self.snapshot(&server);
+            failed = result.is_err().then(Instant::now);
+        }
+    }
+}

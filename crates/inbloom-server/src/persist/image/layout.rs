@@ -1,0 +1,340 @@
+//! The bytes of an image. All numbers are little-endian.
+//!
+//! ```text
+//!   image   u8 1, of BF.*        | u32 expansion, 0: it does not grow | u64 items | base | rest
+//!           u8 2, any filter     | part, in our file format
+//!           u8 3, an opened file | u32 length | its path below --import-dir
+//!           u8 4, of RedisBloom  | u32 length | its header | part, its body
+//!           u8 5, of CF.*        | u32 length | its header | part, its body
+//!
+//!   base    u8 0 | u64 capacity | f64 rate | u8 probes | u8 lines
+//!                | u32 check of the hash | u32 length | cells
+//!           u8 1 | file, in our file format
+//!
+//!   rest    u8 2, there is none
+//!           part, in our file format
+//!
+//!   part    u8 0 | u64 length | bytes
+//!           u8 1 | file
+//!
+//!   file    u8 length | the name of a file in the data folder
+//! ```
+//!
+//! The *base* and the *rest* of a filter of BF.* are what `value/bloom.rs` calls so. The header and
+//! the body of RedisBloom's filters are what SCANDUMP gives, without the division into chunks. A
+//! base in the image is told by five numbers instead of a file's header, which would take as much
+//! as the cells of a small one: they tell its plan whatever a later inbloom would plan.
+//!
+//! For example, BF.RESERVE f 0.01 100, never added to, is 41 bytes and 192 of cells:
+//!
+//! ```text
+//!   01 | 02 00 00 00 | 00 00 00 00 00 00 00 00                of BF.*, expansion 2, no items
+//!   00 | 64 00 00 00 00 00 00 00 | fc a9 f1 d2 4d 62 50 3f       base here, 100 keys at 0.001
+//!      | 08 | 02 | check of the hash | c0 00 00 00 | 192 zeros   8 probes in 2 lines
+//!   02                                                        no rest
+//! ```
+//!
+//! Whoever keeps an image has a checksum of it. What is in files of its own has one there: our file
+//! format has, and a body is kept in sealed pieces (`sealed.rs`).
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use super::Error;
+use super::shapes::Outline;
+
+/// Kinds of images. Numbers are on disk: they are never reused.
+const BLOOM: u8 = 1;
+const FILTER: u8 = 2;
+const OPENED: u8 = 3;
+const REDISBLOOM: u8 = 4;
+const CUCKOO: u8 = 5;
+
+/// Where a part is. Numbers are on disk: they are never reused.
+const HERE: u8 = 0;
+const IN_FILE: u8 = 1;
+const NONE: u8 = 2;
+
+/// What an image says.
+#[derive(Debug, PartialEq)]
+pub enum Image<'a> {
+    /// A filter of BF.*.
+    Bloom {
+        /// By what it grows.
+        expansion: Option<NonZeroU32>,
+        /// Keys that were new.
+        items: u64,
+        /// What was reserved.
+        base: Base<'a>,
+        /// What it has grown by.
+        rest: Option<Part<'a>>,
+    },
+    /// A filter in our file format.
+    Filter(Part<'a>),
+    /// A file below --import-dir.
+    Opened(Cow<'a, str>),
+    /// RedisBloom's Bloom filter.
+    RedisBloom(Dump<'a>),
+    /// A filter of CF.*.
+    Cuckoo(Dump<'a>),
+}
+
+/// A filter in RedisBloom's form.
+#[derive(Debug, PartialEq)]
+pub struct Dump<'a> {
+    /// What SCANDUMP gives first.
+    pub header: Cow<'a, [u8]>,
+    /// What it gives afterwards.
+    pub body: Part<'a>,
+}
+
+/// Bytes, or where they are.
+#[derive(Debug, PartialEq)]
+pub enum Part<'a> {
+    /// In the image.
+    Here(Cow<'a, [u8]>),
+    /// In a file of its own.
+    File(Cow<'a, str>),
+}
+
+/// The base of a filter of BF.*.
+#[derive(Debug, PartialEq)]
+pub enum Base<'a> {
+    /// In the image.
+    Here {
+        /// What its plan is.
+        outline: Outline,
+        /// What tells the hash of its keys from others.
+        hash: u32,
+        /// Its bits.
+        cells: Cow<'a, [u8]>,
+    },
+    /// In a file of its own.
+    File(Cow<'a, str>),
+}
+
+impl<'a> Image<'a> {
+    /// Appends the bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Image::Bloom { expansion, items, base, rest } => {
+                out.push(BLOOM);
+                out.extend(expansion.map_or(0, NonZeroU32::get).to_le_bytes());
+                out.extend(items.to_le_bytes());
+                base.encode(out);
+                match rest {
+                    Some(rest) => rest.encode(out),
+                    None => out.push(NONE),
+                }
+            }
+            Image::Filter(part) => {
+                out.push(FILTER);
+                part.encode(out);
+            }
+            Image::Opened(path) => {
+                out.push(OPENED);
+                encode_short(path.as_bytes(), out);
+            }
+            Image::RedisBloom(dump) => {
+                out.push(REDISBLOOM);
+                dump.encode(out);
+            }
+            Image::Cuckoo(dump) => {
+                out.push(CUCKOO);
+                dump.encode(out);
+            }
+        }
+    }
+
+    /// Reads what [`encode`](Image::encode) wrote, all of it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Error> {
+        let mut fields = Fields(bytes);
+        let image = match fields.u8("kind")? {
+            BLOOM => {
+                let expansion = NonZeroU32::new(fields.u32("expansion")?);
+                let items = fields.u64("items")?;
+                let base = Base::parse(&mut fields)?;
+                let rest = match fields.u8("place of the rest")? {
+                    NONE => None,
+                    place => Some(Part::parse(place, &mut fields)?),
+                };
+                Image::Bloom { expansion, items, base, rest }
+            }
+            FILTER => Image::Filter(fields.part()?),
+            OPENED => {
+                let path = fields.short("path")?;
+                let path = std::str::from_utf8(path)
+                    .map_err(|error| Error::damaged("path", "UTF-8", error))?;
+                Image::Opened(Cow::Borrowed(path))
+            }
+            REDISBLOOM => Image::RedisBloom(Dump::parse(&mut fields)?),
+            CUCKOO => Image::Cuckoo(Dump::parse(&mut fields)?),
+            other => return Err(Error::damaged("kind", "1 to 5", other)),
+        };
+        match fields.0.len() {
+            0 => Ok(image),
+            rest => Err(Error::damaged("end", "no bytes behind it", rest)),
+        }
+    }
+
+    /// The names of the files that it refers to.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            Image::Bloom { base, rest, .. } => (base.file(), rest.as_ref().and_then(Part::file)),
+            Image::Filter(part) => (part.file(), None),
+            Image::Opened(_) => (None, None),
+            Image::RedisBloom(dump) | Image::Cuckoo(dump) => (dump.body.file(), None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
+impl<'a> Dump<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_short(&self.header, out);
+        self.body.encode(out);
+    }
+
+    fn parse(fields: &mut Fields<'a>) -> Result<Dump<'a>, Error> {
+        let header = Cow::Borrowed(fields.short("header")?);
+        Ok(Dump { header, body: fields.part()? })
+    }
+}
+
+impl<'a> Part<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Part::Here(bytes) => {
+                out.push(HERE);
+                out.extend((bytes.len() as u64).to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Part::File(name) => encode_name(name, out),
+        }
+    }
+
+    fn parse(place: u8, fields: &mut Fields<'a>) -> Result<Part<'a>, Error> {
+        match place {
+            HERE => {
+                let length = fields.u64("length of a part")?;
+                Ok(Part::Here(Cow::Borrowed(fields.take("part", length)?)))
+            }
+            IN_FILE => Ok(Part::File(Cow::Borrowed(fields.name()?))),
+            other => Err(Error::damaged("place of a part", "0 or 1", other)),
+        }
+    }
+
+    fn file(&self) -> Option<&str> {
+        match self {
+            Part::Here(_) => None,
+            Part::File(name) => Some(name),
+        }
+    }
+}
+
+impl<'a> Base<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Base::Here { outline, hash, cells } => {
+                out.push(HERE);
+                out.extend(outline.capacity.to_le_bytes());
+                out.extend(outline.rate.to_le_bytes());
+                out.extend([outline.probes, outline.lines]);
+                out.extend(hash.to_le_bytes());
+                encode_short(cells, out);
+            }
+            Base::File(name) => encode_name(name, out),
+        }
+    }
+
+    fn parse(fields: &mut Fields<'a>) -> Result<Base<'a>, Error> {
+        match fields.u8("place of the base")? {
+            HERE => {
+                let (capacity, rate) = (fields.u64("capacity")?, fields.u64("rate")?);
+                let (probes, lines) = (fields.u8("probes")?, fields.u8("lines")?);
+                let hash = fields.u32("check of the hash")?;
+                let cells = fields.short("cells")?;
+                let bits = cells.len() as u64 * 8;
+                let outline = Outline { capacity, rate, bits, probes, lines };
+                Ok(Base::Here { outline, hash, cells: Cow::Borrowed(cells) })
+            }
+            IN_FILE => Ok(Base::File(Cow::Borrowed(fields.name()?))),
+            other => Err(Error::damaged("place of the base", "0 or 1", other)),
+        }
+    }
+
+    fn file(&self) -> Option<&str> {
+        match self {
+            Base::Here { .. } => None,
+            Base::File(name) => Some(name),
+        }
+    }
+}
+
+/// Bytes that are far fewer than 2^32: cells below [`LARGE`](super::LARGE), a path, the header of a
+/// filter that has some thousand layers at most.
+fn encode_short(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend((bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn encode_name(name: &str, out: &mut Vec<u8>) {
+    out.extend([IN_FILE, name.len() as u8]);
+    out.extend_from_slice(name.as_bytes());
+}
+
+/// Whether it can be the name of a file of ours, which leads nowhere else.
+pub fn is_name(name: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_".contains(byte);
+    name.len() <= 255
+        && name.first().is_some_and(|first| *first != b'.')
+        && name.iter().all(is_plain)
+}
+
+/// Takes fields off the front of a stranger's bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, what: &'static str, length: u64) -> Result<&'a [u8], Error> {
+        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
+        let Some((taken, rest)) = split else {
+            let got = format!("{} that are left", self.0.len());
+            return Err(Error::damaged(what, format_args!("{length} bytes"), got));
+        };
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
+        Ok(self.take(what, N as u64)?.try_into().expect("as many as were asked for"))
+    }
+
+    fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
+        self.number(what).map(u8::from_le_bytes)
+    }
+
+    fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
+        self.number(what).map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
+        self.number(what).map(u64::from_le_bytes)
+    }
+
+    fn short(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+        let length = self.u32(what)?;
+        self.take(what, u64::from(length))
+    }
+
+    fn part(&mut self) -> Result<Part<'a>, Error> {
+        Part::parse(self.u8("place of a part")?, self)
+    }
+
+    fn name(&mut self) -> Result<&'a str, Error> {
+        let length = self.u8("name of a file")?;
+        let name = self.take("name of a file", u64::from(length))?;
+        let text = std::str::from_utf8(name).ok().filter(|_| is_name(name));
+        let expected = "letters, digits, dots, lines";
+        text.ok_or_else(|| Error::damaged("name of a file", expected, name.escape_ascii()))
+    }
+}

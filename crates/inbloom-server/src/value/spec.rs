@@ -1,0 +1,254 @@
+//! How a filter was asked for: what BF.RESERVE, CF.RESERVE and the first BF.ADD make a filter of, and
+//! what the log keeps of it.
+//!
+//! ```text
+//!   birth = u8 0 | u8 form | time | fields      made at a time, empty
+//!         | u8 1 | image                        as it was somewhere else, see `persist::image`
+//!
+//!   form 1  bloom       capacity, expansion or 0, f64 rate
+//!        2  filter      kind's name, items, f64 rate, milliseconds of a window or 0, f64 share or 0
+//!        3  redisbloom  capacity, growth, f64 rate
+//!        4  cuckoo      capacity, bucket size, iterations, expansion
+//! ```
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use inbloom::interop::redisbloom::{self, Cuckoo};
+use inbloom::{Filter, Kind, Plan};
+
+use super::Value;
+use super::bloom::{Bloom, Wish};
+use crate::commands::cuckoo::not_made;
+use crate::failure::Failure;
+use crate::persist::record::{Fields, put_bytes, put_number};
+use crate::server::Server;
+
+/// What an empty filter is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spec {
+    /// One of BF.*.
+    Bloom(Wish),
+    /// One of any other kind, or that forgets.
+    Filter {
+        /// Which kind.
+        kind: Kind,
+        /// Keys.
+        items: u64,
+        /// The rate.
+        rate: f64,
+        /// Of a window.
+        span: Option<Duration>,
+        /// The share of bits at which it empties itself.
+        clear: Option<f64>,
+    },
+    /// One in RedisBloom's form.
+    RedisBloom {
+        /// The rate.
+        rate: f64,
+        /// Keys.
+        capacity: u64,
+        /// By what it grows, 0 if it does not.
+        growth: u32,
+    },
+    /// One of CF.*.
+    Cuckoo {
+        /// Keys.
+        capacity: u64,
+        /// Fingerprints in a bucket.
+        bucket_size: u16,
+        /// How often a key may be kicked.
+        max_iterations: u16,
+        /// By what it grows.
+        expansion: u16,
+    },
+}
+
+/// How much memory there is for a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// What `--max-memory` leaves.
+    Limited,
+    /// As much as it takes: it was granted before.
+    Granted,
+}
+
+impl Spec {
+    /// The filter itself.
+    pub fn value(&self, server: &Server, now: u64, room: Room) -> Result<Value, Failure> {
+        let is_granted = room == Room::Granted;
+        let make_room = |bytes| if is_granted { Ok(()) } else { server.make_room(bytes) };
+        let limit = if is_granted { u64::MAX } else { server.limit_for(0) };
+        match *self {
+            Spec::Bloom(wish) => {
+                let shape = server.shape(wish)?;
+                make_room(shape.plan().bytes())?;
+                Bloom::new(wish, &shape).map(Value::Bloom).map_err(Failure::because)
+            }
+            Spec::Filter { kind, items, rate, span, clear } => {
+                let plan = Plan::new(kind).items(items).rate(rate);
+                let plan = match span {
+                    Some(span) => plan.window(span),
+                    None => plan,
+                };
+                let plan = plan.build().map_err(Failure::because)?;
+                make_room(plan.bytes())?;
+                let filter = Filter::with_hasher(plan, server.hasher);
+                let mut filter = filter.map_err(Failure::because)?;
+                filter.set_auto_clear(clear).map_err(Failure::because)?;
+                if kind == Kind::Window {
+                    filter.advance(now).map_err(Failure::because)?;
+                }
+                Ok(Value::filter(filter))
+            }
+            Spec::RedisBloom { rate, capacity, growth } => {
+                let bloom = redisbloom::Bloom::new(rate, capacity, growth, limit);
+                Ok(Value::redisbloom(bloom.map_err(Failure::because)?))
+            }
+            Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
+                Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit)
+                    .map(Value::cuckoo)
+                    .map_err(|error| not_made(server, &error))
+            }
+        }
+    }
+
+    /// What the log says of a filter that was made of it at a time.
+    pub fn birth(&self, now: u64) -> Vec<u8> {
+        let mut out = vec![0];
+        let form = match self {
+            Spec::Bloom(_) => 1,
+            Spec::Filter { .. } => 2,
+            Spec::RedisBloom { .. } => 3,
+            Spec::Cuckoo { .. } => 4,
+        };
+        out.push(form);
+        put_number(&mut out, now);
+        match *self {
+            Spec::Bloom(wish) => {
+                put_number(&mut out, wish.capacity);
+                put_number(&mut out, wish.expansion.map_or(0, |it| it.get().into()));
+                put_double(&mut out, wish.rate());
+            }
+            Spec::Filter { kind, items, rate, span, clear } => {
+                put_bytes(&mut out, kind.name().as_bytes());
+                put_number(&mut out, items);
+                put_double(&mut out, rate);
+                put_number(&mut out, span.map_or(0, |span| span.as_millis() as u64));
+                put_double(&mut out, clear.unwrap_or(0.0));
+            }
+            Spec::RedisBloom { rate, capacity, growth } => {
+                put_number(&mut out, capacity);
+                put_number(&mut out, growth.into());
+                put_double(&mut out, rate);
+            }
+            Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
+                put_number(&mut out, capacity);
+                for number in [bucket_size, max_iterations, expansion] {
+                    put_number(&mut out, number.into());
+                }
+            }
+        }
+        out
+    }
+}
+
+/// How a filter came into being.
+pub enum Birth<'a> {
+    /// It was made of this, at a time.
+    Empty(Spec, u64),
+    /// It was somewhere else before.
+    Image(&'a [u8]),
+}
+
+/// What the log says of a filter with content.
+pub fn birth_of_image(image: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + image.len());
+    out.push(1);
+    out.extend_from_slice(image);
+    out
+}
+
+impl<'a> Birth<'a> {
+    /// From what the log says. None: it is of a newer version, or was never written by us.
+    pub fn parse(bytes: &'a [u8]) -> Option<Birth<'a>> {
+        let mut fields = Fields(bytes);
+        if fields.byte()? == 1 {
+            return Some(Birth::Image(fields.rest()));
+        }
+        if bytes[0] != 0 {
+            return None;
+        }
+        let form = fields.byte()?;
+        let time = fields.number()?;
+        let spec = match form {
+            1 => {
+                let (capacity, expansion) = (fields.number()?, fields.number()?);
+                let expansion = NonZeroU32::new(u32::try_from(expansion).ok()?);
+                Spec::Bloom(Wish::new(double(&mut fields)?, capacity, expansion))
+            }
+            2 => {
+                let kind = std::str::from_utf8(fields.bytes()?).ok()?;
+                Spec::Filter {
+                    kind: kind.parse().ok()?,
+                    items: fields.number()?,
+                    rate: double(&mut fields)?,
+                    span: Some(fields.number()?).filter(|it| *it > 0).map(Duration::from_millis),
+                    clear: Some(double(&mut fields)?).filter(|share| *share > 0.0),
+                }
+            }
+            3 => Spec::RedisBloom {
+                capacity: fields.number()?,
+                growth: u32::try_from(fields.number()?).ok()?,
+                rate: double(&mut fields)?,
+            },
+            4 => Spec::Cuckoo {
+                capacity: fields.number()?,
+                bucket_size: u16::try_from(fields.number()?).ok()?,
+                max_iterations: u16::try_from(fields.number()?).ok()?,
+                expansion: u16::try_from(fields.number()?).ok()?,
+            },
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(Birth::Empty(spec, time))
+    }
+}
+
+fn put_double(out: &mut Vec<u8>, number: f64) {
+    out.extend_from_slice(&number.to_bits().to_le_bytes());
+}
+
+fn double(fields: &mut Fields<'_>) -> Option<f64> {
+    let bytes = fields.take(8)?.try_into().expect("8 bytes");
+    Some(f64::from_bits(u64::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_birth_is_read_as_it_was_written() {
+        let growth = NonZeroU32::new(2);
+        let filter = |kind, span, clear| Spec::Filter { kind, items: 9, rate: 0.1, span, clear };
+        let all = [
+            Spec::Bloom(Wish::new(0.01, 100, growth)),
+            Spec::Bloom(Wish::new(0.25, u64::MAX, None)),
+            filter(Kind::Counting, None, None),
+            filter(Kind::Window, Some(Duration::from_secs(3600)), None),
+            filter(Kind::Blocked, None, Some(0.8)),
+            Spec::RedisBloom { rate: 0.001, capacity: 5, growth: 0 },
+            Spec::Cuckoo { capacity: 1024, bucket_size: 2, max_iterations: 20, expansion: 1 },
+        ];
+        for spec in all {
+            let bytes = spec.birth(1_700_000_000_000);
+            match Birth::parse(&bytes) {
+                Some(Birth::Empty(read, 1_700_000_000_000)) => assert_eq!(read, spec),
+                _ => panic!("{spec:?}"),
+            }
+            for cut in 0..bytes.len() {
+                assert!(Birth::parse(&bytes[..cut]).is_none(), "{spec:?} cut at {cut}");
+            }
+        }
+    }
+}

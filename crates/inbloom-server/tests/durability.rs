@@ -1,0 +1,483 @@
+//! What was acknowledged is there after a loss of power, at whatever moment it comes.
+//!
+//! A workload of one client runs on a disk that dies after so many operations, for every number of them.
+//! After each command all filters are looked at. What is found when the power is back must be what they
+//! were after one of the commands: no earlier one than was promised.
+
+#[path = "durability/disk.rs"]
+mod disk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use disk::{Loss, Plan, Random, Staged};
+use inbloom_server::persist::disk::Disk;
+use inbloom_server::persist::log::Fsync;
+use inbloom_server::persist::recovery::{self, Access, Found};
+use inbloom_server::persist::{Error, Store};
+use inbloom_server::session::Place;
+use inbloom_server::{Config, Server, Session};
+
+/// A server on a disk, with one client.
+struct Machine {
+    server: Server,
+    store: Arc<Store>,
+    session: Session,
+}
+
+fn start(disk: &Staged, fsync: Fsync) -> Result<(Machine, Found), Error> {
+    let mut config = Config::default();
+    config.settings.fsync = fsync;
+    let server = Server::new(config);
+    let (store, found) = recovery::open(&server, Arc::new(disk.clone()), Access::Use)?;
+    let store = Arc::new(store.expect("opened to be used"));
+    server.set_store(Arc::clone(&store));
+    let client = server.clients.enter("127.0.0.1:1".into(), "127.0.0.1:2".into());
+    let session = Session::new(client, &server);
+    Ok((Machine { server, store, session }, found))
+}
+
+impl Machine {
+    /// Asks, and tells whether what was changed, if anything, is kept.
+    fn ask(&mut self, words: &[&[u8]]) -> (Vec<u8>, Option<bool>) {
+        let mut input = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            input.extend(format!("${}\r\n", word.len()).bytes());
+            input.extend_from_slice(word);
+            input.extend(b"\r\n");
+        }
+        let mut out = Vec::new();
+        let progress = self.session.process(&self.server, &input, &mut out, Place::Own);
+        assert_eq!(progress.consumed, input.len());
+        let Some(sequence) = progress.commit else { return (out, None) };
+        match self.store.log.commit_here(sequence) {
+            Ok(()) => (out, Some(true)),
+            Err(failure) => {
+                self.session.withdraw(&self.server, &mut out, &failure);
+                (out, Some(false))
+            }
+        }
+    }
+
+    fn say(&mut self, line: &str) -> (Vec<u8>, Option<bool>) {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.ask(&words)
+    }
+
+    /// What clients can see of all filters.
+    fn state(&mut self) -> State {
+        let names = String::from_utf8(self.say("KEYS *").0).expect("these names are text");
+        let names: Vec<&str> = names.lines().filter(|line| line.starts_with('f')).collect();
+        let mut state = State::new();
+        for name in names {
+            let mut seen = self.say(&format!("PEXPIRETIME {name}")).0;
+            let info = self.say(&format!("BF.DEBUG {name}")).0;
+            let is_ours = info.windows(13).any(|it| it == b"hashwidth:128")
+                && !info.windows(5).any(|it| it == b"kind:");
+            if is_ours {
+                // Which of its two parts has an item may differ.
+                seen.extend(self.say(&format!("BF.INFO {name} ITEMS")).0);
+                seen.extend(self.say(&format!("BF.INFO {name} CAPACITY")).0);
+                let items: String = (0..ITEMS).map(|item| format!(" i{item}")).collect();
+                seen.extend(self.say(&format!("BF.MEXISTS {name}{items}")).0);
+            } else {
+                seen.extend(self.say(&format!("DUMP {name}")).0);
+            }
+            state.insert(name.to_owned(), seen);
+        }
+        state
+    }
+}
+
+type State = BTreeMap<String, Vec<u8>>;
+
+/// Different items of a workload.
+const ITEMS: u64 = 60;
+
+/// What a workload has done until the power was gone.
+#[derive(Default)]
+struct History {
+    /// All filters, after so many commands.
+    states: Vec<State>,
+    /// The last command that was acknowledged,
+    acknowledged: usize,
+    /// and that must have survived a loss of power.
+    promised: usize,
+    /// Whether a change was withdrawn.
+    has_failed: bool,
+}
+
+/// Reservations of every kind that behaves differently.
+const RESERVATIONS: [&str; 9] = [
+    "BF.RESERVE {} 0.00001 20",
+    "BF.RESERVE {} 0.00001 1000 NONSCALING",
+    "BF.RESERVE {} 0.0001 100 KIND counting",
+    "BF.RESERVE {} 0.0001 100 KIND cuckoo",
+    "BF.RESERVE {} 0.0001 100 KIND classic",
+    "BF.RESERVE {} 0.0001 100 WINDOW 1h",
+    "BF.RESERVE {} 0.0001 100 AUTOCLEAR 0.4",
+    "BF.RESERVE {} 0.0001 10 KIND redisbloom",
+    "CF.RESERVE {} 16",
+];
+
+/// Runs a workload until its end, or until the disk is dead.
+fn run(disk: &Staged, fsync: Fsync, seed: u64, commands: usize) -> History {
+    let mut history = History::default();
+    history.states.push(State::new());
+    let Ok((mut machine, _)) = start(disk, fsync) else { return history };
+    let mut random = Random(seed);
+    for step in 1..=commands {
+        let is_kept = match random.below(20) {
+            0 => {
+                if machine.store.snapshot(&machine.server).is_ok() {
+                    history.promised = step - 1;
+                }
+                None
+            }
+            1 => {
+                // What happens every second, or twice a second in trouble.
+                machine.store.log.settle();
+                if machine.store.log.is_distrusted() {
+                    let _ = machine.store.snapshot(&machine.server);
+                }
+                if machine.store.log.sync().is_ok() && machine.server.trouble().is_none() {
+                    history.promised = step - 1;
+                }
+                None
+            }
+            _ => command(&mut machine, &mut random),
+        };
+        history.states.push(machine.state());
+        if is_kept == Some(true) {
+            history.acknowledged = step;
+            if fsync == Fsync::Always {
+                history.promised = step;
+            }
+        }
+        history.has_failed |= is_kept == Some(false);
+    }
+    history
+}
+
+/// One command of a workload. Whether what it has changed is kept.
+fn command(machine: &mut Machine, random: &mut Random) -> Option<bool> {
+    let name = |random: &mut Random| format!("f{}", random.below(6));
+    let item = |random: &mut Random| format!("i{}", random.below(ITEMS));
+    let items = |random: &mut Random| {
+        let count = 1 + random.below(12);
+        (0..count).map(|_| item(random)).collect::<Vec<_>>().join(" ")
+    };
+    let key = name(random);
+    let line = match random.below(24) {
+        0..=3 => {
+            let form = RESERVATIONS[random.below(RESERVATIONS.len() as u64) as usize];
+            form.replace("{}", &key)
+        }
+        4..=10 => format!("BF.INSERT {key} NOCREATE ITEMS {}", items(random)),
+        11..=13 => format!("CF.INSERT {key} NOCREATE ITEMS {}", items(random)),
+        14 => format!("CF.DEL {key} {}", item(random)),
+        15 => format!("IB.DEL {key} {}", items(random)),
+        16 => format!("DEL {key}"),
+        17 => format!("RENAME {key} {}", name(random)),
+        18 => format!("PEXPIREAT {key} {}", 4_000_000_000_000 + random.below(1000)),
+        19 => format!("PERSIST {key}"),
+        20 => format!("IB.MERGE {} {key}", name(random)),
+        21 => format!("CF.COMPACT {key}"),
+        22 if random.below(8) == 0 => "FLUSHALL".to_owned(),
+        _ => {
+            let (dump, _) = machine.say(&format!("DUMP {key}"));
+            let Some(at) = dump.windows(2).position(|two| two == b"\r\n") else { return None };
+            if dump.len() < at + 4 {
+                return None;
+            }
+            let payload = &dump[at + 2..dump.len() - 2];
+            let to = name(random);
+            return machine.ask(&[b"RESTORE", to.as_bytes(), b"0", payload, b"REPLACE"]).1;
+        }
+    };
+    machine.say(&line).1
+}
+
+/// Opens what is left of a disk, and sees that it is what the history had, and stays so.
+fn check(disk: &Staged, history: &History, least: usize, what: &str) {
+    let (mut machine, found) = match start(disk, Fsync::Always) {
+        Ok(started) => started,
+        Err(error) => panic!("{what}: the folder cannot be used: {error}"),
+    };
+    assert!(found.damaged.is_empty(), "{what}: {:?}", found.damaged);
+    let state = machine.state();
+    let states = history.states.iter().enumerate();
+    let is_one = states.skip(least).any(|(_, expected)| *expected == state);
+    if !is_one {
+        let earlier = history.states.iter().rposition(|expected| *expected == state);
+        let last = history.states.last().expect("the first one");
+        let differing: Vec<&String> = state
+            .keys()
+            .chain(last.keys())
+            .filter(|name| state.get(*name) != last.get(*name))
+            .collect();
+        panic!(
+            "{what}: of {} commands {least} were promised, found is that of {earlier:?}; \
+             differing from the last: {differing:?}",
+            history.states.len() - 1
+        );
+    }
+    // And once more, by a snapshot: what was recovered can be recovered.
+    machine.store.snapshot(&machine.server).expect("this disk works");
+    let (mut again, _) = start(disk, Fsync::Always).expect("it was written a moment ago");
+    assert!(again.state() == state, "{what}: a snapshot of what was found has something else");
+}
+
+/// Runs workloads with every loss at every operation of the disk, or every so manieth.
+fn stage(fsync: Fsync, seeds: std::ops::Range<u64>, commands: usize, stride: u64) -> u64 {
+    let mut points = 0;
+    for seed in seeds {
+        let whole = Staged::new(Plan::default());
+        let history = run(&whole, fsync, seed, commands);
+        assert!(!history.has_failed, "seed {seed}: nothing goes wrong here");
+        let mut point = 1 + seed % stride;
+        while point < whole.operations() {
+            let disk = Staged::new(Plan { dies_after: Some(point), ..Plan::default() });
+            let history = run(&disk, fsync, seed, commands);
+            for loss in [Loss::Nothing, Loss::Tail, Loss::Anything, Loss::All] {
+                let least =
+                    if loss == Loss::Nothing { history.acknowledged } else { history.promised };
+                let what = format!("{fsync:?}, seed {seed}, operation {point}, loss {loss:?}");
+                check(&disk.after(loss, point), &history, least, &what);
+                points += 1;
+            }
+            point += stride;
+        }
+    }
+    points
+}
+
+/// Seeds of workloads.
+const SEEDS: std::ops::Range<u64> = 1..13;
+
+#[test]
+fn always_loses_nothing_at_any_moment() {
+    let points = stage(Fsync::Always, SEEDS, 80, 1);
+    assert!(points > 2000, "{points} crash points");
+}
+
+#[test]
+fn everysec_loses_nothing_older_than_the_last_sync() {
+    let points = stage(Fsync::EverySecond, SEEDS, 80, 1);
+    assert!(points > 1000, "{points} crash points");
+}
+
+#[test]
+fn no_loses_nothing_older_than_the_last_snapshot_and_nothing_by_a_kill() {
+    let points = stage(Fsync::No, SEEDS, 80, 1);
+    assert!(points > 1000, "{points} crash points");
+}
+
+/// Whatever a sync that has failed was to save is not trusted: it is saved anew, or not acknowledged.
+#[test]
+fn after_a_failed_sync_nothing_acknowledged_is_lost() {
+    let mut failures = 0;
+    for seed in SEEDS {
+        let whole = Staged::new(Plan::default());
+        run(&whole, Fsync::Always, seed, 80);
+        for sync in 1..=whole.syncs() {
+            let plan = Plan { failing_sync: Some(sync), ..Plan::default() };
+            let disk = Staged::new(plan);
+            let history = run(&disk, Fsync::Always, seed, 80);
+            failures += usize::from(history.has_failed);
+            for loss in [Loss::Nothing, Loss::Tail, Loss::Anything, Loss::All] {
+                let what = format!("seed {seed}, sync {sync} fails, loss {loss:?}");
+                check(&disk.after(loss, sync), &history, history.promised, &what);
+            }
+        }
+    }
+    assert!(failures > 100, "{failures} of the workloads have noticed");
+}
+
+/// A full disk refuses changes, answers queries, and takes changes again when there is room.
+#[test]
+fn a_full_disk_loses_nothing_and_recovers() {
+    let (mut failures, mut recoveries) = (0, 0);
+    for seed in SEEDS {
+        let whole = Staged::new(Plan::default());
+        run(&whole, Fsync::EverySecond, seed, 80);
+        for from in (5..whole.operations()).step_by(3) {
+            let full = Some((from, from + 12));
+            let disk = Staged::new(Plan { full, ..Plan::default() });
+            let history = run(&disk, Fsync::EverySecond, seed, 80);
+            failures += usize::from(history.has_failed);
+            recoveries += usize::from(history.has_failed && history.acknowledged > 70);
+            for loss in [Loss::Nothing, Loss::Tail, Loss::All] {
+                let least = match loss {
+                    Loss::Nothing => history.acknowledged,
+                    _ => history.promised,
+                };
+                let what = format!("seed {seed}, full from operation {from}, loss {loss:?}");
+                check(&disk.after(loss, from), &history, least, &what);
+            }
+        }
+    }
+    assert!(failures > 50 && recoveries > 20, "{failures} noticed, {recoveries} recovered");
+}
+
+#[test]
+fn a_full_disk_is_told_and_queries_are_answered() {
+    let disk = Staged::new(Plan { full: Some((8, 30)), ..Plan::default() });
+    let (mut machine, _) = start(&disk, Fsync::EverySecond).expect("room for a beginning");
+    let mut replies = Vec::new();
+    for item in 0..10 {
+        let (reply, _) = machine.say(&format!("BF.ADD f i{item}"));
+        replies.push(String::from_utf8(reply).expect("text"));
+    }
+    let refused: Vec<&String> =
+        replies.iter().filter(|reply| reply.starts_with("-MISCONF")).collect();
+    assert!(!refused.is_empty(), "{replies:?}");
+    assert!(refused[0].contains("--dir") && refused[0].contains("queries"), "{}", refused[0]);
+    assert!(machine.say("BF.EXISTS f i0").0.starts_with(b":1"));
+    // What every half second does, until there is room.
+    (0..40).for_each(|_| machine.store.log.settle());
+    assert_eq!(machine.say("BF.ADD f again").1, Some(true));
+    let (mut again, _) = start(&disk.after(Loss::Nothing, 1), Fsync::No).expect("sound");
+    for (item, reply) in replies.iter().enumerate().filter(|(_, reply)| reply.starts_with(':')) {
+        let found = again.say(&format!("BF.EXISTS f i{item}")).0;
+        assert!(found.starts_with(b":1"), "item {item} was acknowledged with {reply:?}");
+    }
+}
+
+/// A folder with two snapshots and a log, of 40 filters.
+fn sound() -> (Staged, State) {
+    let disk = Staged::new(Plan::default());
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
+    for round in 0..3 {
+        for key in 0..40 {
+            let (_, kept) = machine.say(&format!("BF.MADD f{key} i{round} i{}", 10 + round));
+            assert_eq!(kept, Some(true));
+        }
+        if round < 2 {
+            machine.store.snapshot(&machine.server).expect("a disk that works");
+        }
+    }
+    let state = machine.state();
+    (disk, state)
+}
+
+#[test]
+fn a_damaged_image_keeps_no_other_filter_from_starting() {
+    let (disk, state) = sound();
+    let packs: Vec<String> =
+        disk.names().expect("names").into_iter().filter(|name| name.starts_with("pack-")).collect();
+    let pack = packs.last().expect("two snapshots");
+    let length = disk.bytes(pack).len();
+    let mut worst = 0;
+    for at in (32..length).step_by(37) {
+        let damaged = disk.after(Loss::Nothing, 1);
+        damaged.damage(pack, at);
+        let (mut machine, found) = start(&damaged, Fsync::Always).expect("others start");
+        assert!(!found.damaged.is_empty(), "byte {at} is damaged, and nobody says so");
+        let left = machine.state();
+        let lost = state.iter().filter(|(name, _)| !left.contains_key(*name)).count();
+        let differing = left.iter().filter(|(name, seen)| state.get(*name) != Some(seen)).count();
+        assert_eq!(differing, 0, "byte {at}: what starts is as it was");
+        worst = worst.max(lost);
+        let names = damaged.names().expect("names");
+        assert!(names.iter().any(|name| name.starts_with("damaged-")), "byte {at}: {names:?}");
+        // The next snapshot builds on nothing that was damaged.
+        machine.store.snapshot(&machine.server).expect("a disk that works");
+        let (mut again, found) = start(&damaged, Fsync::Always).expect("sound again");
+        assert!(found.damaged.is_empty(), "byte {at}: {:?}", found.damaged);
+        assert!(again.state() == left, "byte {at}");
+    }
+    assert!(worst >= 1, "some byte belongs to a filter");
+}
+
+#[test]
+fn a_log_that_is_damaged_before_its_end_is_refused_unless_repaired() {
+    let (disk, state) = sound();
+    // A second file of the log follows.
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("sound");
+    machine.say("BF.ADD f0 later");
+    let mut logs: Vec<String> =
+        disk.names().expect("names").into_iter().filter(|name| name.starts_with("log-")).collect();
+    logs.sort();
+    assert_eq!(logs.len(), 2, "{logs:?}");
+    disk.damage(&logs[0], disk.bytes(&logs[0]).len() / 2);
+    let error = start(&disk, Fsync::Always).err().expect("records are lost");
+    let text = error.to_string();
+    assert!(text.contains(&logs[0]) && text.contains("--repair"), "{text}");
+    let server = Server::new(Config::default());
+    let (_, found) = recovery::open(&server, Arc::new(disk.clone()), Access::Repair).expect("told");
+    assert_eq!(found.filters, state.len() as u64);
+    assert_eq!(found.damaged.len(), 1);
+}
+
+#[test]
+fn a_torn_end_of_the_log_is_cut_and_reported() {
+    let (disk, state) = sound();
+    let mut logs: Vec<String> =
+        disk.names().expect("names").into_iter().filter(|name| name.starts_with("log-")).collect();
+    logs.sort();
+    let log = logs.last().expect("one");
+    let bytes = disk.bytes(log);
+    for cut in (32..bytes.len()).step_by(11) {
+        let torn = disk.after(Loss::Nothing, 1);
+        torn.put(log, &bytes[..cut]);
+        let (mut machine, found) = start(&torn, Fsync::Always).expect("a torn end is usual");
+        assert!(found.damaged.is_empty());
+        assert_eq!(machine.state().len(), state.len());
+        assert!(found.cut < 60, "a record at most, not {} bytes", found.cut);
+        assert_eq!(machine.say("BF.ADD f0 more").1, Some(true));
+        let (mut again, _) = start(&torn, Fsync::Always).expect("and goes on");
+        assert!(again.say("BF.EXISTS f0 more").0.starts_with(b":1"));
+    }
+}
+
+#[test]
+fn folders_that_are_not_ours_are_refused_with_the_remedy() {
+    let (disk, _) = sound();
+    let text = |disk: &Staged| match start(disk, Fsync::Always) {
+        Ok(_) => panic!("it must not start"),
+        Err(error) => error.to_string(),
+    };
+    let manifest = String::from_utf8(disk.bytes("MANIFEST")).expect("a text");
+
+    let newer = disk.after(Loss::Nothing, 1);
+    newer.put("MANIFEST", manifest.replace("inbloom data 1", "inbloom data 9").as_bytes());
+    assert!(text(&newer).contains("upgrade"), "{}", text(&newer));
+
+    let damaged = disk.after(Loss::Nothing, 1);
+    damaged.damage("MANIFEST", 20);
+    assert!(text(&damaged).contains("backup"), "{}", text(&damaged));
+
+    let without = disk.after(Loss::Nothing, 1);
+    without.remove("MANIFEST").expect("there");
+    assert!(text(&without).contains("no MANIFEST"), "{}", text(&without));
+}
+
+#[test]
+fn a_folder_is_for_one_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = inbloom_server::persist::lock(folder.path()).expect("free");
+    let second = inbloom_server::persist::lock(folder.path()).expect_err("taken");
+    assert!(second.to_string().contains("another process"), "{second}");
+    drop(lock);
+    inbloom_server::persist::lock(folder.path()).expect("free again");
+}
+
+#[test]
+fn keys_are_not_on_the_disk() {
+    let disk = Staged::new(Plan::default());
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
+    for filter in ["BF.ADD f", "CF.ADD c", "BF.ADD r"] {
+        if filter.ends_with('r') {
+            machine.say("BF.RESERVE r 0.01 100 KIND redisbloom");
+        }
+        machine.say(&format!("{filter} alice@example.com"));
+    }
+    machine.store.snapshot(&machine.server).expect("a disk that works");
+    machine.say("BF.ADD f bob@example.com");
+    for name in disk.names().expect("names") {
+        let bytes = disk.bytes(&name);
+        let has_key = bytes.windows(11).any(|window| window == b"example.com");
+        assert!(!has_key, "{name} has a key");
+    }
+}
