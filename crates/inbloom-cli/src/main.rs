@@ -6,7 +6,7 @@
 //! `filter_file` (filters in files), `change` (those that lines change), `seen` and `integers`
 //! (exact sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments:
 //! `sizing` (the options that make a plan), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
-//! `histogram` (how evenly a filter is filled).
+//! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
 
 mod blocks;
 mod change;
@@ -18,12 +18,14 @@ mod histogram;
 mod input;
 mod integers;
 mod keys;
+mod log;
 mod normalize;
 mod numbers;
 mod output;
 mod plot;
 mod progress;
 mod seen;
+mod settings_file;
 mod signals;
 mod sizing;
 mod split;

@@ -17,7 +17,9 @@
 //!
 //! A server that a command starts with `serve &` listens at a free port instead of 7379, which is
 //! written as 7379 in what is compared; the next command waits until it is ready, and it ends with the
-//! session. `redis-cli` prints as it does on a terminal.
+//! session. The same holds for 127.0.0.1:7380, where it answers monitors. It logs warnings only, unless
+//! the command says otherwise: other lines come when they come. `redis-cli` prints as it does on a
+//! terminal.
 //!
 //! A block tagged `console,not-run` is only shown; which ones may be is listed in `NOT_RUN`. (Not
 //! `no-run`: rustdoc reads the README too, takes that for a misspelt `no_run`, and warns.)
@@ -262,13 +264,15 @@ fn run(examples: &[Example]) -> Vec<String> {
     }
     // A record separator no document contains; the status survives it for a following `echo $?`.
     const SEPARATOR: char = '\x1e';
-    let port = free_port();
+    let (port, http) = (free_port(), free_port());
     let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
         redis-cli() { command redis-cli --no-raw \"$@\"; }\n"
         .to_string();
     for example in examples {
         let command = example.command.replace("cargo run --release --", "inbloom");
         let command = command.replace("-p 7379", &format!("-p {port}"));
+        let command = command.replace(":7379", &format!(":{port}"));
+        let command = command.replace(":7380", &format!(":{http}"));
         script += &command;
         if command.starts_with("inbloom serve") && command.ends_with('&') {
             // Half a minute at most: if it does not come, the examples tell.
@@ -288,12 +292,14 @@ fn run(examples: &[Example]) -> Vec<String> {
         .env("PATH", path)
         .env("LC_ALL", "C")
         .env("INBLOOM_LISTEN", format!("127.0.0.1:{port}"))
+        .env("INBLOOM_LOG", "warn")
         .stdin(Stdio::null())
         .output()
         .expect("bash is needed to run the examples");
     // bash itself reports a command it cannot parse on its own stderr, before `exec`.
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let text = text.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:7379");
+    let text = text.replace(&format!("127.0.0.1:{http}"), "127.0.0.1:7380");
     let mut outputs: Vec<String> = text.split(SEPARATOR).map(str::to_string).collect();
     if outputs.last().is_some_and(String::is_empty) {
         outputs.pop();

@@ -22,7 +22,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
@@ -41,11 +42,16 @@ const TURN: usize = 32 << 10;
 const KEEP: usize = 1 << 20;
 /// An unfinished request of more bytes is put together elsewhere.
 const LONG: usize = 1 << 20;
+/// When the server stops, a client's requests are answered until none has come for so long: what it
+/// has sent may be on its way from one of the kernel's buffers to the other.
+const QUIET: Duration = Duration::from_millis(20);
+/// A client that goes on sending then, or does not read its replies, is sent away after this.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Threads for long work, for each event loop.
 const WORKERS: usize = 8;
 
-/// Serves clients of `listener` until `shutdown` is ready or a client says SHUTDOWN. What was
-/// received before is answered.
+/// Serves clients of `listener` until `shutdown` is ready or a client says SHUTDOWN. What connected
+/// clients have sent by then is answered.
 pub fn run(
     listener: TcpListener,
     server: &Arc<Server>,
@@ -56,12 +62,15 @@ pub fn run(
         .collect::<Result<_, _>>()?;
     let result = runtime()?.block_on(accept(listener, server, &loops, shutdown));
     server.shut_down();
-    for client in server.clients.list() {
-        client.kill();
+    server.clients.list().iter().for_each(|client| client.finish());
+    let threads: Vec<JoinHandle<()>> = loops.into_iter().map(|each| each.thread).collect();
+    let until = Instant::now() + PATIENCE;
+    while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
-    for event_loop in loops {
-        drop(event_loop.connections);
-        let _ = event_loop.thread.join();
+    server.clients.list().iter().for_each(|client| client.kill());
+    for thread in threads {
+        let _ = thread.join();
     }
     result
 }
@@ -77,7 +86,7 @@ fn runtime() -> io::Result<Runtime> {
 /// A thread with connections of its own.
 struct EventLoop {
     connections: UnboundedSender<std::net::TcpStream>,
-    thread: std::thread::JoinHandle<()>,
+    thread: JoinHandle<()>,
 }
 
 impl EventLoop {
@@ -129,6 +138,7 @@ fn admit(stream: TcpStream, server: &Server, event_loop: &EventLoop) -> io::Resu
     server.statistics.connections.fetch_add(1, Ordering::Relaxed);
     if server.clients.count() >= server.settings().max_clients {
         server.statistics.rejected.fetch_add(1, Ordering::Relaxed);
+        server.refusals.warn("clients were refused: there are as many as --max-clients allows");
         stream.try_write(b"-ERR max number of clients reached\r\n")?;
         return Ok(());
     }
@@ -212,7 +222,7 @@ impl Connection {
         let client = Arc::clone(&self.client);
         let mut killed = std::pin::pin!(client.killed());
         if self.server.is_stopping() {
-            client.kill(); // It came after all others were told.
+            client.finish(); // It came after all others were told.
         }
         if let Err(error) = self.serve_requests(killed.as_mut()).await {
             tracing::debug!(client = client.id, %error, "a connection broke");
@@ -224,6 +234,7 @@ impl Connection {
         &mut self,
         mut killed: Pin<&mut impl Future<Output = ()>>,
     ) -> io::Result<()> {
+        let client = Arc::clone(&self.client);
         loop {
             // Whoever waits keeps no buffer from others.
             let mut out = Vec::new();
@@ -232,6 +243,14 @@ impl Connection {
                 // First, or a client that never stops sending could not be sent away.
                 () = killed.as_mut() => return Ok(()),
                 done = poll_fn(|context| self.poll_read(context, &mut out)) => done?,
+                // Last, so that what has arrived is read; woken by what wakes `killed`.
+                () = finishing(&client) => {
+                    let more = poll_fn(|context| self.poll_read(context, &mut out));
+                    match tokio::time::timeout(QUIET, more).await {
+                        Ok(done) => done?,
+                        Err(_) => return Ok(()),
+                    }
+                }
             };
             loop {
                 if let Some(sequence) = progress.commit {
@@ -346,6 +365,11 @@ impl Connection {
         out.clear();
         Ok(())
     }
+}
+
+/// Ready when a client is to finish. Whoever waits has to be woken by [`Client::killed`].
+async fn finishing(client: &Client) {
+    poll_fn(|_| if client.is_finishing() { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 fn consume(input: &mut Vec<u8>, count: usize) {

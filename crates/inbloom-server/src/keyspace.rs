@@ -681,6 +681,11 @@ impl Keyspace {
         self.expired.load(Ordering::Relaxed)
     }
 
+    /// Counts them from zero again, as CONFIG RESETSTAT wants.
+    pub fn forget_expired(&self) {
+        self.expired.store(0, Ordering::Relaxed);
+    }
+
     /// Enters what an entry's value has grown or shrunk by since it was last entered. Whoever
     /// changes a value calls this afterwards; what others do at the same time is neither lost nor
     /// counted twice, and an entry that is gone has no account any more.

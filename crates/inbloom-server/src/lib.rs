@@ -11,6 +11,10 @@
 //! | [`persist`] | what is kept on disk |
 //! | [`server`] | what all clients share: keyspace, settings, statistics |
 //! | [`connection`] | sockets and threads; [`run`] |
+//! | [`http`], [`metrics`] | what monitors ask: figures for Prometheus, and whether all is well |
+//! | [`health`] | what is wrong at the moment |
+//! | [`reload`] | what is read again on SIGHUP |
+//! | [`seldom`] | what is logged only now and then |
 //!
 //! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
 //! IB.OPEN and IB.SAVE alone.
@@ -19,15 +23,21 @@ mod commands;
 mod config;
 pub mod connection;
 mod failure;
+pub mod health;
+pub mod http;
 mod import;
 pub mod keyspace;
+pub mod metrics;
 pub mod persist;
+pub mod reload;
 pub mod resp;
+pub mod seldom;
 pub mod server;
 pub mod session;
 pub mod table;
 pub mod value;
 
+pub use commands::server::config::{OPTION_NAMES, Refused, nearest};
 pub use config::{Config, Settings};
 pub use connection::run;
 pub use failure::Failure;

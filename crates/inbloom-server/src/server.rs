@@ -11,9 +11,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
+use crate::health::Health;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::persist::Store;
 use crate::persist::log::Log;
+use crate::reload::Reloads;
+use crate::seldom::Seldom;
 use crate::value::Value;
 use crate::value::bloom::Wish;
 use crate::value::spec::{Room, Spec, birth_of_image};
@@ -36,6 +39,12 @@ pub struct Server {
     pub transfers: crate::commands::transfer::Transfers,
     /// Slow commands.
     pub slow_log: Mutex<SlowLog>,
+    /// Whether it can do its work, and if not, why.
+    pub health: Health,
+    /// What is read again when the operator asks for it.
+    pub reloads: Reloads,
+    /// Clients that were sent away at once, for the log.
+    pub refusals: Seldom,
     settings: RwLock<Arc<Settings>>,
     shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
     stop: AtomicBool,
@@ -62,6 +71,10 @@ pub struct Statistics {
     pub hits: AtomicU64,
     /// Those of keys that were not.
     pub misses: AtomicU64,
+    /// Items given to filters, whether they were new or not.
+    pub items_added: AtomicU64,
+    /// Items that filters were asked for.
+    pub items_asked: AtomicU64,
     /// Calls and time of each command.
     pub by_command: Mutex<HashMap<&'static str, Calls>>,
     /// Errors by their code.
@@ -77,6 +90,8 @@ pub struct Calls {
     pub nanos: u64,
     /// Errors replied.
     pub failed: u64,
+    /// Refused before they began: a wrong number of arguments, no AUTH.
+    pub rejected: u64,
 }
 
 /// Clients by their number.
@@ -102,6 +117,7 @@ pub struct Client {
     pub bytes_in: AtomicU64,
     /// Commands of it so far.
     pub commands: AtomicU64,
+    finish: AtomicBool,
     kill: AtomicBool,
     killed: tokio::sync::Notify,
 }
@@ -167,6 +183,9 @@ impl Server {
             clients: Clients::default(),
             transfers: Default::default(),
             slow_log: Mutex::default(),
+            health: Health::default(),
+            reloads: Reloads::default(),
+            refusals: Seldom::default(),
             settings: RwLock::new(Arc::new(config.settings.clone())),
             shapes: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -315,6 +334,16 @@ impl Server {
         self.keyspace.used() + self.transfers.bytes()
     }
 
+    /// Why it does not serve as it should, if it does not: what `/healthz` says.
+    pub fn troubles(&self) -> Option<String> {
+        if self.is_stopping() {
+            return Some("stopping".to_owned());
+        }
+        let of_log = self.trouble().map(|failure| format!("log: {}", failure.text()));
+        let all: Vec<String> = self.health.troubles().into_iter().chain(of_log).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
     /// Asks the server to stop.
     pub fn shut_down(&self) {
         self.stop.store(true, Ordering::Release);
@@ -362,6 +391,7 @@ impl Clients {
             state: Mutex::new(ClientState { queued: -1, ..ClientState::default() }),
             bytes_in: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             killed: tokio::sync::Notify::new(),
         });
@@ -397,13 +427,28 @@ impl Client {
         self.kill.load(Ordering::Acquire)
     }
 
+    /// Ends its connection when what it has sent is answered.
+    pub fn finish(&self) {
+        self.finish.store(true, Ordering::Release);
+        self.killed.notify_waiters();
+    }
+
+    /// Whether its connection ends when it has nothing more to say. Who waits for [`Client::killed`]
+    /// is woken when this changes.
+    pub fn is_finishing(&self) -> bool {
+        self.finish.load(Ordering::Acquire)
+    }
+
     /// Waits until it is told to go.
     pub async fn killed(&self) {
-        let killed = self.killed.notified();
-        tokio::pin!(killed);
-        killed.as_mut().enable();
-        if !self.is_killed() {
-            killed.await;
+        loop {
+            let killed = self.killed.notified();
+            tokio::pin!(killed);
+            killed.as_mut().enable();
+            if self.is_killed() {
+                return;
+            }
+            killed.await; // Or told to finish, and still here.
         }
     }
 }
@@ -414,6 +459,7 @@ impl Calls {
         self.calls += more.calls;
         self.nanos += more.nanos;
         self.failed += more.failed;
+        self.rejected += more.rejected;
     }
 }
 
@@ -422,6 +468,16 @@ impl Statistics {
     pub fn count_lookup(&self, found: bool) {
         let count = if found { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts items that were given to filters.
+    pub fn count_added(&self, items: usize) {
+        self.items_added.fetch_add(items as u64, Ordering::Relaxed);
+    }
+
+    /// Counts items that filters were asked for.
+    pub fn count_asked(&self, items: usize) {
+        self.items_asked.fetch_add(items as u64, Ordering::Relaxed);
     }
 
     /// Counts an error by its code, as `errorstat_ERR`. A text without a code counts by its first

@@ -257,7 +257,9 @@ impl Session {
                         self.answer(server, batch, run, out);
                     }
                     self.is_closing = true;
-                    Reply::new(out, self.protocol).error(&format!("ERR Protocol error: {error}"));
+                    let text = format!("ERR Protocol error: {error}");
+                    server.statistics.count_error(&text);
+                    Reply::new(out, self.protocol).error(&text);
                     break Next::Close;
                 }
             };
@@ -345,6 +347,7 @@ impl Session {
             Verb::Exists => {
                 bloom.contains(digests, answers);
                 server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
+                server.statistics.count_asked(digests.len());
                 answers.iter().for_each(|found| reply.truth(*found));
                 "bf.exists"
             }
@@ -355,6 +358,7 @@ impl Session {
                     let result = bloom::insert(server, &run.entry, bloom, rest, answers);
                     answers.iter().for_each(|new| reply.truth(*new));
                     rest = &rest[answers.len()..];
+                    server.statistics.count_added(answers.len());
                     if let Err(failure) = result {
                         // Only the key that was refused: those after it may be known.
                         reply.error(failure.text());
@@ -416,7 +420,10 @@ impl Session {
             Ok(command) if command.takes(arguments.len()) => command,
             found => {
                 let failure = match found {
-                    Ok(command) => Failure::arity(command.name),
+                    Ok(command) => {
+                        batch.reject(command);
+                        Failure::arity(command.name)
+                    }
                     Err(failure) => failure,
                 };
                 self.refuse(server, out, &failure);
@@ -424,16 +431,20 @@ impl Session {
             }
         };
         if !self.is_authenticated && !command.has("no_auth") {
+            batch.reject(command);
             self.refuse(server, out, &Failure::new("NOAUTH Authentication required."));
             return true;
         }
         if self.transaction.is_some() && command.has("no_multi") {
+            batch.reject(command);
             let failure = Failure::new("ERR Command not allowed inside a transaction");
             self.refuse(server, out, &failure);
             return true;
         }
         if self.transaction.is_some() && !command.has("transaction") {
-            self.queue(server, command, arguments, raw, out);
+            if !self.queue(server, command, arguments, raw, out) {
+                batch.reject(command);
+            }
             return true;
         }
         if place == Place::Shared && self.is_heavy(server, command, arguments, raw) {
@@ -504,6 +515,7 @@ impl Session {
         Reply::new(out, self.protocol).error(failure.text());
     }
 
+    /// Keeps a command for EXEC. False if there are too many.
     fn queue(
         &mut self,
         server: &Server,
@@ -511,18 +523,19 @@ impl Session {
         arguments: Arguments<'_>,
         raw: &[u8],
         out: &mut Vec<u8>,
-    ) {
+    ) -> bool {
         let is_heavy = self.is_heavy(server, command, arguments, raw);
         let transaction = self.transaction.as_mut().expect("asked by the caller");
         if transaction.bytes + raw.len() > MOST_QUEUED {
             let text = format!("ERR MULTI takes at most {MOST_QUEUED} bytes of commands; use EXEC");
             self.refuse(server, out, &Failure::with(text));
-            return;
+            return false;
         }
         transaction.bytes += raw.len();
         transaction.is_heavy |= is_heavy;
         transaction.requests.push(raw.to_vec());
         Reply::new(out, self.protocol).simple("QUEUED");
+        true
     }
 }
 
@@ -561,12 +574,20 @@ impl<'a> Batch<'a> {
         if nanos > 1_000_000 {
             self.now = 0;
         }
-        let more = Calls { calls, nanos, failed };
+        self.add(name, Calls { calls, nanos, failed, rejected: 0 });
+        nanos
+    }
+
+    /// Counts a command that was refused before it began.
+    fn reject(&mut self, command: &Command) {
+        self.add(command.name, Calls { rejected: 1, ..Calls::default() });
+    }
+
+    fn add(&mut self, name: &'static str, more: Calls) {
         match self.calls.iter_mut().find(|(counted, _)| std::ptr::eq(*counted, name)) {
             Some((_, sum)) => sum.add(more),
             None => self.calls.push((name, more)),
         }
-        nanos
     }
 
     fn remember_if_slow(
@@ -582,6 +603,12 @@ impl<'a> Batch<'a> {
         if micros < threshold {
             return;
         }
+        tracing::debug!(
+            command = command.name,
+            micros,
+            client = %session.client.address,
+            "a command took long"
+        );
         // Passwords are nobody's business.
         let is_secret = matches!(command.name, "auth" | "hello" | "config|set");
         let most_words = if is_secret { 1 } else { 32 };

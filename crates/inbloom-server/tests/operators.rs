@@ -251,7 +251,6 @@ fn what_tools_look_at_before_they_start_is_there() {
                 "CONFIG SET appendonly yes",
                 &format!("{FAILED} 'appendonly') - this server has only 'no'"),
             ),
-            ("CONFIG REWRITE", "-ERR The server is running without a config file"),
             ("CONFIG NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP."),
             ("CONFIG", "-ERR wrong number of arguments for 'config' command"),
         ],
@@ -315,6 +314,106 @@ fn info_counts_what_happens() {
     assert_eq!(client.ask("CONFIG RESETSTAT"), "+OK");
     assert_eq!(client.info("stats", "total_error_replies").as_deref(), Some("0"));
     assert_eq!(client.info("commandstats", "cmdstat_bf.reserve"), None);
+}
+
+/// Issue 6: they were always 0.
+#[test]
+fn calls_that_were_refused_before_they_began_are_counted() {
+    let mut client = Client::new();
+    client.ask("BF.CARD");
+    client.ask("BF.CARD k z");
+    client.ask("BF.CARD k");
+    let calls = client.info("commandstats", "cmdstat_bf.card").expect("it was called");
+    assert!(calls.starts_with("calls=1,usec="), "{calls}");
+    assert!(calls.ends_with(",rejected_calls=2,failed_calls=0"), "{calls}");
+    // Not allowed inside, and no room left to wait: SHUTDOWN and PING.
+    client.ask("MULTI");
+    client.ask("SHUTDOWN");
+    let large = "x".repeat(40 << 20);
+    assert_eq!(client.send(&["PING", &large]), "+QUEUED");
+    assert!(client.send(&["PING", &large]).starts_with("-ERR MULTI takes at most"));
+    client.ask("DISCARD");
+    for name in ["shutdown", "ping"] {
+        let calls =
+            client.info("commandstats", &format!("cmdstat_{name}")).expect("it was refused");
+        assert!(calls.starts_with("calls=0,usec=0,usec_per_call=0.00,rejected_calls=1"), "{calls}");
+    }
+    // Who has not given the password.
+    client.ask("CONFIG SET requirepass hush");
+    let mut stranger = Client::of(&client.server);
+    assert!(stranger.ask("BF.INFO k").starts_with("-NOAUTH"));
+    let calls = client.info("commandstats", "cmdstat_bf.info").expect("it was refused");
+    assert!(calls.contains("rejected_calls=1"), "{calls}");
+}
+
+/// Issue 6: CONFIG RESETSTAT left them.
+#[test]
+fn expired_keys_are_counted_until_they_are_reset() {
+    use inbloom_server::keyspace::Key;
+    let mut client = Client::new();
+    client.ask("BF.ADD k x");
+    client.ask("PEXPIRE k 1");
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(client.ask("BF.ADD k x"), ":1", "it had expired");
+    assert_eq!(client.info("stats", "expired_keys").as_deref(), Some("1"));
+    client.ask("CONFIG RESETSTAT");
+    assert_eq!(client.info("stats", "expired_keys").as_deref(), Some("0"));
+    let key = Key { database: 0, name: b"k" };
+    assert!(client.server.keyspace.get(key, 0).is_some(), "only the count was forgotten");
+}
+
+#[test]
+fn every_error_and_every_command_of_a_transaction_is_counted() {
+    let mut client = Client::new();
+    let processed = |client: &mut Client| -> u64 {
+        client.info("stats", "total_commands_processed").unwrap().parse().unwrap()
+    };
+    let before = processed(&mut client);
+    for line in ["MULTI", "PING", "PING", "EXEC"] {
+        client.ask(line);
+    }
+    // MULTI, PING, PING, EXEC, and the INFO before.
+    assert_eq!(processed(&mut client), before + 5);
+    client.ask("BF.RESERVE full 0.01 1 NONSCALING");
+    client.ask("BF.ADD full x");
+    assert!(client.ask("BF.MADD full y z").contains("-ERR"), "an error inside an array");
+    assert_eq!(client.info("stats", "total_error_replies").as_deref(), Some("1"));
+    let mut out = Vec::new();
+    let progress = client.session.process(&client.server, b"*1\r\n$x\r\n", &mut out, Place::Own);
+    assert_eq!(progress.next, Next::Close, "no request at all");
+    let mut other = Client::of(&client.server);
+    assert_eq!(other.info("stats", "total_error_replies").as_deref(), Some("2"));
+}
+
+#[test]
+fn loading_is_told_while_it_lasts() {
+    use inbloom_server::health::LOADING;
+    let mut client = Client::new();
+    client.server.health.suffer(LOADING, "1 of 2 filters are read");
+    assert_eq!(client.info("persistence", "loading").as_deref(), Some("1"));
+    client.server.health.recover(LOADING);
+    assert_eq!(client.info("persistence", "loading").as_deref(), Some("0"));
+}
+
+#[test]
+fn parameters_are_known_by_the_names_of_options_too() {
+    let mut client = Client::new();
+    dialogue(
+        &mut client,
+        &[
+            ("CONFIG SET max-memory 65MiB MAX-CLIENTS 77", "+OK"),
+            ("CONFIG GET maxmemory", "*2 $9 maxmemory $8 68157440"),
+            ("CONFIG GET max-memory", "*2 $10 max-memory $8 68157440"),
+            ("CONFIG GET max*clients", "*2 $10 maxclients $2 77"),
+        ],
+    );
+    let twice = client.ask("CONFIG SET max-memory 1gb maxmemory 2gb");
+    assert!(twice.ends_with("duplicate parameter"), "{twice}");
+    let all = client.ask("CONFIG GET *");
+    assert_eq!(all.matches("68157440").count(), 1, "each is there once: {all}");
+    let rewrite = client.ask("CONFIG REWRITE");
+    assert!(rewrite.starts_with("-ERR CONFIG REWRITE is not offered"), "{rewrite}");
+    assert!(rewrite.contains("SIGHUP"), "{rewrite}");
 }
 
 #[test]
@@ -553,12 +652,15 @@ fn shutdown_ends_the_connection_without_a_reply() {
         &[
             ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
             ("SHUTDOWN NOSAVE ABORT", "-ERR syntax error"),
+            ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
             ("SHUTDOWN NOSUCH", "-ERR syntax error"),
         ],
     );
     assert!(!client.server.is_stopping());
     assert_eq!(client.ask("SHUTDOWN NOSAVE NOW"), "");
     assert!(client.server.is_stopping());
+    let mut other = Client::of(&client.server);
+    assert!(other.ask("SHUTDOWN ABORT").contains("cannot be aborted"));
     let mut out = Vec::new();
     let progress = client.session.process(&client.server, b"TIME\r\n", &mut out, Place::Own);
     assert_eq!((progress.next, out.len()), (Next::Close, 0));

@@ -10,6 +10,7 @@ mod info;
 mod man;
 mod measure;
 mod merge;
+mod ping;
 mod plan;
 mod remove;
 mod serve;
@@ -34,6 +35,7 @@ pub enum Command {
     SortInts(sort_ints::Args),
     Gen(r#gen::Args),
     Serve(serve::Args),
+    Ping(ping::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -53,6 +55,7 @@ impl Command {
             Command::SortInts(args) => sort_ints::run(&args),
             Command::Gen(args) => r#gen::run(&args),
             Command::Serve(args) => serve::run(&args),
+            Command::Ping(args) => ping::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
         }

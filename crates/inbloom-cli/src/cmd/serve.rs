@@ -6,13 +6,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use clap::Args as _;
+use inbloom_server::health;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::{self, Access, Found};
 use inbloom_server::{Config, Server};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::numbers;
+use crate::settings_file::SettingsFile;
+use crate::{log, numbers};
 
 /// Serve filters to every Redis client: BF.* and CF.*.
 ///
@@ -66,6 +70,20 @@ pub struct Args {
     /// Password that clients have to give with AUTH or HELLO; better kept in the environment
     #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
     password: Option<String>,
+
+    /// Address at which monitors are answered over HTTP: /metrics, /healthz [default: none]
+    #[arg(long, value_name = "ADDRESS", env = "INBLOOM_HTTP")]
+    http: Option<String>,
+
+    /// File of settings, a name and a value in each line; read again on SIGHUP
+    ///
+    /// Names are those of these options, without the dashes, and those of CONFIG SET. What is given
+    /// here or in the environment wins over the file.
+    #[arg(long, value_name = "FILE", env = "INBLOOM_CONFIG")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    log: log::Options,
 }
 
 const EXAMPLES: &str = "\
@@ -78,11 +96,26 @@ Examples:
 Then, from another terminal:
   redis-cli -p 7379 bf.add code user1
 
+Signals:
+  SIGTERM, SIGINT  answer what was received, then stop; a second one stops at once
+  SIGHUP           read the settings file again
+
 Exit status:
-  0  stopped by SHUTDOWN, SIGINT or SIGTERM
-  2  an error, described on standard error";
+  0    stopped by SHUTDOWN, SIGINT or SIGTERM
+  2    an error, described on standard error
+  130  stopped at once by a second signal, SIGINT; 143 if that was SIGTERM";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let Some(path) = &args.config else { return serve(args, None) };
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let options = Args::augment_args(clap::Command::new("inbloom serve"));
+    let file = SettingsFile::read(path, options, &words)?;
+    let args: Args = file.options(&words)?;
+    serve(&args, Some(file))
+}
+
+fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
+    args.log.start();
     if let Some(folder) = &args.check {
         return check(folder, args);
     }
@@ -118,48 +151,61 @@ pub fn run(args: &Args) -> Result<ExitCode> {
              anybody there can read and delete filters; set --password, or listen at 127.0.0.1"
         );
     }
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
-        .with_target(false)
-        .init();
     config.settings.fsync = Fsync::parse(&args.fsync).expect("one of those that are allowed");
     config.settings.log_limit = args.log_limit;
-    let server = Arc::new(Server::new(config));
-    if let Some(folder) = &args.dir {
-        let access = if args.repair { Access::Repair } else { Access::Use };
-        let found = persist::open_folder(&server, folder, access)
-            .with_context(|| format!("cannot use the data folder {}", folder.display()))?;
-        report(folder, &found);
+    let base = config.settings.clone();
+    if let Some(file) = &file {
+        file.apply(&mut config.settings)?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot listen for signals")?;
-    let stop = Arc::clone(&server);
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if signals.forever().next().is_some() {
-            stop.shut_down();
-        }
-    })?;
-    eprintln!("inbloom: ready at {address}");
+    let server = Arc::new(Server::new(config));
+    if let Some(file) = file {
+        file.follow(&server, base);
+    }
+    let http = match &args.http {
+        Some(address) => Some(serve_http(address, &server)?),
+        None => None,
+    };
+    if let Some(folder) = &args.dir {
+        load(folder, &server, args)?;
+    }
+    heed_signals(&server)?;
+    args.log.say(&format!("ready at {address}"));
+    log_start(&server, address, http);
+    tell_service_manager(&[NotifyState::Ready]);
     inbloom_server::run(listener, &server, std::future::pending())?;
     if let Some(store) = server.store() {
         store.close(&server).context("what was not synced yet may not be safe")?;
     }
-    eprintln!("inbloom: stopped");
+    tracing::info!("stopped");
+    args.log.say("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
+/// Fills the server with what its data folder has. Monitors are told that it is not ready yet.
+fn load(folder: &Path, server: &Arc<Server>, args: &Args) -> Result<()> {
+    let access = if args.repair { Access::Repair } else { Access::Use };
+    server.health.suffer(health::LOADING, "the data folder is being read");
+    let found = persist::open_folder(server, folder, access)
+        .with_context(|| format!("cannot use the data folder {}", folder.display()))?;
+    server.health.recover(health::LOADING);
+    report(folder, &found, args);
+    Ok(())
+}
+
 /// Says what was found in a data folder.
-fn report(folder: &Path, found: &Found) {
+fn report(folder: &Path, found: &Found, args: &Args) {
     let Found { filters, records, cut, millis, damaged } = found;
-    eprintln!(
-        "inbloom: {}: {filters} filters, {records} changes of the log, in {millis} ms",
-        folder.display()
-    );
+    let folder = folder.display();
+    args.log
+        .say(&format!("{folder}: {filters} filters, {records} changes of the log, in {millis} ms"));
     if *cut > 0 {
-        eprintln!("inbloom: the log ended in {cut} bytes that are no whole change: cut off");
+        args.log.say(&format!(
+            "the log ended in {cut} bytes that are no whole change, and were not acknowledged or not \
+             synced: cut off"
+        ));
     }
     for what in damaged {
-        eprintln!("inbloom: damaged, and set aside: {what}");
+        args.log.say(&format!("damaged, and set aside: {what}"));
     }
 }
 
@@ -172,10 +218,72 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     let server = Arc::new(Server::new(Config { import_dir, ..Config::default() }));
     let found = persist::open_folder(&server, folder, Access::Check)
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
-    report(folder, &found);
+    report(folder, &found, args);
     if !found.damaged.is_empty() {
         bail!("{} parts are damaged: they would be set aside", found.damaged.len());
     }
-    eprintln!("inbloom: sound");
+    args.log.say("sound");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers monitors, and tells where.
+fn serve_http(address: &str, server: &Arc<Server>) -> Result<SocketAddr> {
+    let listener = TcpListener::bind(address)
+        .with_context(|| format!("cannot listen at {address}, as --http asks"))?;
+    let address = listener.local_addr().context("cannot tell the address of --http")?;
+    inbloom_server::http::start(listener, server).context("cannot start --http")?;
+    Ok(address)
+}
+
+/// Stops the server at the first signal that asks for it, and the process at the second; reads
+/// settings again at SIGHUP.
+fn heed_signals(server: &Arc<Server>) -> Result<()> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot listen for signals")?;
+    let server = Arc::clone(server);
+    let heed = move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                reload(&server);
+                continue;
+            }
+            if server.is_stopping() {
+                signal_hook::low_level::exit(128 + signal);
+            }
+            let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+            tracing::info!(signal = name, clients = server.clients.count(), "stopping");
+            tell_service_manager(&[NotifyState::Stopping]);
+            server.shut_down();
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(heed)?;
+    Ok(())
+}
+
+fn reload(server: &Server) {
+    if let Ok(now) = NotifyState::monotonic_usec_now() {
+        tell_service_manager(&[NotifyState::Reloading, now]);
+    }
+    server.reload();
+    tell_service_manager(&[NotifyState::Ready]);
+}
+
+/// Does nothing unless systemd, or somebody like it, has started the server.
+fn tell_service_manager(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "cannot tell the service manager");
+    }
+}
+
+fn log_start(server: &Server, address: SocketAddr, http: Option<SocketAddr>) {
+    let settings = server.settings();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        http = http.map(|address| address.to_string()),
+        threads = server.config.threads,
+        max_memory = settings.max_memory,
+        max_clients = settings.max_clients,
+        "ready"
+    );
 }

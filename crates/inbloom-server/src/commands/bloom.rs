@@ -443,7 +443,10 @@ fn add(call: &mut Call<'_>) -> Result<(), Failure> {
     let items = call.arguments.skip(2);
     let result = insert_each(call.server, &entry, items, &mut call.session.scratch, call.now);
     match call.session.scratch.answers.first() {
-        Some(new) => call.reply.truth(*new),
+        Some(new) => {
+            call.server.statistics.count_added(1);
+            call.reply.truth(*new);
+        }
         None => return Err(result.expect_err("an item is answered or refused")),
     }
     Ok(())
@@ -545,9 +548,11 @@ fn add_all(call: &mut Call<'_>, entry: &Entry, items: Arguments<'_>) {
     let scratch = &mut call.session.scratch;
     let result = insert_each(call.server, entry, items, scratch, call.now);
     let answers = &scratch.answers;
+    call.server.statistics.count_added(answers.len());
     call.reply.array(answers.len() + usize::from(result.is_err()));
     answers.iter().for_each(|new| call.reply.truth(*new));
     if let Err(failure) = result {
+        call.server.statistics.count_error(failure.text());
         call.reply.error(failure.text());
     }
 }
@@ -747,6 +752,7 @@ pub fn contains_in(
 ) {
     let Scratch { digests, answers } = scratch;
     answers.clear();
+    server.statistics.count_asked(items.len());
     match value {
         Value::Bloom(bloom) => {
             digests.clear();

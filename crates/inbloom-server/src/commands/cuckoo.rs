@@ -392,6 +392,7 @@ fn add(
         );
         server.keyspace.settle(entry);
     }
+    server.statistics.count_added(results.iter().filter(|result| result.is_ok()).count());
     results
 }
 
@@ -441,14 +442,20 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> 
             Ok(added) => call.reply.integer(added.into()),
             Err(Refused::Full) if is_truth => call.reply.truth(false),
             Err(Refused::Full) => call.reply.integer(-1),
-            Err(memory) => call.reply.error(refused(memory).text()),
+            Err(memory) => {
+                let failure = refused(memory);
+                call.server.statistics.count_error(failure.text());
+                call.reply.error(failure.text());
+            }
         }
     }
     Ok(())
 }
 
 fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
-    let found = look(call)
+    let entry = look(call);
+    call.server.statistics.count_asked(usize::from(entry.is_some()));
+    let found = entry
         .is_some_and(|entry| filter_of(&entry).read(|cuckoo| cuckoo.contains(&call.arguments[2])));
     call.reply.truth(found);
     Ok(())
@@ -462,6 +469,7 @@ fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
         items.iter().for_each(|_| call.reply.truth(false));
         return Ok(());
     };
+    call.server.statistics.count_asked(items.len());
     let mut rest = items;
     while !rest.is_empty() {
         filter_of(&entry).read(|cuckoo| {

@@ -12,7 +12,7 @@
 //! Tools that were written for Redis look at these answers, so their form is that of Redis 7. Their
 //! figures are ours: what is not measured here is left out, and what is not done is an error.
 
-mod config;
+pub mod config;
 pub mod info;
 pub mod introspection;
 mod observation;

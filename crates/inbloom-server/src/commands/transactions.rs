@@ -6,6 +6,7 @@
 //! changes up to the moment at which EXEC begins. For filters that is rarely a loss: to add is to
 //! add, in whichever order.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -122,8 +123,13 @@ fn carry_out(call: &mut Call<'_>, request: &[u8]) {
     let begin = Instant::now();
     let out = call.reply.buffer();
     let is_done = call.session.call(call.server, command, arguments, out, call.now);
-    let calls =
-        Calls { calls: 1, nanos: begin.elapsed().as_nanos() as u64, failed: u64::from(!is_done) };
+    let calls = Calls {
+        calls: 1,
+        nanos: begin.elapsed().as_nanos() as u64,
+        failed: u64::from(!is_done),
+        rejected: 0,
+    };
+    call.server.statistics.commands.fetch_add(1, Ordering::Relaxed);
     call.server.statistics.by_command.lock().entry(command.name).or_default().add(calls);
 }
 

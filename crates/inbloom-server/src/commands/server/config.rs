@@ -3,6 +3,9 @@
 //! Every parameter is a row of [`PARAMETERS`]. Those of RedisBloom have its names, ranges and
 //! texts, the others those of Redis. Parameters of Redis that have no meaning here are not there,
 //! but for a few that tools look at before they do anything.
+//!
+//! A settings file (`inbloom serve --config`) has the same names, and those of the options where
+//! they differ: [`Settings::change`] knows both, and so do CONFIG GET and CONFIG SET.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +45,7 @@ pub const CONFIG: Command = Command {
         Command {
             name: "config|rewrite",
             arity: 2,
-            summary: "Is refused: there is no configuration file; options are given at the start",
+            summary: "Is refused: the settings file is written by people, and read again on SIGHUP",
             handler: rewrite,
             ..ADMIN
         },
@@ -64,8 +67,8 @@ const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale
 /// A row of the table of parameters.
 struct Parameter {
     name: &'static str,
-    /// Its value, None if this server has none.
-    get: fn(&Call<'_>, &Settings) -> Option<String>,
+    /// Its value, None if this server has none, or if it takes a client to tell.
+    get: fn(Option<&Call<'_>>, &Settings) -> Option<String>,
     change: Change,
 }
 
@@ -103,7 +106,7 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "appendonly",
-        get: |call, _| Some(if call.server.store().is_some() { "yes" } else { "no" }.to_owned()),
+        get: |call, _| Some(if call?.server.store().is_some() { "yes" } else { "no" }.to_owned()),
         change: Change::Same,
     },
     Parameter {
@@ -174,12 +177,12 @@ static PARAMETERS: &[Parameter] = &[
     Parameter { name: "databases", get: |_, _| Some(DATABASES.to_string()), change: Change::Never },
     Parameter {
         name: "dir",
-        get: |call, _| Some(call.server.config.import_dir.as_ref()?.display().to_string()),
+        get: |call, _| Some(call?.server.config.import_dir.as_ref()?.display().to_string()),
         change: Change::Never,
     },
     Parameter {
         name: "io-threads",
-        get: |call, _| Some(call.server.config.threads.to_string()),
+        get: |call, _| Some(call?.server.config.threads.to_string()),
         change: Change::Never,
     },
     Parameter {
@@ -187,6 +190,14 @@ static PARAMETERS: &[Parameter] = &[
         get: |_, settings| Some(settings.max_clients.to_string()),
         change: Change::To(|settings, given| {
             settings.max_clients = given.between(1..=i64::from(u32::MAX))? as usize;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "log-limit",
+        get: |_, settings| Some(settings.log_limit.to_string()),
+        change: Change::To(|settings, given| {
+            settings.log_limit = memory(given.word).ok_or("argument must be a memory value")?;
             Ok(())
         }),
     },
@@ -204,7 +215,11 @@ static PARAMETERS: &[Parameter] = &[
         get: |_, _| Some("noeviction".to_owned()),
         change: Change::Same,
     },
-    Parameter { name: "port", get: |call, _| Some(port(call)?.to_string()), change: Change::Never },
+    Parameter {
+        name: "port",
+        get: |call, _| Some(port(call?)?.to_string()),
+        change: Change::Never,
+    },
     Parameter {
         name: "proto-max-bulk-len",
         get: |_, _| Some(Limits::default().argument_bytes.to_string()),
@@ -247,6 +262,115 @@ static PARAMETERS: &[Parameter] = &[
     },
 ];
 
+/// Options of `inbloom serve` whose parameter has another name here, as Redis calls it.
+pub static OPTION_NAMES: &[(&str, &str)] = &[
+    ("fsync", "appendfsync"),
+    ("max-clients", "maxclients"),
+    ("max-memory", "maxmemory"),
+    ("password", "requirepass"),
+    ("threads", "io-threads"),
+];
+
+/// Why [`Settings::change`] did not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no such setting.
+    #[error("there is no setting '{name}'{}", suggestion(*.nearest))]
+    Unknown {
+        /// As it was given.
+        name: String,
+        /// The name that was probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// It is what it is.
+    #[error("'{0}' cannot be changed while the server runs")]
+    Fixed(&'static str),
+    /// Its value cannot be this one.
+    #[error("'{name}': {text}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What is wrong.
+        text: String,
+    },
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean '{name}'?"))
+}
+
+/// The name that somebody meant who wrote another, if one is near enough.
+pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// As clap has it for options: `maxmemroy` is 0.98 from `maxmemory`, strangers are below 0.6.
+    const NEAR: f64 = 0.7;
+    let given = given.to_ascii_lowercase();
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro(&given, name), name))
+        .filter(|(likeness, _)| *likeness > NEAR)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
+}
+
+impl Settings {
+    /// Changes a setting, by its name in CONFIG SET or that of the option.
+    ///
+    /// ```
+    /// let mut settings = inbloom_server::Settings::default();
+    /// settings.change("max-memory", "2gb").unwrap();
+    /// assert_eq!(settings.max_memory, 2 << 30);
+    /// let refused = settings.change("maxmemroy", "2gb").unwrap_err().to_string();
+    /// assert_eq!(refused, "there is no setting 'maxmemroy'; did you mean 'maxmemory'?");
+    /// ```
+    pub fn change(&mut self, name: &str, value: &str) -> Result<(), Refused> {
+        let row = find(name.as_bytes()).ok_or_else(|| Refused::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name, PARAMETERS.iter().map(|row| row.name)),
+        })?;
+        let Change::To(change) = &row.change else { return Err(Refused::Fixed(row.name)) };
+        change(self, Given { name: row.name, word: value.as_bytes() })
+            .map_err(|text| Refused::Value { name: row.name, text })
+    }
+
+    /// Whether [`Settings::change`] can change it.
+    pub fn can_change(name: &str) -> bool {
+        find(name.as_bytes()).is_some_and(|row| matches!(row.change, Change::To(_)))
+    }
+
+    /// The value that [`Settings::change`] would have to be given for it to be as it is.
+    pub fn value(&self, name: &str) -> Option<String> {
+        (find(name.as_bytes())?.get)(None, self)
+    }
+
+    /// A value as the log may tell it: passwords are nobody's business.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        find(name.as_bytes()).map(|row| row.shown(self))
+    }
+
+    /// The names of all parameters, fixed ones among them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        PARAMETERS.iter().map(|row| row.name)
+    }
+}
+
+/// The row of a name, in upper or lower case, or of an option's name.
+fn find(name: &[u8]) -> Option<&'static Parameter> {
+    let option =
+        OPTION_NAMES.iter().find(|(option, _)| name.eq_ignore_ascii_case(option.as_bytes()));
+    let name = option.map_or(name, |(_, name)| name.as_bytes());
+    PARAMETERS.iter().find(|row| name.eq_ignore_ascii_case(row.name.as_bytes()))
+}
+
+impl Parameter {
+    fn shown(&self, settings: &Settings) -> String {
+        match (self.get)(None, settings) {
+            Some(_) if self.name == "requirepass" => "(hidden)".to_owned(),
+            value => value.unwrap_or_default(),
+        }
+    }
+}
+
 impl Given<'_> {
     /// A whole number, with the texts of RedisBloom.
     fn in_range(&self, range: RangeInclusive<i64>) -> Result<i64, String> {
@@ -284,17 +408,19 @@ impl Given<'_> {
     }
 }
 
-/// Bytes, as Redis reads them: `100mb` is 100 * 1024 * 1024, `100m` is 100,000,000.
+/// Bytes, as Redis reads them: `100mb` is 100 * 1024 * 1024, `100m` is 100,000,000. What the
+/// options of the command line call `100MiB` means the same here.
 fn memory(word: &[u8]) -> Option<u64> {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit = match word[digits..].to_ascii_lowercase().as_slice() {
         b"" | b"b" => 1,
         b"k" => 1_000,
-        b"kb" => 1 << 10,
+        b"kb" | b"kib" => 1 << 10,
         b"m" => 1_000_000,
-        b"mb" => 1 << 20,
+        b"mb" | b"mib" => 1 << 20,
         b"g" => 1_000_000_000,
-        b"gb" => 1 << 30,
+        b"gb" | b"gib" => 1 << 30,
+        b"tb" | b"tib" => 1 << 40,
         _ => return None,
     };
     std::str::from_utf8(&word[..digits]).ok()?.parse::<u64>().ok()?.checked_mul(unit)
@@ -317,7 +443,13 @@ fn get(call: &mut Call<'_>) -> Result<(), Failure> {
     let shown: Vec<(&str, String)> = PARAMETERS
         .iter()
         .filter(|row| patterns.iter().any(|pattern| matches(pattern, row.name.as_bytes())))
-        .filter_map(|row| Some((row.name, (row.get)(call, &settings)?)))
+        .map(|row| (row.name, row))
+        .chain(OPTION_NAMES.iter().filter_map(|(option, name)| {
+            // Only if asked for by its whole name: who asks for all wants each once.
+            let is_asked = patterns.iter().any(|word| word.eq_ignore_ascii_case(option.as_bytes()));
+            is_asked.then(|| Some((*option, find(name.as_bytes())?)))?
+        }))
+        .filter_map(|(name, row)| Some((name, (row.get)(Some(call), &settings)?)))
         .collect();
     call.reply.map(shown.len());
     for (name, value) in shown {
@@ -334,8 +466,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Failure> {
     }
     let mut pairs: Vec<(&Parameter, &[u8])> = Vec::with_capacity(words.len() / 2);
     for at in (0..words.len()).step_by(2) {
-        let row = PARAMETERS.iter().find(|row| words[at].eq_ignore_ascii_case(row.name.as_bytes()));
-        let row = row.ok_or_else(|| {
+        let row = find(&words[at]).ok_or_else(|| {
             let name = excerpt(&words[at], 128);
             Failure::with(format!(
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
@@ -351,7 +482,7 @@ fn set(call: &mut Call<'_>) -> Result<(), Failure> {
         pairs.iter().try_for_each(|(row, word)| match &row.change {
             Change::Never => Err(refused(row, "can't set immutable config")),
             Change::Same => {
-                let present = (row.get)(call, settings).unwrap_or_default();
+                let present = (row.get)(Some(call), settings).unwrap_or_default();
                 if word.eq_ignore_ascii_case(present.as_bytes()) {
                     return Ok(());
                 }
@@ -364,6 +495,11 @@ fn set(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         })
     })?;
+    for (row, _) in pairs {
+        let value = row.shown(&call.server.settings());
+        let client = &call.session.client.address;
+        tracing::info!(setting = row.name, value, %client, "changed by CONFIG SET");
+    }
     call.reply.ok();
     Ok(())
 }
@@ -383,20 +519,36 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
         errors,
         hits,
         misses,
+        items_added,
+        items_asked,
         by_command,
         by_error,
     } = &call.server.statistics;
-    let counts: [&AtomicU64; 8] =
-        [connections, rejected, commands, bytes_in, bytes_out, errors, hits, misses];
+    let counts: [&AtomicU64; 10] = [
+        connections,
+        rejected,
+        commands,
+        bytes_in,
+        bytes_out,
+        errors,
+        hits,
+        misses,
+        items_added,
+        items_asked,
+    ];
     counts.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     by_command.lock().clear();
     by_error.lock().clear();
+    call.server.keyspace.forget_expired();
     call.reply.ok();
     Ok(())
 }
 
 fn rewrite(_: &mut Call<'_>) -> Result<(), Failure> {
-    Err(Failure::new("ERR The server is running without a config file"))
+    Err(Failure::new(
+        "ERR CONFIG REWRITE is not offered: the settings file belongs to people, who keep comments \
+         and history in it; change it there, and send SIGHUP",
+    ))
 }
 
 #[cfg(test)]
@@ -415,11 +567,13 @@ mod tests {
             ("1m", 1_000_000),
             ("1gb", 1 << 30),
             ("3g", 3_000_000_000),
+            ("64MiB", 64 << 20),
+            ("2tb", 2 << 40),
         ] {
             assert_eq!(memory(word.as_bytes()), Some(bytes), "{word}");
         }
         for word in
-            ["", "mb", "-1", "1.5gb", "10tb", "1 gb", "99999999999999999999", "99999999999gb"]
+            ["", "mb", "-1", "1.5gb", "10pb", "1 gb", "99999999999999999999", "99999999999gb"]
         {
             assert_eq!(memory(word.as_bytes()), None, "{word}");
         }

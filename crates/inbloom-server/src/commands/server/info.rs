@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION, SERVER, config};
 use crate::commands::parse;
 use crate::failure::Failure;
+use crate::health::LOADING;
 use crate::keyspace::DATABASES;
-use crate::server::{Server, since_1970};
+use crate::server::{Calls, Server, since_1970};
 use crate::table::{Call, Command};
 
 pub const INFO: Command = Command {
@@ -147,14 +148,12 @@ pub fn resident_bytes() -> Option<u64> {
 }
 
 fn persistence(call: &Call<'_>, lines: &mut Lines) {
-    lines.add("loading", 0);
-    lines.add("async_loading", 0);
+    lines.add("loading", u8::from(call.server.health.suffers(LOADING)));
     let figures = call.server.store().map(|store| store.figures());
     let is_saving = figures.as_ref().is_some_and(|figures| figures.is_saving);
     lines.add("rdb_bgsave_in_progress", u8::from(is_saving));
     lines.add("rdb_last_save_time", saved_at(call.server));
     lines.add("aof_enabled", u8::from(figures.is_some()));
-    lines.add("aof_rewrite_in_progress", u8::from(is_saving));
     let Some(figures) = figures else { return };
     let status = |is_well| if is_well { "ok" } else { "err" };
     lines.add("rdb_last_bgsave_status", status(figures.status.error.is_none()));
@@ -209,7 +208,7 @@ fn cpu(_: &Call<'_>, lines: &mut Lines) {
 }
 
 /// The seconds that all threads of the process have run, outside and inside the kernel.
-fn processor_seconds() -> Option<(f64, f64)> {
+pub fn processor_seconds() -> Option<(f64, f64)> {
     /// Linux tells hundredths of a second to programs, whatever its own clock does.
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
@@ -234,12 +233,12 @@ fn command_statistics(call: &Call<'_>, lines: &mut Lines) {
     for (name, sum) in counted {
         let micros = sum.nanos / 1000;
         let each = sum.nanos as f64 / 1000.0 / sum.calls.max(1) as f64;
-        let (calls, failed) = (sum.calls, sum.failed);
+        let Calls { calls, failed, rejected, .. } = sum;
         lines.add(
             &format!("cmdstat_{name}"),
             format_args!(
-                "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls=0,\
-                 failed_calls={failed}"
+                "calls={calls},usec={micros},usec_per_call={each:.2},\
+                 rejected_calls={rejected},failed_calls={failed}"
             ),
         );
     }

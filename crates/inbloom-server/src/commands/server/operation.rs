@@ -188,13 +188,19 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
     let words = call.arguments.skip(1);
     for word in words {
         if parse::is(word, "ABORT") {
-            // It would come too late: a server that is about to end reads no more commands.
-            let is_alone = words.len() == 1;
-            let none = Failure::new("ERR No shutdown in progress.");
-            return Err(if is_alone { none } else { Failure::SYNTAX });
+            // It comes too late: nothing waits before clients are sent away.
+            let text = match (words.len(), call.server.is_stopping()) {
+                (1, false) => "ERR No shutdown in progress.",
+                (1, true) => "ERR the shutdown in progress cannot be aborted: clients are leaving",
+                _ => return Err(Failure::SYNTAX),
+            };
+            return Err(Failure::new(text));
         }
-        if parse::is(word, "SAVE") && call.server.store().is_none() {
-            return Err(NOT_DURABLE);
+        if parse::is(word, "SAVE") {
+            if words.iter().any(|word| parse::is(word, "NOSAVE")) {
+                return Err(Failure::SYNTAX);
+            }
+            call.server.store().ok_or(NOT_DURABLE)?;
         }
         if parse::is(word, "NOSAVE")
             && let Some(store) = call.server.store()
@@ -205,6 +211,7 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
             return Err(Failure::SYNTAX);
         }
     }
+    tracing::info!(client = %call.session.client.address, "SHUTDOWN");
     call.server.shut_down();
     call.session.is_closing = true;
     Ok(())

@@ -1,0 +1,59 @@
+//! The server's log: lines on standard error, for people or for programs.
+
+use clap::ValueEnum;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::time::SystemTime;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// What is logged: errors only, or more
+    #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG", default_value = "info")]
+    log_level: Level,
+
+    /// How it is logged: lines for people, or JSON for programs
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+impl Options {
+    /// From here on, what happens is logged.
+    pub fn start(&self) {
+        let level = match self.log_level {
+            Level::Error => LevelFilter::ERROR,
+            Level::Warn => LevelFilter::WARN,
+            Level::Info => LevelFilter::INFO,
+            Level::Debug => LevelFilter::DEBUG,
+        };
+        let log = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_max_level(level)
+            .with_timer(SystemTime)
+            .with_target(false);
+        match self.log_format {
+            Format::Text => log.init(),
+            Format::Json => log.json().flatten_event(true).init(),
+        }
+    }
+
+    /// A line for whoever started the server, logged or not. Programs that read JSON are told the
+    /// same by the log.
+    pub fn say(&self, line: &str) {
+        if self.log_format == Format::Text {
+            eprintln!("inbloom: {line}");
+        }
+    }
+}
