@@ -7,7 +7,7 @@ use tracing_subscriber::fmt::time::SystemTime;
 #[derive(clap::Args)]
 pub struct Options {
     /// What is logged: errors only, or more
-    #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG", default_value = "warn")]
     log_level: Level,
 
     /// How it is logged: lines for people, or JSON for programs

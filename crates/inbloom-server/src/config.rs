@@ -3,8 +3,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use inbloom::Key;
+
 use crate::persist::LOG_LIMIT;
 use crate::persist::log::Fsync;
+use crate::resp::Limits;
+use crate::users::Users;
 
 /// What is fixed when the server starts.
 #[derive(Clone, Debug)]
@@ -13,6 +17,10 @@ pub struct Config {
     pub threads: usize,
     /// The folder that IB.OPEN, IB.SAVE may use; none: they are refused.
     pub import_dir: Option<PathBuf>,
+    /// The secret under which keys are hashed; none: they are hashed as everybody could.
+    pub key: Option<Key>,
+    /// Who may do what, as it was when the server started.
+    pub users: Users,
     /// What can be changed while it runs.
     pub settings: Settings,
 }
@@ -22,6 +30,8 @@ impl Default for Config {
         Config {
             threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             import_dir: None,
+            key: None,
+            users: Users::default(),
             settings: Settings::default(),
         }
     }
@@ -48,8 +58,23 @@ pub struct Settings {
     pub cf_max_expansions: u32,
     /// The bytes that all filters together may take.
     pub max_memory: u64,
+    /// The bytes that one filter may take.
+    pub max_filter: u64,
+    /// The bytes that unfinished requests, queued commands and unread replies of all clients
+    /// together may take.
+    pub max_client_memory: u64,
+    /// Bytes of one argument.
+    pub max_argument: usize,
+    /// Bytes of a whole request.
+    pub max_request: usize,
+    /// Bytes of the requests between MULTI and EXEC.
+    pub max_multi: usize,
     /// Clients at once.
     pub max_clients: usize,
+    /// Seconds after which a client that does not read its replies is sent away; 0: never.
+    pub write_timeout: u64,
+    /// Whether clients of other machines are refused as long as nobody needs a password.
+    pub protected_mode: bool,
     /// Seconds after which an idle client is sent away; 0: never.
     pub timeout: u64,
     /// Commands that take at least so many microseconds are remembered; negative: none.
@@ -64,6 +89,17 @@ pub struct Settings {
     pub require_pass: String,
 }
 
+impl Settings {
+    /// What a request of a client that has said who it is may take.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            argument_bytes: self.max_argument,
+            request_bytes: self.max_request,
+            ..Limits::default()
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -76,7 +112,14 @@ impl Default for Settings {
             cf_expansion_factor: 1,
             cf_max_expansions: 32,
             max_memory: three_quarters_of_memory(),
+            max_filter: u64::MAX,
+            max_client_memory: system_memory().map_or(u64::MAX, |bytes| bytes / 8),
+            max_argument: Limits::default().argument_bytes,
+            max_request: Limits::default().request_bytes,
+            max_multi: 64 << 20,
             max_clients: 10_000,
+            write_timeout: 60,
+            protected_mode: true,
             timeout: 0,
             slowlog_log_slower_than: 10_000,
             slowlog_max_len: 128,

@@ -10,12 +10,14 @@
 //! thread for such work, and the connection waits for it. So are the parts of a long request as they
 //! arrive: memory that grows to many megabytes is new to the process, and the system takes up to 10
 //! microseconds for each page of it, a tenth of a second for 500,000 items. A client that does not read its replies
-//! is not read from either: it holds at most about a megabyte and its longest reply.
+//! is not read from either: it holds at most about a megabyte and its longest reply, for as long as
+//! `--write-timeout` says. What all clients hold together is counted and limited.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -25,7 +27,7 @@ use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -33,6 +35,7 @@ use tokio::task::{LocalSet, spawn_blocking, yield_now};
 
 use crate::server::{Client, Server, now};
 use crate::session::{Next, Place, Progress, Session};
+use crate::tls::{Stream, Tls};
 
 /// Bytes read at once.
 const READ: usize = 256 << 10;
@@ -49,6 +52,22 @@ const QUIET: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Threads for long work, for each event loop.
 const WORKERS: usize = 8;
+/// A client that holds no more is never sent away because all of them hold too much.
+const LITTLE: u64 = 64 << 10;
+
+/// What protected mode answers.
+const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it was started without --password \
+and without --users, so that only clients on the same machine are served. Start it with one of \
+them, or, if everybody who can reach it may do everything, with --no-protected-mode. From the \
+machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so until it ends.\r\n";
+
+/// Where clients come in.
+pub struct Listeners {
+    /// Those in the clear.
+    pub plain: Option<TcpListener>,
+    /// Those under TLS, and what they are shown.
+    pub tls: Option<(TcpListener, Tls)>,
+}
 
 /// Serves clients of `listener` until `shutdown` is ready or a client says SHUTDOWN. What connected
 /// clients have sent by then is answered.
@@ -57,10 +76,19 @@ pub fn run(
     server: &Arc<Server>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    run_all(Listeners { plain: Some(listener), tls: None }, server, shutdown)
+}
+
+/// As [`run`], for clients in the clear, under TLS, or both.
+pub fn run_all(
+    listeners: Listeners,
+    server: &Arc<Server>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let loops: Vec<EventLoop> = (0..server.config.threads.max(1))
         .map(|at| EventLoop::start(at, server))
         .collect::<Result<_, _>>()?;
-    let result = runtime()?.block_on(accept(listener, server, &loops, shutdown));
+    let result = runtime()?.block_on(accept(listeners, server, &loops, shutdown));
     server.shut_down();
     server.clients.list().iter().for_each(|client| client.finish());
     let threads: Vec<JoinHandle<()>> = loops.into_iter().map(|each| each.thread).collect();
@@ -83,9 +111,12 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
+/// A client that has come in, and the TLS that it is to speak.
+type Arrival = (std::net::TcpStream, Option<Tls>);
+
 /// A thread with connections of its own.
 struct EventLoop {
-    connections: UnboundedSender<std::net::TcpStream>,
+    connections: UnboundedSender<Arrival>,
     thread: JoinHandle<()>,
 }
 
@@ -101,50 +132,90 @@ impl EventLoop {
 }
 
 async fn accept(
-    listener: TcpListener,
+    listeners: Listeners,
     server: &Arc<Server>,
     loops: &[EventLoop],
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let (tls_listener, tls) = listeners.tls.unzip();
+    let (plain, tls_listener) = (nonblocking(listeners.plain)?, nonblocking(tls_listener)?);
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut shutdown, mut stopped) = (std::pin::pin!(shutdown), std::pin::pin!(server.stopped()));
     let mut turn = 0;
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    turn = (turn + 1) % loops.len();
-                    if let Err(error) = admit(stream, server, &loops[turn]) {
-                        tracing::debug!(%error, "a client left before it was served");
-                    }
-                }
-                Err(error) => {
-                    // No more file descriptors, most likely: those there are may be closed soon.
-                    tracing::warn!(%error, "could not accept a client");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
-            _ = ticks.tick() => tick(server),
+        let (accepted, tls) = tokio::select! {
+            accepted = next(plain.as_ref()) => (accepted, None),
+            accepted = next(tls_listener.as_ref()) => (accepted, tls.clone()),
+            _ = ticks.tick() => {
+                tick(server);
+                continue;
+            }
             () = &mut shutdown => return Ok(()),
             () = &mut stopped => return Ok(()),
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                turn = (turn + 1) % loops.len();
+                if let Err(error) = admit(stream, address, tls, server, &loops[turn]) {
+                    tracing::debug!(%error, "a client left before it was served");
+                }
+            }
+            Err(error) => {
+                // No more file descriptors, most likely: those there are may be closed soon.
+                tracing::warn!(%error, "could not accept a client");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 }
 
-fn admit(stream: TcpStream, server: &Server, event_loop: &EventLoop) -> io::Result<()> {
+fn nonblocking(listener: Option<TcpListener>) -> io::Result<Option<tokio::net::TcpListener>> {
+    let Some(listener) = listener else { return Ok(None) };
+    listener.set_nonblocking(true)?;
+    tokio::net::TcpListener::from_std(listener).map(Some)
+}
+
+/// The next client; where nobody listens, there is never one.
+async fn next(listener: Option<&tokio::net::TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn admit(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: Option<Tls>,
+    server: &Server,
+    event_loop: &EventLoop,
+) -> io::Result<()> {
     server.statistics.connections.fetch_add(1, Ordering::Relaxed);
-    if server.clients.count() >= server.settings().max_clients {
+    let most = server.settings().max_clients;
+    let refusal = if server.is_protected_from(address.ip()) {
+        Some(Cow::Borrowed(DENIED))
+    } else if server.clients.count() >= most {
+        let text = format!(
+            "-ERR max number of clients reached: {most}, which --max-clients and CONFIG SET \
+             maxclients set\r\n"
+        );
+        Some(Cow::Owned(text.into_bytes()))
+    } else {
+        None
+    };
+    if let Some(text) = refusal {
         server.statistics.rejected.fetch_add(1, Ordering::Relaxed);
-        server.refusals.warn("clients were refused: there are as many as --max-clients allows");
-        stream.try_write(b"-ERR max number of clients reached\r\n")?;
+        server.refusals.warn("clients were refused: as many as --max-clients, or protected mode");
+        // Who expects TLS could not read it.
+        if tls.is_none() {
+            stream.try_write(&text)?;
+        }
         return Ok(());
     }
     stream.set_nodelay(true)?;
     // The thread is there until the sender is dropped.
-    let _ = event_loop.connections.send(stream.into_std()?);
+    let _ = event_loop.connections.send((stream.into_std()?, tls));
     Ok(())
 }
 
@@ -170,14 +241,14 @@ struct Buffers {
     output: Cell<Vec<u8>>,
 }
 
-async fn serve_all(mut incoming: UnboundedReceiver<std::net::TcpStream>, server: Arc<Server>) {
+async fn serve_all(mut incoming: UnboundedReceiver<Arrival>, server: Arc<Server>) {
     let buffers = Rc::new(Buffers { input: RefCell::new(vec![0; READ]), output: Cell::default() });
     let mut tasks = tokio::task::JoinSet::new();
-    while let Some(stream) = incoming.recv().await {
+    while let Some((stream, tls)) = incoming.recv().await {
         match TcpStream::from_std(stream) {
             Ok(stream) => {
                 let connection = Connection::new(stream, &server, &buffers);
-                tasks.spawn_local(connection.serve());
+                tasks.spawn_local(connection.serve(tls));
             }
             Err(error) => tracing::warn!(%error, "could not serve a client"),
         }
@@ -187,7 +258,7 @@ async fn serve_all(mut incoming: UnboundedReceiver<std::net::TcpStream>, server:
 }
 
 struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     server: Arc<Server>,
     buffers: Rc<Buffers>,
     client: Arc<Client>,
@@ -197,6 +268,8 @@ struct Connection {
     input: Vec<u8>,
     /// What belongs behind it, if it is long.
     arrived: Vec<u8>,
+    /// The bytes of its own that are on the account of all clients.
+    held: u64,
 }
 
 impl Connection {
@@ -208,26 +281,63 @@ impl Connection {
             server.clients.enter(address(stream.peer_addr()), address(stream.local_addr()));
         let session = Session::new(Arc::clone(&client), server);
         Connection {
-            stream,
+            stream: Stream::Plain(stream),
             server: Arc::clone(server),
             buffers: Rc::clone(buffers),
             client,
             session: Some(session),
             input: Vec::new(),
             arrived: Vec::new(),
+            held: 0,
         }
     }
 
-    async fn serve(mut self) {
+    async fn serve(mut self, tls: Option<Tls>) {
         let client = Arc::clone(&self.client);
         let mut killed = std::pin::pin!(client.killed());
         if self.server.is_stopping() {
             client.finish(); // It came after all others were told.
         }
-        if let Err(error) = self.serve_requests(killed.as_mut()).await {
-            tracing::debug!(client = client.id, %error, "a connection broke");
+        let result = match tls {
+            // In a box, or every connection would have room for a handshake all its life.
+            Some(tls) => Box::pin(self.shake_hands(&tls, killed.as_mut())).await,
+            None => Ok(()),
+        };
+        let result = match result {
+            Ok(()) => self.serve_requests(killed.as_mut()).await,
+            failed => failed,
+        };
+        if let Err(error) = result {
+            if error.kind() == io::ErrorKind::OutOfMemory {
+                let text = format!("-ERR {error}\r\n");
+                // It is told if it listens.
+                poll_fn(|context| {
+                    Poll::Ready(self.stream.poll_write(context, text.as_bytes())).map(drop)
+                })
+                .await;
+            }
+            let Client { id, address, .. } = &*client;
+            tracing::debug!(id, address, %error, "a connection broke");
         }
+        poll_fn(|context| self.stream.poll_close(context)).await;
+        self.server.clients.held.fetch_sub(self.held, Ordering::Relaxed);
         self.server.clients.leave(client.id);
+    }
+
+    /// Puts the connection under TLS.
+    async fn shake_hands(
+        &mut self,
+        tls: &Tls,
+        killed: Pin<&mut impl Future<Output = ()>>,
+    ) -> io::Result<()> {
+        let Stream::Plain(stream) = std::mem::replace(&mut self.stream, Stream::Closed) else {
+            unreachable!("a connection begins in the clear")
+        };
+        self.stream = tokio::select! {
+            () = killed => return Err(io::ErrorKind::ConnectionAborted.into()),
+            accepted = tls.accept(stream) => accepted?,
+        };
+        Ok(())
     }
 
     async fn serve_requests(
@@ -253,6 +363,7 @@ impl Connection {
                 }
             };
             loop {
+                self.hold(0)?;
                 if let Some(sequence) = progress.commit {
                     self.commit(sequence, &mut out).await;
                 }
@@ -284,7 +395,7 @@ impl Connection {
         let mut unread = ReadBuf::new(&mut buffer);
         // Knows that nothing is left when less was read than there is room for: `try_read` does not,
         // and would ask once more for each request.
-        ready!(Pin::new(&mut self.stream).poll_read(context, &mut unread))?;
+        ready!(self.stream.poll_read(context, &mut unread))?;
         *out = buffers.output.take();
         out.clear();
         Poll::Ready(self.receive(unread.filled(), out))
@@ -346,24 +457,98 @@ impl Connection {
 
     /// Writes all replies.
     async fn write(
-        &self,
+        &mut self,
         out: &mut Vec<u8>,
         mut killed: Pin<&mut impl Future<Output = ()>>,
     ) -> io::Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
         let mut written = 0;
-        while written < out.len() {
-            match self.stream.try_write(&out[written..]) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
-                    ready = self.stream.writable() => ready?,
-                    () = killed.as_mut() => return Err(io::ErrorKind::ConnectionAborted.into()),
-                },
-                Err(error) => return Err(error),
+        // Nearly always the socket takes all at once: no clock is looked at for that.
+        let done = poll_fn(|context| Poll::Ready(self.poll_write_all(context, out, &mut written)));
+        let mut is_done = match done.await {
+            Poll::Ready(result) => result.map(|()| true)?,
+            Poll::Pending => false,
+        };
+        while !is_done {
+            // What it is told would stand in the middle of a reply: it is told nothing.
+            self.hold(out.len() as u64)
+                .map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+            let before = written;
+            let seconds = self.server.settings().write_timeout;
+            tokio::select! {
+                biased;
+                result = poll_fn(|context| self.poll_write_all(context, out, &mut written)) => {
+                    result?;
+                    is_done = true;
+                }
+                () = killed.as_mut() => return Err(io::ErrorKind::ConnectionAborted.into()),
+                // It may be slow, but it has to read something.
+                () = tokio::time::sleep(Duration::from_secs(seconds)), if seconds > 0 => {
+                    if written == before {
+                        self.server.statistics.unread.fetch_add(1, Ordering::Relaxed);
+                        let text = format!("it read nothing for {seconds} s, see --write-timeout");
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                    }
+                }
             }
         }
         self.server.statistics.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         out.clear();
+        if self.held > 0 {
+            self.hold(0)?;
+        }
         Ok(())
+    }
+
+    /// Writes as much of `out` as the socket takes, from `written` on, until all of it is sent.
+    fn poll_write_all(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &[u8],
+        written: &mut usize,
+    ) -> Poll<io::Result<()>> {
+        while *written < out.len() {
+            match ready!(self.stream.poll_write(context, &out[*written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => *written += count,
+            }
+        }
+        self.stream.poll_flush(context)
+    }
+
+    /// Enters what the connection holds: what has arrived of a request, what waits for EXEC, and
+    /// replies of so many bytes that the client does not take. Err: all clients together hold too
+    /// much, and this one more than a little.
+    fn hold(&mut self, unread: u64) -> io::Result<()> {
+        let queued = self.session.as_ref().map_or(0, Session::queued_bytes);
+        let own = (self.input.capacity() + self.arrived.capacity() + queued) as u64 + unread;
+        let before = std::mem::replace(&mut self.held, own);
+        if own == before {
+            return Ok(());
+        }
+        let held = &self.server.clients.held;
+        let all = if own > before {
+            held.fetch_add(own - before, Ordering::Relaxed) + (own - before)
+        } else {
+            held.fetch_sub(before - own, Ordering::Relaxed) - (before - own)
+        };
+        let limit = self.server.settings().max_client_memory;
+        if own < before || own <= LITTLE || all <= limit {
+            return Ok(());
+        }
+        if self.server.statistics.evicted.fetch_add(1, Ordering::Relaxed) == 0 {
+            let address = &self.client.address;
+            tracing::warn!(address, own, all, limit, "sent away the first of some clients");
+        }
+        Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!(
+                "all clients together hold {all} bytes of requests and replies, more than the \
+                 {limit} of --max-client-memory, and this one {own} of them"
+            ),
+        ))
     }
 }
 
@@ -389,7 +574,84 @@ fn guarded(
 ) -> io::Result<Progress> {
     let work = AssertUnwindSafe(|| session.process(server, input, out, place));
     catch_unwind(work).map_err(|_| {
-        tracing::error!("a command failed inside; its connection is closed");
+        let Client { id, address, .. } = &*session.client;
+        tracing::error!(id, address, "a command failed inside; its connection is closed");
         io::Error::other("a command failed inside")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// What was logged as an error, by any thread.
+    static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    struct Log;
+
+    impl tracing::Subscriber for Log {
+        fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::ERROR
+        }
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            struct Text(String);
+            impl tracing::field::Visit for Text {
+                fn record_debug(
+                    &mut self,
+                    field: &tracing::field::Field,
+                    value: &dyn std::fmt::Debug,
+                ) {
+                    self.0.push_str(&format!("{field}={value:?} "));
+                }
+            }
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            LOGGED.lock().unwrap().push(text.0);
+        }
+        fn enter(&self, _: &tracing::span::Id) {}
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test]
+    fn a_panic_costs_one_connection_and_is_logged() {
+        tracing::subscriber::set_global_default(Log).expect("no other test of this crate logs");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Arc::new(Server::new(Config { threads: 1, ..Config::default() }));
+        let shared = Arc::clone(&server);
+        let thread = std::thread::spawn(move || run(listener, &shared, std::future::pending()));
+
+        let mut steady = std::net::TcpStream::connect(address).unwrap();
+        let mut check = |text: &[u8], expected: &[u8]| {
+            steady.write_all(text).unwrap();
+            let mut reply = vec![0; expected.len()];
+            steady.read_exact(&mut reply).unwrap();
+            assert_eq!(reply, expected);
+        };
+        check(b"BF.ADD f x\r\n", b":1\r\n");
+        // On the thread of all clients, and on one for long work.
+        for request in [&b"DEBUG PANIC\r\n"[..], b"DEBUG PANIC later\r\n"] {
+            let mut unlucky = std::net::TcpStream::connect(address).unwrap();
+            unlucky.write_all(request).unwrap();
+            let mut reply = Vec::new();
+            unlucky.read_to_end(&mut reply).unwrap();
+            assert_eq!(reply, b"", "it is closed without an answer");
+            check(b"BF.EXISTS f x\r\n", b":1\r\n");
+        }
+        let logged = LOGGED.lock().unwrap().clone();
+        assert_eq!(logged.len(), 2, "{logged:?}");
+        assert!(logged.iter().all(|text| text.contains("a command failed inside")), "{logged:?}");
+        assert!(logged[0].contains("address=\"127.0.0.1:"), "{logged:?}");
+        server.shut_down();
+        thread.join().unwrap().unwrap();
+    }
 }

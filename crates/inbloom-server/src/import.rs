@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use inbloom::{Filter, Kind, file};
+use inbloom::{Filter, Key, Kind, file};
 
 use crate::failure::Failure;
 use crate::table::excerpt;
@@ -50,9 +50,13 @@ impl Imported {
     }
 
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
-    pub fn open(&self) -> Result<Filter, Failure> {
+    pub fn open(&self, key: Option<&Key>) -> Result<Filter, Failure> {
         let shown = &self.shown;
-        let filter = file::open(&self.path).map_err(|error| {
+        let opened = match key {
+            Some(key) => file::open_keyed(&self.path, key),
+            None => file::open(&self.path),
+        };
+        let filter = opened.map_err(|error| {
             let text = error.to_string().replace(&self.path.display().to_string(), shown);
             Failure::with(format!("ERR {text}"))
         })?;

@@ -10,6 +10,9 @@
 //! | [`value`] | what a name stands for: filters |
 //! | [`persist`] | what is kept on disk |
 //! | [`server`] | what all clients share: keyspace, settings, statistics |
+//! | [`users`] | who may do what |
+//! | [`secret`] | the secret of keyed hashing |
+//! | [`tls`] | connections in the clear and under TLS |
 //! | [`connection`] | sockets and threads; [`run`] |
 //! | [`http`], [`metrics`] | what monitors ask: figures for Prometheus, and whether all is well |
 //! | [`health`] | what is wrong at the moment |
@@ -17,7 +20,7 @@
 //! | [`seldom`] | what is logged only now and then |
 //!
 //! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
-//! IB.OPEN and IB.SAVE alone.
+//! IB.OPEN and IB.SAVE, `users` and `secret` alone.
 
 mod commands;
 mod config;
@@ -31,15 +34,20 @@ pub mod metrics;
 pub mod persist;
 pub mod reload;
 pub mod resp;
+pub mod secret;
 pub mod seldom;
 pub mod server;
 pub mod session;
 pub mod table;
+pub mod tls;
+pub mod users;
 pub mod value;
 
 pub use commands::server::config::{OPTION_NAMES, Refused, nearest};
 pub use config::{Config, Settings};
-pub use connection::run;
+pub use connection::{Listeners, run, run_all};
 pub use failure::Failure;
 pub use server::Server;
 pub use session::Session;
+pub use tls::Tls;
+pub use users::Users;

@@ -29,8 +29,9 @@ mod segment;
 mod snapshot;
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -188,11 +189,13 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The log of a snapshot that follows by itself, in bytes: some seconds to replay.
 pub const LOG_LIMIT: u64 = 512 << 20;
 
+const LOCK: &str = "LOCK";
+
 /// Takes a folder for this process alone, and keeps it as long as the file is held.
 pub fn lock(folder: &Path) -> Result<File, Error> {
     let failed = |error| Error::io("locking", folder.display().to_string())(error);
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join("LOCK"));
-    let file = file.map_err(failed)?;
+    let path = folder.join(LOCK);
+    let file = File::open(&path).or_else(|_| File::create(&path)).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::InUse),
@@ -200,17 +203,25 @@ pub fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
+/// Makes a data folder, if there is none.
+pub fn make_folder(folder: &Path) -> Result<(), Error> {
+    // Names of filters may tell something: for nobody else.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(Error::io("making", folder.display().to_string()))
+}
+
 /// Fills an empty server with what a folder has, and keeps its changes there from now on. The folder is
 /// made if there is none.
 pub fn open_folder(server: &Arc<Server>, folder: &Path, access: Access) -> Result<Found, Error> {
-    let failed = |error| Error::io("making", folder.display().to_string())(error);
-    if access != Access::Check {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+    let is_used = access != Access::Check;
+    if is_used {
+        make_folder(folder)?;
     }
-    let lock = lock(folder)?;
+    // A copy that is only looked at need not have the file, nor be writable.
+    let lock = if is_used || folder.join(LOCK).exists() { Some(lock(folder)?) } else { None };
     let (store, found) = recovery::open(server, Arc::new(Folder::new(folder)), access)?;
     if let Some(mut store) = store {
-        store.hold = Some(lock);
+        store.hold = lock;
         let store = Arc::new(store);
         server.set_store(Arc::clone(&store));
         store.start(server).map_err(Error::io("starting", "threads"))?;

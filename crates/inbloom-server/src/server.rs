@@ -1,6 +1,7 @@
 //! What all clients share.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,9 +18,10 @@ use crate::persist::Store;
 use crate::persist::log::Log;
 use crate::reload::Reloads;
 use crate::seldom::Seldom;
+use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
-use crate::value::spec::{Room, Spec, birth_of_image};
+use crate::value::spec::{Memory, Spec, birth_of_image};
 
 /// The state of a server, without its sockets.
 pub struct Server {
@@ -46,6 +48,11 @@ pub struct Server {
     /// Clients that were sent away at once, for the log.
     pub refusals: Seldom,
     settings: RwLock<Arc<Settings>>,
+    users: RwLock<Arc<Users>>,
+    /// Bytes that were granted to filters which are being made, and are not on an account yet.
+    promised: Arc<AtomicU64>,
+    /// Held while bytes are granted.
+    granting: Mutex<()>,
     shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
@@ -57,8 +64,16 @@ pub struct Server {
 pub struct Statistics {
     /// Connections ever accepted.
     pub connections: AtomicU64,
-    /// Connections refused because there were too many.
+    /// Connections refused because there were too many, or because of protected mode.
     pub rejected: AtomicU64,
+    /// Connections ended because the client did not read its replies.
+    pub unread: AtomicU64,
+    /// Connections ended because clients held too much memory together.
+    pub evicted: AtomicU64,
+    /// Attempts of AUTH that failed.
+    pub failed_logins: AtomicU64,
+    /// Commands refused because the user may not run them.
+    pub forbidden: AtomicU64,
     /// Commands carried out.
     pub commands: AtomicU64,
     /// Bytes read from clients.
@@ -90,7 +105,7 @@ pub struct Calls {
     pub nanos: u64,
     /// Errors replied.
     pub failed: u64,
-    /// Refused before they began: a wrong number of arguments, no AUTH.
+    /// Refused before they began, and not counted among the calls.
     pub rejected: u64,
 }
 
@@ -99,6 +114,8 @@ pub struct Calls {
 pub struct Clients {
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Bytes that connections hold beyond those of their thread.
+    pub held: AtomicU64,
 }
 
 /// What others may know of a client, and ask of it.
@@ -135,8 +152,8 @@ pub struct ClientState {
     pub database: usize,
     /// 2 or 3.
     pub protocol: u8,
-    /// The user it is.
-    pub user: String,
+    /// The user it is; none: nobody yet.
+    pub user: Option<Arc<str>>,
     /// The last command.
     pub last: &'static str,
     /// When its last command ended.
@@ -177,7 +194,7 @@ impl Server {
     pub fn new(config: Config) -> Server {
         Server {
             keyspace: Keyspace::new(),
-            hasher: Hasher::default(),
+            hasher: config.key.map_or_else(Hasher::default, Hasher::sip13),
             started: Instant::now(),
             statistics: Statistics::default(),
             clients: Clients::default(),
@@ -187,6 +204,9 @@ impl Server {
             reloads: Reloads::default(),
             refusals: Seldom::default(),
             settings: RwLock::new(Arc::new(config.settings.clone())),
+            users: RwLock::new(Arc::new(config.users.clone())),
+            promised: Arc::default(),
+            granting: Mutex::default(),
             shapes: Mutex::default(),
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
@@ -210,6 +230,46 @@ impl Server {
         }
         *settings = Arc::new(changed);
         Ok(())
+    }
+
+    /// The users as they are now.
+    pub fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.users.read())
+    }
+
+    /// Reads the file of users again. The connections of those who are gone, or may do something
+    /// else now, or have another password, are ended: tells how many.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be used; then everything stays as it was.
+    pub fn reload_users(&self) -> Result<usize, UsersError> {
+        let before = self.users();
+        let path = before.file().ok_or(UsersError::NoFile)?;
+        let after = Arc::new(Users::load(path)?);
+        *self.users.write() = Arc::clone(&after);
+        let settings = self.settings();
+        let mut ended = 0;
+        for client in self.clients.list() {
+            let Some(name) = client.state.lock().user.clone() else { continue };
+            let get = |users: &Users| users.get(name.as_bytes(), &settings.require_pass);
+            if get(&before) != get(&after) {
+                client.kill();
+                ended += 1;
+            }
+        }
+        tracing::warn!(users = after.names().len(), ended, "the users were read again");
+        Ok(ended)
+    }
+
+    /// Whether a client at this address is refused, because it is elsewhere and nobody has said who
+    /// may do what.
+    pub fn is_protected_from(&self, address: IpAddr) -> bool {
+        let settings = self.settings();
+        settings.protected_mode
+            && settings.require_pass.is_empty()
+            && self.users().file().is_none()
+            && !address.to_canonical().is_loopback()
     }
 
     /// Whether the shape of a filter is at hand.
@@ -261,7 +321,7 @@ impl Server {
 
     /// Makes an empty filter under a name that has none.
     pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, Failure> {
-        let value = spec.value(self, now, Room::Limited)?;
+        let (value, _room) = spec.value(self, now, Memory::Limited)?;
         let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
         Ok(self.keyspace.create(key, New::new(value, birth, None), now))
     }
@@ -311,27 +371,75 @@ impl Server {
         }
     }
 
-    /// Refuses what would not fit into the memory that filters may take.
-    pub fn make_room(&self, bytes: u64) -> Result<(), Failure> {
-        let (used, limit) = (self.memory_in_use(), self.settings().max_memory);
-        if bytes <= limit.saturating_sub(used) {
+    /// Grants bytes of the memory that filters may take, until what is returned is dropped: that is
+    /// to be kept until they are on an account, or are not needed any more. Of two that ask at
+    /// once, and for which there is room only one by one, the second is refused.
+    pub fn make_room(&self, bytes: u64) -> Result<Room, Failure> {
+        let limit = self.settings().max_memory;
+        let _granting = self.granting.lock();
+        let used = self.memory_in_use();
+        if bytes > limit.saturating_sub(used) {
+            return Err(Failure::with(format!(
+                "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the \
+                 {limit} of --max-memory {used} are in use; raise it, ask for a smaller capacity \
+                 or a higher rate, or delete filters"
+            )));
+        }
+        self.promised.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Room { promised: Arc::clone(&self.promised), bytes })
+    }
+
+    /// The same for a whole filter, which has a limit of its own.
+    pub fn make_room_for_filter(&self, bytes: u64) -> Result<Room, Failure> {
+        self.check_filter(bytes)?;
+        self.make_room(bytes)
+    }
+
+    /// Refuses a filter of more bytes than one may have.
+    pub fn check_filter(&self, bytes: u64) -> Result<(), Failure> {
+        let limit = self.settings().max_filter;
+        if bytes <= limit {
             return Ok(());
         }
         Err(Failure::with(format!(
-            "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the {limit} of \
-             --max-memory {used} are in use; raise it, ask for a smaller capacity or a higher rate, \
-             or delete filters"
+            "ERR the filter would take {bytes} bytes, more than the {limit} that --max-filter \
+             allows to one; raise it, ask for a smaller capacity or a higher rate, or use several"
         )))
     }
 
-    /// The bytes that a filter which has some already may take in all.
+    /// The bytes that a filter which has some already may take in all. Filters that grow in the
+    /// same instant may each be told the same, and go beyond --max-memory by one step each;
+    /// --max-filter holds always.
     pub fn limit_for(&self, has: u64) -> u64 {
-        self.settings().max_memory.saturating_sub(self.memory_in_use()).saturating_add(has)
+        let settings = self.settings();
+        let free = settings.max_memory.saturating_sub(self.memory_in_use());
+        free.saturating_add(has).min(settings.max_filter)
     }
 
-    /// The bytes of all keys, of filters that are being loaded, and of copies that are being dumped.
+    /// Why a filter that has some bytes was not let grow beyond [`limit_for`](Server::limit_for).
+    pub fn cannot_grow(&self, has: u64) -> Failure {
+        let (settings, used) = (self.settings(), self.memory_in_use());
+        let (memory, filter) = (settings.max_memory, settings.max_filter);
+        if filter <= memory.saturating_sub(used).saturating_add(has) {
+            return Failure::with(format!(
+                "ERR the filter has {has} bytes and cannot grow within the {filter} that \
+                 --max-filter allows to one; raise it, or use several filters"
+            ));
+        }
+        Failure::with(format!(
+            "ERR Insufficient memory: the filter has {has} bytes and cannot grow, as of the \
+             {memory} of --max-memory {used} are in use; raise it, or delete filters"
+        ))
+    }
+
+    /// The bytes of all keys, of filters that are being made or loaded, and of copies that are
+    /// being dumped.
     pub fn memory_in_use(&self) -> u64 {
-        self.keyspace.used() + self.transfers.bytes()
+        // First the promises, and then the accounts: what moves from one to the other meanwhile is
+        // entered there before it is struck here, so that it is counted once or twice, and never
+        // not at all.
+        let promised = self.promised.load(Ordering::Acquire);
+        promised + self.keyspace.used() + self.transfers.bytes()
     }
 
     /// Why it does not serve as it should, if it does not: what `/healthz` says.
@@ -363,6 +471,19 @@ impl Server {
         if !self.is_stopping() {
             stopping.await;
         }
+    }
+}
+
+/// Bytes granted by [`Server::make_room`], given back when dropped.
+#[must_use = "the bytes are free again as soon as this is dropped"]
+pub struct Room {
+    promised: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.promised.fetch_sub(self.bytes, Ordering::Release);
     }
 }
 

@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 use inbloom::Digest;
 
 use crate::commands::bloom;
+use crate::config::Settings;
 use crate::failure::Failure;
 use crate::keyspace::{Entry, Key, Stamp};
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
 use crate::server::{Calls, Client, Server, Slow, now};
 use crate::table::{self, Call, Command};
+use crate::users::{Class, Identity, Users};
 use crate::value::Value;
 
 /// A client's state between its requests.
@@ -31,8 +33,8 @@ pub struct Session {
     pub database: usize,
     /// RESP2, until HELLO asks for another.
     pub protocol: Protocol,
-    /// Whether it may do more than AUTH.
-    pub is_authenticated: bool,
+    /// Who the client is; none: it may do no more than AUTH.
+    pub identity: Option<Identity>,
     /// Commands between MULTI and EXEC.
     pub transaction: Option<Transaction>,
     /// Keys that WATCH has named.
@@ -147,8 +149,6 @@ const LONG_REQUEST: usize = 256 << 10;
 const MANY_REPLIES: usize = 1 << 20;
 /// Single keys that are answered together, at most.
 const LONGEST_RUN: usize = 1024;
-/// Bytes of requests between MULTI and EXEC.
-const MOST_QUEUED: usize = 64 << 20;
 
 /// Single-key requests to one filter, not yet answered.
 struct Run<'a> {
@@ -166,12 +166,11 @@ enum Verb {
 impl Session {
     /// A client that has just come.
     pub fn new(client: Arc<Client>, server: &Server) -> Session {
-        let is_authenticated = server.settings().require_pass.is_empty();
-        Session {
+        let mut session = Session {
             client,
             database: 0,
             protocol: Protocol::Resp2,
-            is_authenticated,
+            identity: None,
             transaction: None,
             watched: Vec::new(),
             reply_mode: ReplyMode::On,
@@ -179,13 +178,55 @@ impl Session {
             scratch: Scratch::default(),
             written: Vec::new(),
             is_writing: false,
-            parser: Parser::new(limits(is_authenticated)),
+            parser: Parser::new(Limits::before_auth()),
+        };
+        session.identify(server, Users::stranger);
+        session
+    }
+
+    /// Makes the client who `find` says that it is, given the users and the password that the
+    /// settings ask for. False: nobody, and the client stays who it was. One that is somebody may
+    /// send larger requests.
+    pub fn identify(
+        &mut self,
+        server: &Server,
+        find: impl Fn(&Users, &str) -> Option<Identity>,
+    ) -> bool {
+        loop {
+            let users = server.users();
+            let Some(found) = find(&users, &server.settings().require_pass) else { return false };
+            self.client.state.lock().user = Some(Arc::clone(&found.name));
+            self.identity = Some(found);
+            // Whoever changes the users looks at all clients afterwards: it has seen this one as it
+            // is now, or what it has changed is seen here.
+            if Arc::ptr_eq(&users, &server.users()) {
+                return true;
+            }
+            self.forget();
         }
     }
 
-    /// The client has said who it is: it may send larger requests now.
-    pub fn authenticate(&mut self) {
-        self.is_authenticated = true;
+    /// Makes the client nobody.
+    pub fn forget(&mut self) {
+        self.identity = None;
+        self.client.state.lock().user = None;
+    }
+
+    /// Whether the client may run commands of a class.
+    pub fn may(&self, class: Class) -> bool {
+        class == Class::Open || self.identity.as_ref().is_some_and(|it| it.role.may(class))
+    }
+
+    fn limits(&self, settings: &Settings) -> Limits {
+        match self.identity {
+            Some(_) => settings.limits(),
+            None => Limits::before_auth(),
+        }
+    }
+
+    /// The bytes of commands that wait for EXEC.
+    pub fn queued_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
     }
 
     /// Carries out the requests at the beginning of `input`, and appends the replies to `out`.
@@ -200,6 +241,7 @@ impl Session {
         let mut parser = std::mem::replace(&mut self.parser, Parser::new(Limits::default()));
         let mut batch = Batch::new(server);
         self.written.clear();
+        parser.set_limits(self.limits(&batch.settings));
         let (consumed, next) =
             self.process_batch(server, &mut parser, &mut batch, input, out, place);
         self.parser = parser;
@@ -287,7 +329,7 @@ impl Session {
                     break Next::Work;
                 }
                 // AUTH and HELLO have lifted them, or RESET has put them back.
-                parser.set_limits(limits(self.is_authenticated));
+                parser.set_limits(self.limits(&batch.settings));
             }
             consumed += length;
         };
@@ -308,13 +350,17 @@ impl Session {
             6 if arguments[0].eq_ignore_ascii_case(b"bf.add") => Verb::Add,
             _ => return None,
         };
+        let class = if verb == Verb::Add { Class::Write } else { Class::Read };
+        if !self.may(class) {
+            return None;
+        }
         // An inline request's words may be elsewhere.
         let at = (arguments[1].as_ptr() as usize).checked_sub(input.as_ptr() as usize)?;
         Some((verb, input.get(at..at + arguments[1].len())?))
     }
 
     fn is_plain(&self) -> bool {
-        self.is_authenticated && self.transaction.is_none() && self.reply_mode == ReplyMode::On
+        self.transaction.is_none() && self.reply_mode == ReplyMode::On
     }
 
     /// Begins to collect keys for a filter, if it is one that can answer them together here.
@@ -418,33 +464,28 @@ impl Session {
     ) -> bool {
         let command = match table::resolve(arguments) {
             Ok(command) if command.takes(arguments.len()) => command,
-            found => {
-                let failure = match found {
-                    Ok(command) => {
-                        batch.reject(command);
-                        Failure::arity(command.name)
-                    }
-                    Err(failure) => failure,
-                };
+            Ok(command) => {
+                batch.reject(command.name);
+                self.refuse(server, out, &Failure::arity(command.name));
+                return true;
+            }
+            Err(failure) => {
                 self.refuse(server, out, &failure);
                 return true;
             }
         };
-        if !self.is_authenticated && !command.has("no_auth") {
-            batch.reject(command);
-            self.refuse(server, out, &Failure::new("NOAUTH Authentication required."));
-            return true;
-        }
-        if self.transaction.is_some() && command.has("no_multi") {
-            batch.reject(command);
-            let failure = Failure::new("ERR Command not allowed inside a transaction");
+        if let Err(failure) = self.check(server, command) {
+            batch.reject(command.name);
             self.refuse(server, out, &failure);
             return true;
         }
         if self.transaction.is_some() && !command.has("transaction") {
-            if !self.queue(server, command, arguments, raw, out) {
-                batch.reject(command);
+            if let Err(failure) = self.queue(server, batch, command, arguments, raw) {
+                batch.reject(command.name);
+                self.refuse(server, out, &failure);
+                return true;
             }
+            Reply::new(out, self.protocol).simple("QUEUED");
             return true;
         }
         if place == Place::Shared && self.is_heavy(server, command, arguments, raw) {
@@ -454,6 +495,24 @@ impl Session {
         let nanos = batch.count(command.name, 1, u64::from(failed));
         batch.remember_if_slow(self, command, arguments, nanos);
         true
+    }
+
+    /// Whether the client may run a command, now.
+    fn check(&self, server: &Server, command: &Command) -> Result<(), Failure> {
+        if !self.may(command.class()) {
+            let Some(identity) = &self.identity else {
+                return Err(Failure::new("NOAUTH Authentication required."));
+            };
+            server.statistics.forbidden.fetch_add(1, Ordering::Relaxed);
+            return Err(Failure::with(format!(
+                "NOPERM User {} has no permissions to run the '{}' command",
+                identity.name, command.name
+            )));
+        }
+        if self.transaction.is_some() && command.has("no_multi") {
+            return Err(Failure::new("ERR Command not allowed inside a transaction"));
+        }
+        Ok(())
     }
 
     /// Whether a command may take more than a millisecond: by what it is, by its length, or because
@@ -519,33 +578,31 @@ impl Session {
     fn queue(
         &mut self,
         server: &Server,
+        batch: &Batch<'_>,
         command: &'static Command,
         arguments: Arguments<'_>,
         raw: &[u8],
-        out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Result<(), Failure> {
         let is_heavy = self.is_heavy(server, command, arguments, raw);
         let transaction = self.transaction.as_mut().expect("asked by the caller");
-        if transaction.bytes + raw.len() > MOST_QUEUED {
-            let text = format!("ERR MULTI takes at most {MOST_QUEUED} bytes of commands; use EXEC");
-            self.refuse(server, out, &Failure::with(text));
-            return false;
+        let most = batch.settings.max_multi;
+        if transaction.bytes + raw.len() > most {
+            return Err(Failure::with(format!(
+                "ERR MULTI takes at most {most} bytes of commands, which --max-multi sets; use EXEC"
+            )));
         }
         transaction.bytes += raw.len();
         transaction.is_heavy |= is_heavy;
         transaction.requests.push(raw.to_vec());
-        Reply::new(out, self.protocol).simple("QUEUED");
-        true
+        Ok(())
     }
-}
-
-fn limits(is_authenticated: bool) -> Limits {
-    if is_authenticated { Limits::default() } else { Limits::before_auth() }
 }
 
 /// What is counted while a batch of requests is worked on, and told at its end, all at once.
 struct Batch<'a> {
     server: &'a Server,
+    /// As they were when the batch began.
+    settings: Arc<Settings>,
     now: u64,
     begun: Instant,
     since: Instant,
@@ -555,7 +612,8 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(server: &'a Server) -> Batch<'a> {
         let begun = Instant::now();
-        Batch { server, now: 0, begun, since: begun, calls: Vec::new() }
+        let settings = server.settings();
+        Batch { server, settings, now: 0, begun, since: begun, calls: Vec::new() }
     }
 
     /// Milliseconds since 1970, read once, and again after what took long.
@@ -578,9 +636,9 @@ impl<'a> Batch<'a> {
         nanos
     }
 
-    /// Counts a command that was refused before it began.
-    fn reject(&mut self, command: &Command) {
-        self.add(command.name, Calls { rejected: 1, ..Calls::default() });
+    /// Counts a call that was refused before it began.
+    fn reject(&mut self, name: &'static str) {
+        self.add(name, Calls { rejected: 1, ..Calls::default() });
     }
 
     fn add(&mut self, name: &'static str, more: Calls) {

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::resp::{Arguments, Reply};
 use crate::server::Server;
 use crate::session::Session;
+use crate::users::Class;
 
 /// A row of the table.
 pub struct Command {
@@ -15,7 +16,9 @@ pub struct Command {
     /// Words with the name; if negative, at least so many.
     pub arity: i32,
     /// As COMMAND INFO names them: readonly, write, denyoom, fast, admin, noscript, loading, stale,
-    /// no_auth, allow_busy, movablekeys ...
+    /// no_auth, allow_busy, movablekeys ... Ours are `transaction`, for what MULTI does not queue,
+    /// and `restricted`, for what Redis lets everybody do and only admins may here: see
+    /// [`Command::class`].
     pub flags: &'static [&'static str],
     /// Access categories, without those that flags imply.
     pub categories: &'static [&'static str],
@@ -109,6 +112,19 @@ impl Command {
     pub fn takes(&self, words: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { words >= arity } else { words == arity }
+    }
+
+    /// What a user must be allowed to run it: the only place that says so.
+    pub fn class(&self) -> Class {
+        if self.has("no_auth") {
+            Class::Open
+        } else if self.has("admin") || self.has("restricted") {
+            Class::Admin
+        } else if self.has("write") {
+            Class::Write
+        } else {
+            Class::Read
+        }
     }
 
     /// Whether it has a flag.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use inbloom_server::table::{Command, commands};
+use inbloom_server::users::{Class, Role};
 
 /// The groups, in the order of the document, with their titles.
 const GROUPS: &[(&str, &str)] = &[
@@ -28,6 +29,9 @@ run `UPDATE_DOCS=1 cargo test -p inbloom-server --test documentation`.
 
 In the lines of syntax, `[ ]` may be left out, `|` is a choice, `...` may be repeated, and capitals
 stand for themselves, in upper or lower case. Flags are those of `COMMAND INFO`.
+
+The last word of each is the role that a user of `--users` needs at least: `read-only`, `read-write`
+or `admin`; `anybody` needs none. Without `--users` everybody who is let in is an admin.
 ";
 
 #[test]
@@ -70,12 +74,17 @@ fn describe(text: &mut String, row: &Command) {
     let call = format!("{name} {}", row.syntax);
     let mut facts = row.complexity.to_owned();
     // How MULTI treats a command is between the session and the table.
-    let flags: Vec<&str> =
-        row.flags.iter().copied().filter(|flag| *flag != "transaction").collect();
+    let is_ours = |flag: &&str| ["transaction", "restricted"].contains(flag);
+    let flags: Vec<&str> = row.flags.iter().copied().filter(|flag| !is_ours(flag)).collect();
     if !flags.is_empty() {
         write!(facts, "; {}", flags.join(", ")).expect("memory takes any text");
     }
-    write!(text, "\n### {name}\n\n    {}\n\n{}.\n{facts}.\n", call.trim_end(), row.summary)
+    let role = Role::ALL.into_iter().find(|role| role.may(row.class()));
+    let role = match row.class() {
+        Class::Open => "anybody",
+        _ => role.expect("an admin may run everything").name(),
+    };
+    write!(text, "\n### {name}\n\n    {}\n\n{}.\n{facts}; {role}.\n", call.trim_end(), row.summary)
         .expect("memory takes any text");
 }
 

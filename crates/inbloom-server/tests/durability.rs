@@ -183,7 +183,6 @@ fn command(machine: &mut Machine, random: &mut Random) -> Option<bool> {
         19 => format!("PERSIST {key}"),
         20 => format!("IB.MERGE {} {key}", name(random)),
         21 => format!("CF.COMPACT {key}"),
-        22 if random.below(8) == 0 => "FLUSHALL".to_owned(),
         _ => {
             let (dump, _) = machine.say(&format!("DUMP {key}"));
             let Some(at) = dump.windows(2).position(|two| two == b"\r\n") else { return None };

@@ -210,7 +210,7 @@ fn config_set_changes_all_or_nothing() {
             ("CONFIG GET timeout", "*2 $7 timeout $1 0"),
             ("CONFIG SET timeout 7 MaxMemory 100mb slowlog-max-len 0", "+OK"),
             (
-                "CONFIG GET timeout maxmem*",
+                "CONFIG GET timeout maxmem*y",
                 "*6 $9 maxmemory $9 104857600 \
                 $16 maxmemory-policy $10 noeviction $7 timeout $1 7",
             ),

@@ -1,5 +1,8 @@
 //! `inbloom serve`: filters for every Redis client.
 
+mod access;
+mod limits;
+
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,16 +10,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args as _;
-use inbloom_server::health;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::{self, Access, Found};
-use inbloom_server::{Config, Server};
+use inbloom_server::{Config, Listeners, Server, health};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::settings_file::SettingsFile;
 use crate::{log, numbers};
+use access::AccessArgs;
+use limits::LimitArgs;
 
 /// Serve filters to every Redis client: BF.* and CF.*.
 ///
@@ -33,10 +37,6 @@ pub struct Args {
     /// Threads that serve clients [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-
-    /// Bytes that all filters together may take, as 64MiB or 8GB [default: three quarters of memory]
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
-    max_memory: Option<u64>,
 
     /// Folder in which filters are kept; without it they are gone when the server stops
     #[arg(long, value_name = "FOLDER", env = "INBLOOM_DIR")]
@@ -63,13 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     import_dir: Option<PathBuf>,
 
-    /// Clients at once; more are refused
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    max_clients: u32,
-
-    /// Password that clients have to give with AUTH or HELLO; better kept in the environment
-    #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
-    password: Option<String>,
+    #[command(flatten)]
+    access: AccessArgs,
 
     /// Address at which monitors are answered over HTTP: /metrics, /healthz [default: none]
     #[arg(long, value_name = "ADDRESS", env = "INBLOOM_HTTP")]
@@ -84,6 +79,9 @@ pub struct Args {
 
     #[command(flatten)]
     log: log::Options,
+
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -92,6 +90,8 @@ Examples:
   inbloom serve --dir /var/lib/inbloom           filters survive: a log, and snapshots
   inbloom serve --listen 127.0.0.1:6379          where Redis would be
   inbloom serve --import-dir /var/lib/filters    IB.OPEN key list.ib opens a file built by `build`
+  inbloom serve --listen 0.0.0.0:7379 --users users.txt --tls-cert cert.pem --tls-key key.pem
+                                                 for other machines, under TLS
 
 Then, from another terminal:
   redis-cli -p 7379 bf.add code user1
@@ -119,15 +119,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     if let Some(folder) = &args.check {
         return check(folder, args);
     }
-    let addresses: Vec<SocketAddr> = args
-        .listen
-        .to_socket_addrs()
-        .with_context(|| {
-            format!("--listen takes an address as 127.0.0.1:7379, not {:?}", args.listen)
-        })?
-        .collect();
-    let listener = TcpListener::bind(&*addresses)
-        .with_context(|| format!("cannot listen at {}: is another server there?", args.listen))?;
+    let listener = bind("--listen", &args.listen)?;
     let address = listener.local_addr().context("cannot tell the address")?;
     let import_dir = match &args.import_dir {
         Some(folder) if !folder.is_dir() => {
@@ -136,21 +128,18 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         Some(folder) => Some(folder.canonicalize().context("cannot resolve --import-dir")?),
         None => None,
     };
-    let mut config = Config { import_dir, ..Config::default() };
+    if let Some(folder) = &args.dir {
+        persist::make_folder(folder)?;
+    }
+    let (users, key) = (args.access.users()?, args.access.key(args.dir.as_deref())?);
+    let listeners = args.access.listeners(listener, |address| bind("--tls-listen", address))?;
+    let mut config = Config { import_dir, users, key, ..Config::default() };
     if let Some(threads) = args.threads {
         config.threads = usize::from(threads);
     }
-    if let Some(bytes) = args.max_memory {
-        config.settings.max_memory = bytes;
-    }
-    config.settings.max_clients = args.max_clients as usize;
-    config.settings.require_pass = args.password.clone().unwrap_or_default();
-    if !address.ip().is_loopback() && config.settings.require_pass.is_empty() {
-        eprintln!(
-            "inbloom: warning: {address} can be reached from other machines, and no password is set: \
-             anybody there can read and delete filters; set --password, or listen at 127.0.0.1"
-        );
-    }
+    args.limits.apply(&mut config.settings);
+    config.settings.require_pass = args.access.password.clone().unwrap_or_default();
+    config.settings.protected_mode = !args.access.no_protected_mode;
     config.settings.fsync = Fsync::parse(&args.fsync).expect("one of those that are allowed");
     config.settings.log_limit = args.log_limit;
     let base = config.settings.clone();
@@ -161,6 +150,14 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     if let Some(file) = file {
         file.follow(&server, base);
     }
+    warn_of_strangers(&server, &listeners);
+    server.reloads.add("users", |server| {
+        let ended = server.reload_users().map_err(|error| error.to_string())?;
+        if ended > 0 {
+            tracing::info!(ended, "connections of users who are gone");
+        }
+        Ok(())
+    });
     let http = match &args.http {
         Some(address) => Some(serve_http(address, &server)?),
         None => None,
@@ -169,10 +166,18 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         load(folder, &server, args)?;
     }
     heed_signals(&server)?;
-    args.log.say(&format!("ready at {address}"));
+    match (&listeners.plain, &listeners.tls) {
+        (Some(_), Some((tls, _))) => {
+            let tls = tls.local_addr().context("cannot tell the address")?;
+            args.log.say(&format!("TLS at {tls}"));
+            args.log.say(&format!("ready at {address}"));
+        }
+        (None, Some(_)) => args.log.say(&format!("ready under TLS at {address}")),
+        _ => args.log.say(&format!("ready at {address}")),
+    }
     log_start(&server, address, http);
     tell_service_manager(&[NotifyState::Ready]);
-    inbloom_server::run(listener, &server, std::future::pending())?;
+    inbloom_server::run_all(listeners, &server, std::future::pending())?;
     if let Some(store) = server.store() {
         store.close(&server).context("what was not synced yet may not be safe")?;
     }
@@ -215,7 +220,8 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
         bail!("{} is no data folder: it has no MANIFEST", folder.display());
     }
     let import_dir = args.import_dir.clone();
-    let server = Arc::new(Server::new(Config { import_dir, ..Config::default() }));
+    let key = args.access.key(Some(folder))?;
+    let server = Arc::new(Server::new(Config { import_dir, key, ..Config::default() }));
     let found = persist::open_folder(&server, folder, Access::Check)
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
     report(folder, &found, args);
@@ -286,4 +292,37 @@ fn log_start(server: &Server, address: SocketAddr, http: Option<SocketAddr>) {
         max_clients = settings.max_clients,
         "ready"
     );
+}
+
+/// Listens at the address that an option has.
+fn bind(option: &str, address: &str) -> Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = address
+        .to_socket_addrs()
+        .with_context(|| format!("{option} takes an address as 127.0.0.1:7379, not {address:?}"))?
+        .collect();
+    TcpListener::bind(&*addresses)
+        .with_context(|| format!("cannot listen at {address}: is another server there?"))
+}
+
+/// Says what clients of other machines may expect, where they can come in without a password.
+fn warn_of_strangers(server: &Server, listeners: &Listeners) {
+    let tls = listeners.tls.as_ref().map(|(listener, _)| listener);
+    for listener in listeners.plain.iter().chain(tls) {
+        let Ok(address) = listener.local_addr() else { continue };
+        if address.ip().is_loopback() {
+            continue;
+        }
+        // Any address but a loopback one.
+        if server.is_protected_from([192, 0, 2, 1].into()) {
+            eprintln!(
+                "inbloom: warning: {address} can be reached from other machines, but their clients \
+                 are refused (protected mode): set --password or --users, or listen at 127.0.0.1"
+            );
+        } else if server.users().stranger(&server.settings().require_pass).is_some() {
+            eprintln!(
+                "inbloom: warning: {address} can be reached from other machines, and clients need \
+                 no password: set --password or --users, or listen at 127.0.0.1"
+            );
+        }
+    }
 }

@@ -17,4 +17,5 @@ mod measure;
 mod merge;
 mod plan;
 mod remove;
+mod serve;
 mod sort_ints;

@@ -134,7 +134,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.loadchunk",
         arity: 4,
-        flags: &["write", "denyoom"],
+        flags: &["write", "denyoom", "restricted"],
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",
         complexity: "O(N) for the N bytes of a piece",
@@ -603,7 +603,7 @@ fn insert_each(
                         let mut pairs = Vec::new();
                         let result = run.try_for_each(|item| {
                             let pair = bloom.pair(item);
-                            answers.push(bloom.insert_pair(pair, limit).map_err(refused)?);
+                            answers.push(bloom.insert_pair(pair, limit)?);
                             pairs.push(pair);
                             Ok(())
                         });
@@ -613,7 +613,7 @@ fn insert_each(
                     redisbloom::Bloom::bytes,
                 );
                 server.keyspace.settle(entry);
-                result?;
+                result.map_err(|refusal| refused(server, entry, refusal))?;
             }
             Ok(())
         }
@@ -654,8 +654,9 @@ const READ_ONLY: Failure = Failure::new(
 
 const FULL: Failure = Failure::new("ERR non scaling filter is full");
 
-fn refused(refusal: redisbloom::Refused) -> Failure {
+fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> Failure {
     match refusal {
+        redisbloom::Refused::Memory { .. } => server.cannot_grow(entry.value.bytes()),
         redisbloom::Refused::Full => FULL,
         redisbloom::Refused::Exhausted => Failure::new("ERR problem inserting into filter"),
         memory => Failure::because(memory),
@@ -709,6 +710,11 @@ pub fn insert(
     server.keyspace.settle(entry);
     result.map_err(|refusal| match refusal {
         Refusal::Full => FULL,
+        Refusal::Memory(inbloom::Error::Limit { .. }) => server.cannot_grow(bloom.bytes()),
+        // Of our limit, and not of the system: that has numbers, and no texts inside.
+        Refusal::Memory(inbloom::Error::Memory { cause, .. }) if cause.get_ref().is_some() => {
+            server.cannot_grow(bloom.bytes())
+        }
         Refusal::Memory(error) => Failure::because(error),
     })
 }

@@ -6,8 +6,8 @@
 //! on purpose: go-redis takes an OK for a promise that later connections are held to.
 
 use std::collections::BTreeSet;
-use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::keys::database;
@@ -19,6 +19,7 @@ use crate::resp::{Arguments, Protocol};
 use crate::server::{Client, Server};
 use crate::session::ReplyMode;
 use crate::table::{Call, Command, Keys, excerpt};
+use crate::users::{DEFAULT, Users};
 
 /// The rows of connections.
 pub static COMMANDS: &[Command] = &[
@@ -35,7 +36,7 @@ pub static COMMANDS: &[Command] = &[
         name: "auth",
         arity: -2,
         flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
-        summary: "Says who the client is; the only user is default",
+        summary: "Says who the client is: the default user, or one of --users",
         syntax: "[username] password",
         handler: auth,
         ..CONNECTION
@@ -360,7 +361,7 @@ fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
     if let Some((user, password)) = identity {
         identify(call, user, password)?;
     }
-    if !call.session.is_authenticated {
+    if call.session.identity.is_none() {
         return Err(Failure::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -421,12 +422,17 @@ fn number(protocol: Protocol) -> i64 {
 
 fn auth(call: &mut Call<'_>) -> Result<(), Failure> {
     let words = call.arguments;
+    let is_open = || {
+        let default =
+            call.server.users().get(DEFAULT.as_bytes(), &call.server.settings().require_pass);
+        default.is_some_and(|user| user.role.is_some() && user.is_open())
+    };
     match words.len() {
-        2 if call.server.settings().require_pass.is_empty() => Err(Failure::new(
+        2 if is_open() => Err(Failure::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         )),
-        2 => identify(call, USER.as_bytes(), &words[1]),
+        2 => identify(call, DEFAULT.as_bytes(), &words[1]),
         3 => identify(call, &words[1], &words[2]),
         _ => Err(Failure::SYNTAX),
     }?;
@@ -434,30 +440,23 @@ fn auth(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The only user.
-const USER: &str = "default";
-
-/// Lets a client in that is who it says, or everybody if there is no password.
+/// Lets a client in that is who it says. One that fails stays who it was, as in Redis.
 fn identify(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Failure> {
-    let settings = call.server.settings();
-    let wanted = settings.require_pass.as_bytes();
-    if user != USER.as_bytes() || !wanted.is_empty() && !is_equal(password, wanted) {
-        return Err(WRONG_PASSWORD);
+    let (server, session) = (call.server, &mut *call.session);
+    if session.identify(server, |users, required| users.identify(user, password, required)) {
+        return Ok(());
     }
-    call.session.authenticate();
-    call.session.client.state.lock().user = USER.into();
-    Ok(())
+    let failed = server.statistics.failed_logins.fetch_add(1, Ordering::Relaxed) + 1;
+    // All that is logged is a name, and not of every attempt: who guesses sends millions.
+    if failed <= LOGGED_LOGINS || failed.is_power_of_two() {
+        let (user, address) = (excerpt(user, 64), &session.client.address);
+        tracing::warn!(user, address, failed, "a wrong password, or no such user");
+    }
+    Err(WRONG_PASSWORD)
 }
 
-/// Compares in a time that depends on the length of what was given only, so that it does not tell
-/// how much of it was right.
-fn is_equal(given: &[u8], wanted: &[u8]) -> bool {
-    let mut difference = u8::from(given.len() != wanted.len());
-    for (byte, right) in given.iter().zip(wanted.iter().cycle()) {
-        difference = black_box(difference | (byte ^ right));
-    }
-    difference == 0
-}
+/// So many failed attempts of AUTH are logged one by one.
+const LOGGED_LOGINS: u64 = 100;
 
 fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
     match call.arguments.len() {
@@ -492,7 +491,8 @@ fn reset(call: &mut Call<'_>) -> Result<(), Failure> {
     session.transaction = None;
     session.watched = Vec::new();
     session.reply_mode = ReplyMode::On;
-    session.is_authenticated = call.server.settings().require_pass.is_empty();
+    session.forget();
+    session.identify(call.server, Users::stranger);
     session.client.state.lock().name.clear();
     call.reply.set_protocol(Protocol::Resp2);
     call.reply.simple("RESET");
@@ -615,13 +615,14 @@ fn describe(call: &Call<'_>, client: &Arc<Client>) -> String {
         state.watched = session.watched.len();
     }
     let flags = if state.queued >= 0 { "x" } else { "N" };
+    let user = state.user.as_deref().unwrap_or(DEFAULT);
     let last = if state.last.is_empty() { "NULL" } else { state.last };
     // Buffers belong to threads here, not to clients: those fields are 0, and there is no number
     // of a socket to tell.
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
          ssub=0 multi={} watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
-         oll=0 omem=0 tot-mem=0 events=r cmd={last} user={USER} redir=-1 resp={} lib-name={} \
+         oll=0 omem=0 tot-mem=0 events=r cmd={last} user={user} redir=-1 resp={} lib-name={} \
          lib-ver={}\n",
         client.id,
         client.address,
@@ -643,6 +644,7 @@ struct Victims<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     /// False: a type that none of ours has.
     is_normal: bool,
     skips_me: bool,
@@ -650,11 +652,12 @@ struct Victims<'a> {
 }
 
 impl<'a> Victims<'a> {
-    fn parse(words: Arguments<'a>) -> Result<Victims<'a>, Failure> {
+    fn parse(server: &Server, words: Arguments<'a>) -> Result<Victims<'a>, Failure> {
         let mut victims = Victims {
             id: None,
             address: None,
             local: None,
+            user: None,
             is_normal: true,
             skips_me: true,
             least_age: Duration::ZERO,
@@ -674,7 +677,8 @@ impl<'a> Victims<'a> {
             } else if parse::is(option, "LADDR") {
                 victims.local = Some(value);
             } else if parse::is(option, "USER") {
-                if value != USER.as_bytes() {
+                victims.user = Some(value);
+                if server.users().get(value, "").is_none() {
                     let user = excerpt(value, 128);
                     return Err(Failure::with(format!("ERR No such user '{user}'")));
                 }
@@ -702,6 +706,9 @@ impl<'a> Victims<'a> {
             && self.id.is_none_or(|id| client.id == id)
             && self.address.is_none_or(|address| client.address.as_bytes() == address)
             && self.local.is_none_or(|local| client.local.as_bytes() == local)
+            && self.user.is_none_or(|user| {
+                client.state.lock().user.as_deref().unwrap_or(DEFAULT).as_bytes() == user
+            })
             && client.since.elapsed() >= self.least_age
     }
 
@@ -727,10 +734,10 @@ fn client_kill(call: &mut Call<'_>) -> Result<(), Failure> {
     // CLIENT KILL ip:port is the old form, which may be about the caller itself.
     let is_old = words.len() == 3;
     let victims = if is_old {
-        let everybody = Victims::parse(words.skip(3))?;
+        let everybody = Victims::parse(call.server, words.skip(3))?;
         Victims { address: Some(&words[2]), skips_me: false, ..everybody }
     } else {
-        Victims::parse(words.skip(2))?
+        Victims::parse(call.server, words.skip(2))?
     };
     let me = Arc::clone(&call.session.client);
     let killed = victims.kill(call.server, &me, &mut call.session.is_closing);

@@ -164,7 +164,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.loadchunk",
         arity: 4,
-        flags: &["write", "denyoom"],
+        flags: &["write", "denyoom", "restricted"],
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",
         complexity: "O(N) for the N bytes of a piece",
@@ -270,7 +270,7 @@ pub fn not_made(server: &Server, error: &redisbloom::Error) -> Failure {
     match error {
         redisbloom::Error::Limit { needed, .. } => {
             // Within what there is, it was the limit of 4 GiB for one sub-filter.
-            server.make_room(*needed).err().unwrap_or_else(|| Failure::because(error))
+            server.make_room_for_filter(*needed).err().unwrap_or_else(|| Failure::because(error))
         }
         error => Failure::because(error),
     }
@@ -340,7 +340,7 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
         None => create(call, name, Wish::default(call.server))?,
     };
     let added = add(call.server, &entry, call.arguments.skip(2), repeated)[0];
-    call.reply.truth(added.map_err(refused)?);
+    call.reply.truth(added.map_err(|refusal| refused(call.server, &entry, refusal))?);
     Ok(())
 }
 
@@ -353,9 +353,10 @@ fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failur
     }
 }
 
-fn refused(refusal: Refused) -> Failure {
+fn refused(server: &Server, entry: &Entry, refusal: Refused) -> Failure {
     match refusal {
         Refused::Full => Failure::new("Filter is full"),
+        Refused::Memory { .. } => server.cannot_grow(entry.value.bytes()),
         memory => Failure::with(format!("ERR Insufficient memory: {memory}")),
     }
 }
@@ -443,7 +444,7 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> 
             Err(Refused::Full) if is_truth => call.reply.truth(false),
             Err(Refused::Full) => call.reply.integer(-1),
             Err(memory) => {
-                let failure = refused(memory);
+                let failure = refused(call.server, &entry, memory);
                 call.server.statistics.count_error(failure.text());
                 call.reply.error(failure.text());
             }

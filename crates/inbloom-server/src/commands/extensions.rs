@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::persist::record::{Record, Verb};
-use crate::server::Server;
+use crate::server::{Room, Server};
 use crate::table::{Call, Command, Keys, excerpt, heavy};
-use crate::value::spec::Room;
+use crate::value::spec::Memory;
 use crate::value::{Guarded, Value, bytes_of};
 
 /// The rows of IB.*.
@@ -55,7 +55,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.open",
         arity: 3,
-        flags: &["write", "denyoom"],
+        flags: &["write", "denyoom", "restricted"],
         summary: "Opens a file built by `inbloom build`, mapped and read-only, below --import-dir",
         syntax: "key path",
         handler: open,
@@ -65,7 +65,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.save",
         arity: 3,
-        flags: &["readonly"],
+        flags: &["readonly", "restricted"],
         summary: "Saves a filter to a file that the command line reads, below --import-dir",
         syntax: "key path",
         complexity: "O(N) for N bytes of the filter",
@@ -111,9 +111,9 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
         sources.retain(|source| !Arc::ptr_eq(source, &entry));
         // On a copy first, so that all are added or none.
         if sources.len() > 1 {
-            let trial = copy(call.server, &entry.value)?;
+            let (trial, _room) = copy(call.server, &entry.value)?;
             sources.iter().try_for_each(|source| {
-                unite(call.server, &trial, &source.value, Room::Limited, |_| ())
+                unite(call.server, &trial, &source.value, Memory::Limited, |_| ())
             })?;
         }
         for source in &sources {
@@ -123,7 +123,7 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
         }
     } else {
         // Put together aside, so that a merge which fails leaves nothing behind.
-        let mut value = copy(call.server, &sources[0].value)?;
+        let (mut value, _room) = copy(call.server, &sources[0].value)?;
         for source in &sources[1..] {
             unite_new(call.server, &mut value, &source.value)?;
         }
@@ -136,13 +136,18 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// A copy of a filter, as a value of its own.
-fn copy(server: &Server, value: &Value) -> Result<Value, Failure> {
+fn copy(server: &Server, value: &Value) -> Result<(Value, Room), Failure> {
     match value {
         Value::Bloom(bloom) => {
-            server.make_room(bloom.bytes())?;
-            bloom.copy(server.hasher).map(Value::Bloom).map_err(Failure::because)
+            let room = server.make_room_for_filter(bloom.bytes())?;
+            let copy = bloom.copy(server.hasher).map_err(Failure::because)?;
+            Ok((Value::Bloom(copy), room))
         }
-        Value::Filter(guarded) => guarded_copy(server, guarded).map(Value::filter),
+        Value::Filter(guarded) => {
+            let (filter, room) = guarded_copy(server, guarded)?;
+            server.check_filter(filter.bytes())?;
+            Ok((Value::filter(filter), room))
+        }
         Value::RedisBloom(_) | Value::Cuckoo(_) => Err(UNMERGEABLE),
     }
 }
@@ -157,16 +162,17 @@ fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Fail
         && into.rest().is_some()
         && let Some(rest) = from.rest()
     {
-        server.make_room(2 * rest.bytes() + into.base().bytes())?;
+        server.check_filter(into.bytes() + rest.bytes())?;
+        let _room = server.make_room(2 * rest.bytes() + into.base().bytes())?;
         return into.unite_alone(from, server.hasher).map_err(Failure::because);
     }
-    unite(server, into, from, Room::Limited, |_| ())
+    unite(server, into, from, Memory::Limited, |_| ())
 }
 
 /// Adds what one filter has to another that is in use, and writes it down.
 fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), Failure> {
     let Some(store) = server.store() else {
-        return unite(server, &into.value, from, Room::Limited, |_| ());
+        return unite(server, &into.value, from, Memory::Limited, |_| ());
     };
     let failed = |error| Failure::with(format!("ERR the merge cannot be written down: {error}"));
     let (image, files) = store.image(server, from).map_err(failed)?;
@@ -174,7 +180,7 @@ fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), Failur
         let record = Record::Merge { id: into.id, items, image: &image };
         server.keyspace.note(into, &record, None);
     };
-    let united = unite(server, &into.value, from, Room::Limited, note);
+    let united = unite(server, &into.value, from, Memory::Limited, note);
     match &united {
         Ok(()) => store.enter(into.id, files),
         Err(_) => store.forget(&files),
@@ -188,21 +194,25 @@ pub fn unite(
     server: &Server,
     into: &Value,
     from: &Value,
-    room: Room,
+    memory: Memory,
     note: impl FnOnce(u64),
 ) -> Result<(), Failure> {
-    let make_room = |bytes| match room {
-        Room::Limited => server.make_room(bytes),
-        Room::Granted => Ok(()),
+    // For the filter as it will be at most, and for the memory that is needed on the way.
+    let make_room = |filter, bytes| match memory {
+        Memory::Limited => {
+            server.check_filter(filter)?;
+            server.make_room(bytes).map(Some)
+        }
+        Memory::Granted => Ok(None),
     };
     match (into, from) {
         (Value::Bloom(into), Value::Bloom(from)) => {
             let rest = from.rest().map_or(0, |rest| rest.bytes());
-            make_room(into.base().bytes() + rest)?;
+            let _room = make_room(into.bytes() + rest, into.base().bytes() + rest)?;
             into.unite(from, server.hasher, note).map_err(Failure::because)
         }
         (Value::Filter(into), Value::Filter(from)) => {
-            make_room(from.read(Filter::bytes))?;
+            let _room = make_room(0, from.read(Filter::bytes))?;
             // A copy, so that never two locks are held at once.
             let from = from.for_long(|from| from.read(Filter::try_clone));
             let from = from.map_err(Failure::because)?;
@@ -221,9 +231,10 @@ pub fn unite(
     }
 }
 
-fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<Filter, Failure> {
-    server.make_room(guarded.read(Filter::bytes))?;
-    guarded.for_long(|guarded| guarded.read(Filter::try_clone)).map_err(Failure::because)
+fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), Failure> {
+    let room = server.make_room(guarded.read(Filter::bytes))?;
+    let copy = guarded.for_long(|guarded| guarded.read(Filter::try_clone));
+    Ok((copy.map_err(Failure::because)?, room))
 }
 
 fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -349,7 +360,8 @@ fn open(call: &mut Call<'_>) -> Result<(), Failure> {
     if call.server.keyspace.get(key, call.now).is_some() {
         return Err(Failure::EXISTS);
     }
-    let value = Value::opened(imported.open()?, &String::from_utf8_lossy(word));
+    let filter = imported.open(call.server.config.key.as_ref())?;
+    let value = Value::opened(filter, &String::from_utf8_lossy(word));
     match call.server.adopt(key, value, None, call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(..) => return Err(Failure::EXISTS),
@@ -373,7 +385,7 @@ fn save(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Bloom(bloom) => {
             bloom.base().snapshot(call.server.hasher, bloom.items()).map_err(Failure::because)?
         }
-        Value::Filter(guarded) => guarded_copy(call.server, guarded)?,
+        Value::Filter(guarded) => guarded_copy(call.server, guarded)?.0,
         Value::RedisBloom(_) | Value::Cuckoo(_) => {
             return Err(Failure::new(
                 "ERR a filter in RedisBloom's form has no file of ours: copy it with SCANDUMP or DUMP",

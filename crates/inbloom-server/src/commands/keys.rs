@@ -242,7 +242,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "flushdb",
         arity: -1,
-        flags: &["write"],
+        flags: &["write", "restricted"],
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Deletes all keys of the database",
@@ -255,7 +255,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "flushall",
         arity: -1,
-        flags: &["write"],
+        flags: &["write", "restricted"],
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Deletes all keys of all databases",
@@ -270,7 +270,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "swapdb",
         arity: 3,
-        flags: &["write", "fast"],
+        flags: &["write", "fast", "restricted"],
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Is refused: databases are not swapped; use MOVE or RENAME",

@@ -37,8 +37,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{bloom, cuckoo, parse};
 use crate::failure::Failure;
 use crate::keyspace::{Created, Entry, Key};
-use crate::resp::{Arguments, Limits};
-use crate::server::Server;
+use crate::resp::Arguments;
+use crate::server::{Room, Server};
 use crate::session::Session;
 use crate::table::{Call, Command, Keys};
 use crate::value::bloom::Bloom;
@@ -68,7 +68,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "restore",
         arity: -4,
-        flags: &["write", "denyoom"],
+        flags: &["write", "denyoom", "restricted"],
         categories: &["keyspace", "dangerous"],
         keys: Keys::ONE,
         summary: "Creates a filter from what DUMP has returned",
@@ -181,13 +181,13 @@ fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), Failure>
         Value::Bloom(bloom) => {
             let rest = bloom.rest().expect("one that has not grown is its base");
             // For a moment there is a copy of it, and the bytes of that.
-            server.make_room(2 * rest.bytes())?;
+            let _room = server.make_room(2 * rest.bytes())?;
             let copy = rest.snapshot(server.hasher).map_err(Failure::because)?;
             write(&copy, &mut file)?;
             Ok((Header::of(bloom, &server.hasher, Some(&file)), file))
         }
         Value::Filter(guarded) => {
-            server.make_room(guarded.read(inbloom::Filter::bytes))?;
+            let _room = server.make_room(guarded.read(inbloom::Filter::bytes))?;
             guarded.for_long(|guarded| guarded.read(|filter| write(filter, &mut file)))?;
             Ok((Header::of_file(&file), file))
         }
@@ -367,7 +367,7 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
         Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
         None if iterator == 1 => {
             call.server.transfers.abandon(key_of(call), None);
-            let loading = Loading::of_bloom(call.server, data)?;
+            let (loading, _room) = Loading::of_bloom(call.server, data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
         None => load(call, iterator, data)?,
@@ -386,7 +386,7 @@ pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
         Some(entry) => changes_nothing(call.server, &entry.value, position, data)?,
         None if position == 1 => {
             call.server.transfers.abandon(key_of(call), None);
-            let loading = Loading::of_cuckoo(call.server, data)?;
+            let (loading, _room) = Loading::of_cuckoo(call.server, data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
         None => load(call, position, data)?,
@@ -493,14 +493,14 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Cuckoo(_) => (LONGEST_STRING, "CF.SCANDUMP and CF.LOADCHUNK"),
         Value::RedisBloom(_) => (LONGEST_STRING, "BF.SCANDUMP and BF.LOADCHUNK"),
         // Nobody but inbloom takes it, and an argument of ours is no longer.
-        _ => (Limits::default().argument_bytes as u64, "BF.SCANDUMP and BF.LOADCHUNK"),
+        _ => (server.settings().max_argument as u64, "BF.SCANDUMP and BF.LOADCHUNK"),
     };
     if bytes + PIECE as u64 > most {
         return Err(Failure::with(format!(
             "ERR the filter takes {bytes} bytes, too many for a string of {most}: use {remedy}"
         )));
     }
-    server.make_room(bytes)?;
+    let _room = server.make_room(bytes)?;
     let payload = match &entry.value {
         Value::RedisBloom(guarded) => {
             guarded.for_long(|it| it.read(|bloom| payload::encode(bloom)))
@@ -548,7 +548,7 @@ fn restore(call: &mut Call<'_>) -> Result<(), Failure> {
     let ttl = parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
     let negative = Failure::new("ERR Invalid TTL value, must be >= 0");
     let ttl = u64::try_from(ttl).map_err(|_| negative)?;
-    let value = value_of(call.server, &call.arguments[3])?;
+    let (value, _room) = value_of(call.server, &call.arguments[3])?;
     let expires = match ttl {
         0 => None,
         ttl if options.is_absolute => Some(ttl),
@@ -610,8 +610,14 @@ impl Restore {
     }
 }
 
+/// A filter whose size is known only now that it is there: it has its bytes, or is dropped.
+fn granted(server: &Server, value: Value) -> Result<(Value, Room), Failure> {
+    let room = server.make_room_for_filter(value.bytes())?;
+    Ok((value, room))
+}
+
 /// The filter of a payload, ours or RedisBloom's.
-fn value_of(server: &Server, payload: &[u8]) -> Result<Value, Failure> {
+fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), Failure> {
     const WRONG: Failure = Failure::new("ERR DUMP payload version or checksum are wrong");
     if payload.starts_with(&form::MAGIC) {
         let (content, sum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
@@ -624,13 +630,13 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<Value, Failure> {
             let (expected, got) = (header.body(), body.len());
             return Err(form::bad(format_args!("a body of {got} bytes, expected {expected}")));
         }
-        let mut ours = Ours::new(server, header)?;
+        let (mut ours, room) = Ours::new(server, header)?;
         ours.put(0, body)?;
-        return ours.finish(server);
+        return Ok((ours.finish(server)?, room));
     }
     match payload::decode(payload, server.limit_for(0)) {
-        Ok(payload::Restored::Bloom(bloom)) => Ok(Value::redisbloom(bloom)),
-        Ok(payload::Restored::Cuckoo(cuckoo)) => Ok(Value::cuckoo(cuckoo)),
+        Ok(payload::Restored::Bloom(bloom)) => granted(server, Value::redisbloom(bloom)),
+        Ok(payload::Restored::Cuckoo(cuckoo)) => granted(server, Value::cuckoo(cuckoo)),
         Err(error) if no_memory(&error) => Err(cuckoo::not_made(server, &error)),
         Err(redisbloom::Error::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
         Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(Failure::because(error)),

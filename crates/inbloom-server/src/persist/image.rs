@@ -212,7 +212,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
         Image::Filter(part) => with.filter(part).map(Value::filter),
         Image::Opened(path) => {
             let opened = Imported::below(with.import_dir, path.as_bytes())
-                .and_then(|imported| imported.open());
+                .and_then(|imported| imported.open(with.hasher.key()));
             match opened {
                 Ok(filter) => Ok(Value::opened(filter, &path)),
                 Err(failure) => {

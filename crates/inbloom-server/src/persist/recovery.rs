@@ -32,7 +32,7 @@ use super::{Error, Store};
 use crate::commands::{bloom, extensions};
 use crate::keyspace::{Entry, Restored};
 use crate::server::Server;
-use crate::value::spec::{Birth, Room};
+use crate::value::spec::{Birth, Memory};
 use crate::value::{Value, bytes_of};
 use inbloom::interop::redisbloom;
 
@@ -527,8 +527,8 @@ impl Recovery<'_> {
     fn born(&self, birth: &[u8]) -> Result<(Value, Vec<String>), String> {
         match Birth::parse(birth).ok_or("its beginning is not understood")? {
             Birth::Empty(spec, time) => {
-                let value = spec.value(self.server, time, Room::Granted);
-                value.map(|value| (value, Vec::new())).map_err(|it| it.text().to_owned())
+                let value = spec.value(self.server, time, Memory::Granted);
+                value.map(|(value, _)| (value, Vec::new())).map_err(|it| it.text().to_owned())
             }
             Birth::Image(image) => {
                 let value = image::read(image, &self.surroundings());
@@ -662,7 +662,7 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
 
 /// Adds all of another filter once more.
 fn unite(server: &Server, into: &Value, from: &Value, items: u64) -> Result<(), String> {
-    let united = extensions::unite(server, into, from, Room::Granted, |_| ());
+    let united = extensions::unite(server, into, from, Memory::Granted, |_| ());
     united.map_err(|it| it.text().to_owned())?;
     if let Value::Bloom(bloom) = into {
         bloom.set_items(items);

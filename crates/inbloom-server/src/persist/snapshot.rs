@@ -232,7 +232,11 @@ impl Store {
     }
 
     fn save(&self, server: &Server, kept: &mut Kept) -> Result<Done, Error> {
-        let border = self.log.divide().map_err(Error::io("beginning a file of", "the log"))?;
+        server.keyspace.prepare_visit();
+        let border = self.log.divide().map_err(|error| {
+            server.keyspace.abandon_visit();
+            Error::io("beginning a file of", "the log")(error)
+        })?;
         if kept.is_damaged {
             // What is in memory is all there is: none of the old files is built upon.
             server.keyspace.set_all_changed();
@@ -323,11 +327,18 @@ impl Store {
     ) -> Result<(Option<(u64, u64)>, Vec<Saved>), Error> {
         let number = server.keyspace.number();
         let failed = || Error::io("writing", segment::pack_name(number));
-        let mut pack = Pack::begin(&*self.disk, number).map_err(failed())?;
-        let mut images = Vec::new();
-        let mut result = pack.add_removed(&border.removed).map_err(failed());
+        let begun = Pack::begin(&*self.disk, number).and_then(|mut pack| {
+            pack.add_removed(&border.removed)?;
+            Ok(pack)
+        });
+        let mut pack = begun.map_err(|error| {
+            server.keyspace.abandon_visit();
+            failed()(error)
+        })?;
+        let removed: HashSet<u64> = border.removed.iter().copied().collect();
+        let (mut images, mut result) = (Vec::new(), Ok(()));
         server.keyspace.visit_changed(|database, name, entry| {
-            if result.is_err() || !entry.take_changed() {
+            if result.is_err() || removed.contains(&entry.id) || !entry.take_changed() {
                 return;
             }
             match self.add_image(server, &mut pack, database, name, entry) {

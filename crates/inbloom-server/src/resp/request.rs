@@ -105,7 +105,7 @@ pub enum ProtocolError {
     #[error("too big bulk count string")]
     LengthDigits,
     /// An argument is longer than one may be.
-    #[error("invalid bulk length: {got} bytes, the limit is {limit}")]
+    #[error("invalid bulk length: {got} bytes, the limit of --max-argument is {limit}")]
     ArgumentBytes {
         /// Bytes announced.
         got: u64,
@@ -121,7 +121,10 @@ pub enum ProtocolError {
         limit: usize,
     },
     /// With an argument, a request is longer than one may be.
-    #[error("invalid bulk length: the request takes {got} bytes or more, the limit is {limit}")]
+    #[error(
+        "invalid bulk length: the request takes {got} bytes or more, the limit of --max-request is \
+         {limit}"
+    )]
     RequestBytes {
         /// Bytes up to the end of the argument announced.
         got: u64,

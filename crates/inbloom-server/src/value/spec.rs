@@ -22,7 +22,7 @@ use super::bloom::{Bloom, Wish};
 use crate::commands::cuckoo::not_made;
 use crate::failure::Failure;
 use crate::persist::record::{Fields, put_bytes, put_number};
-use crate::server::Server;
+use crate::server::{Room, Server};
 
 /// What an empty filter is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +66,7 @@ pub enum Spec {
 
 /// How much memory there is for a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Memory {
     /// What `--max-memory` leaves.
     Limited,
     /// As much as it takes: it was granted before.
@@ -74,16 +74,27 @@ pub enum Room {
 }
 
 impl Spec {
-    /// The filter itself.
-    pub fn value(&self, server: &Server, now: u64, room: Room) -> Result<Value, Failure> {
-        let is_granted = room == Room::Granted;
-        let make_room = |bytes| if is_granted { Ok(()) } else { server.make_room(bytes) };
-        let limit = if is_granted { u64::MAX } else { server.limit_for(0) };
+    /// The filter itself, and the room that was made for it.
+    pub fn value(
+        &self,
+        server: &Server,
+        now: u64,
+        memory: Memory,
+    ) -> Result<(Value, Option<Room>), Failure> {
+        let make_room = |bytes| match memory {
+            Memory::Limited => server.make_room_for_filter(bytes).map(Some),
+            Memory::Granted => Ok(None),
+        };
+        let limit = match memory {
+            Memory::Limited => server.limit_for(0),
+            Memory::Granted => u64::MAX,
+        };
         match *self {
             Spec::Bloom(wish) => {
                 let shape = server.shape(wish)?;
-                make_room(shape.plan().bytes())?;
-                Bloom::new(wish, &shape).map(Value::Bloom).map_err(Failure::because)
+                let room = make_room(shape.plan().bytes())?;
+                let bloom = Bloom::new(wish, &shape).map_err(Failure::because)?;
+                Ok((Value::Bloom(bloom), room))
             }
             Spec::Filter { kind, items, rate, span, clear } => {
                 let plan = Plan::new(kind).items(items).rate(rate);
@@ -92,23 +103,28 @@ impl Spec {
                     None => plan,
                 };
                 let plan = plan.build().map_err(Failure::because)?;
-                make_room(plan.bytes())?;
+                let room = make_room(plan.bytes())?;
                 let filter = Filter::with_hasher(plan, server.hasher);
                 let mut filter = filter.map_err(Failure::because)?;
                 filter.set_auto_clear(clear).map_err(Failure::because)?;
                 if kind == Kind::Window {
                     filter.advance(now).map_err(Failure::because)?;
                 }
-                Ok(Value::filter(filter))
+                Ok((Value::filter(filter), room))
             }
             Spec::RedisBloom { rate, capacity, growth } => {
                 let bloom = redisbloom::Bloom::new(rate, capacity, growth, limit);
-                Ok(Value::redisbloom(bloom.map_err(Failure::because)?))
+                let value = Value::redisbloom(bloom.map_err(|error| not_made(server, &error))?);
+                // Its size is known only now that it is there: none of it was touched, so that the
+                // system has given nothing for it yet.
+                let room = make_room(value.bytes())?;
+                Ok((value, room))
             }
             Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
-                Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit)
-                    .map(Value::cuckoo)
-                    .map_err(|error| not_made(server, &error))
+                let cuckoo = Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit);
+                let value = Value::cuckoo(cuckoo.map_err(|error| not_made(server, &error))?);
+                let room = make_room(value.bytes())?;
+                Ok((value, room))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! A client without a socket: words in, bytes out.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
 use inbloom_server::session::{Next, Place, Progress, Session};
 use inbloom_server::{Config, Server};
 

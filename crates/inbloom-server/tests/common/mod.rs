@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use inbloom_server::{Config, Server};
+use inbloom_server::{Config, Listeners, Server};
 
 /// A server on a free port of the loopback, stopped when dropped.
 pub struct Running {
@@ -18,11 +18,19 @@ pub struct Running {
 
 impl Running {
     pub fn start(config: Config) -> Running {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Running::listen(config, TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub fn listen(config: Config, listener: TcpListener) -> Running {
         let address = listener.local_addr().unwrap();
+        Running::listen_all(config, Listeners { plain: Some(listener), tls: None }, address)
+    }
+
+    pub fn listen_all(config: Config, listeners: Listeners, address: SocketAddr) -> Running {
         let server = Arc::new(Server::new(config));
         let shared = Arc::clone(&server);
-        let work = move || inbloom_server::run(listener, &shared, std::future::pending()).unwrap();
+        let work =
+            move || inbloom_server::run_all(listeners, &shared, std::future::pending()).unwrap();
         Running { server, address, thread: Some(std::thread::spawn(work)) }
     }
 

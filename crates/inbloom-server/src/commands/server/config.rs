@@ -16,7 +16,6 @@ use crate::config::Settings;
 use crate::failure::Failure;
 use crate::keyspace::DATABASES;
 use crate::persist::log::Fsync;
-use crate::resp::Limits;
 use crate::server::Statistics;
 use crate::table::{Call, Command, excerpt};
 
@@ -174,6 +173,14 @@ static PARAMETERS: &[Parameter] = &[
             Ok(())
         }),
     },
+    Parameter {
+        name: "client-query-buffer-limit",
+        get: |_, settings| Some(settings.max_request.to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_request = given.bytes(MEBIBYTE..=u64::from(u32::MAX))? as usize;
+            Ok(())
+        }),
+    },
     Parameter { name: "databases", get: |_, _| Some(DATABASES.to_string()), change: Change::Never },
     Parameter {
         name: "dir",
@@ -184,6 +191,22 @@ static PARAMETERS: &[Parameter] = &[
         name: "io-threads",
         get: |call, _| Some(call?.server.config.threads.to_string()),
         change: Change::Never,
+    },
+    Parameter {
+        name: "max-filter",
+        get: |_, settings| Some(shown_limit(settings.max_filter).to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_filter = given.limit()?;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "max-multi",
+        get: |_, settings| Some(settings.max_multi.to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_multi = given.bytes(1..=u64::from(u32::MAX))? as usize;
+            Ok(())
+        }),
     },
     Parameter {
         name: "maxclients",
@@ -205,8 +228,15 @@ static PARAMETERS: &[Parameter] = &[
         name: "maxmemory",
         get: |_, settings| Some(shown_limit(settings.max_memory).to_string()),
         change: Change::To(|settings, given| {
-            let bytes = memory(given.word).ok_or("argument must be a memory value")?;
-            settings.max_memory = if bytes == 0 { u64::MAX } else { bytes };
+            settings.max_memory = given.limit()?;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "maxmemory-clients",
+        get: |_, settings| Some(shown_limit(settings.max_client_memory).to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_client_memory = given.limit()?;
             Ok(())
         }),
     },
@@ -221,13 +251,32 @@ static PARAMETERS: &[Parameter] = &[
         change: Change::Never,
     },
     Parameter {
+        name: "protected-mode",
+        get: |_, settings| Some(if settings.protected_mode { "yes" } else { "no" }.to_owned()),
+        change: Change::To(|settings, given| {
+            settings.protected_mode = match given.word.to_ascii_lowercase().as_slice() {
+                b"yes" => true,
+                b"no" => false,
+                _ => return Err("argument must be 'yes' or 'no'".to_owned()),
+            };
+            Ok(())
+        }),
+    },
+    Parameter {
         name: "proto-max-bulk-len",
-        get: |_, _| Some(Limits::default().argument_bytes.to_string()),
-        change: Change::Never,
+        get: |_, settings| Some(settings.max_argument.to_string()),
+        change: Change::To(|settings, given| {
+            settings.max_argument = given.bytes(MEBIBYTE..=u64::from(u32::MAX))? as usize;
+            Ok(())
+        }),
     },
     Parameter {
         name: "requirepass",
-        get: |_, settings| Some(settings.require_pass.clone()),
+        // Redis shows it. Whoever may look may change it too, but need not learn it.
+        get: |_, settings| {
+            let is_none = settings.require_pass.is_empty();
+            Some(if is_none { "" } else { "(not shown)" }.to_owned())
+        },
         change: Change::To(|settings, given| {
             let word =
                 std::str::from_utf8(given.word).map_err(|_| "argument must be UTF-8 text")?;
@@ -257,6 +306,14 @@ static PARAMETERS: &[Parameter] = &[
         get: |_, settings| Some(settings.timeout.to_string()),
         change: Change::To(|settings, given| {
             settings.timeout = given.between(0..=i64::from(i32::MAX))? as u64;
+            Ok(())
+        }),
+    },
+    Parameter {
+        name: "write-timeout",
+        get: |_, settings| Some(settings.write_timeout.to_string()),
+        change: Change::To(|settings, given| {
+            settings.write_timeout = given.between(0..=i64::from(i32::MAX))? as u64;
             Ok(())
         }),
     },
@@ -396,6 +453,22 @@ impl Given<'_> {
         format!("Invalid value for `{}`", self.name)
     }
 
+    /// Bytes, with the texts of Redis.
+    fn bytes(&self, range: RangeInclusive<u64>) -> Result<u64, String> {
+        let bytes = memory(self.word).ok_or("argument must be a memory value")?;
+        if !range.contains(&bytes) {
+            let (least, most) = (range.start(), range.end());
+            return Err(format!("argument must be between {least} and {most} inclusive"));
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of which 0 stands for any number.
+    fn limit(&self) -> Result<u64, String> {
+        let bytes = self.bytes(0..=u64::MAX)?;
+        Ok(if bytes == 0 { u64::MAX } else { bytes })
+    }
+
     /// A whole number, with the texts of Redis.
     fn between(&self, range: RangeInclusive<i64>) -> Result<i64, String> {
         let number =
@@ -407,6 +480,10 @@ impl Given<'_> {
         Ok(number)
     }
 }
+
+/// What the least argument may be that the server is set to take: what fits before AUTH fits after
+/// it.
+const MEBIBYTE: u64 = 1 << 20;
 
 /// Bytes, as Redis reads them: `100mb` is 100 * 1024 * 1024, `100m` is 100,000,000. What the
 /// options of the command line call `100MiB` means the same here.
@@ -513,6 +590,10 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
     let Statistics {
         connections,
         rejected,
+        unread,
+        evicted,
+        failed_logins,
+        forbidden,
         commands,
         bytes_in,
         bytes_out,
@@ -524,9 +605,13 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
         by_command,
         by_error,
     } = &call.server.statistics;
-    let counts: [&AtomicU64; 10] = [
+    let counts: [&AtomicU64; 14] = [
         connections,
         rejected,
+        unread,
+        evicted,
+        failed_logins,
+        forbidden,
         commands,
         bytes_in,
         bytes_out,

@@ -123,6 +123,7 @@ fn operating_system() -> String {
 fn clients(call: &Call<'_>, lines: &mut Lines) {
     lines.add("connected_clients", call.server.clients.count());
     lines.add("maxclients", call.server.settings().max_clients);
+    lines.add("mem_clients_normal", call.server.clients.held.load(Ordering::Relaxed));
     lines.add("blocked_clients", 0); // No command waits for another client.
 }
 
@@ -189,6 +190,10 @@ fn stats(call: &Call<'_>, lines: &mut Lines) {
     lines.count("total_net_input_bytes", &statistics.bytes_in);
     lines.count("total_net_output_bytes", &statistics.bytes_out);
     lines.count("rejected_connections", &statistics.rejected);
+    lines.count("client_output_buffer_limit_disconnections", &statistics.unread);
+    lines.count("evicted_clients", &statistics.evicted);
+    lines.count("acl_access_denied_auth", &statistics.failed_logins);
+    lines.count("acl_access_denied_cmd", &statistics.forbidden);
     lines.add("expired_keys", call.server.keyspace.expired());
     lines.add("evicted_keys", 0); // No key is removed to make room for another.
     lines.count("keyspace_hits", &statistics.hits);

@@ -7,6 +7,7 @@ use crate::commands::parse;
 use crate::failure::Failure;
 use crate::resp::{Arguments, Reply};
 use crate::table::{self, Call, Command, Keys};
+use crate::users::Role;
 
 pub const COMMAND: Command = Command {
     name: "command",
@@ -122,9 +123,10 @@ fn is_of_module(command: &Command) -> bool {
     matches!(command.group, "bf" | "cf" | "ib")
 }
 
-/// What COMMAND calls flags. `transaction` is our own, and `module` follows from the group.
+/// What COMMAND calls flags. Some are our own, and `module` follows from the group.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let known = command.flags.iter().copied().filter(|flag| *flag != "transaction");
+    let known = command.flags.iter().copied();
+    let known = known.filter(|flag| !["transaction", "restricted"].contains(flag));
     known.chain(is_of_module(command).then_some("module")).collect()
 }
 
@@ -141,6 +143,7 @@ pub fn categories(command: &Command) -> Vec<&'static str> {
     imply("write", "write");
     imply("admin", "admin");
     imply("admin", "dangerous");
+    imply("restricted", "dangerous");
     imply("blocking", "blocking");
     imply("fast", "fast");
     if !categories.contains(&"fast") {
@@ -261,6 +264,11 @@ fn list(call: &mut Call<'_>) -> Result<(), Failure> {
 pub fn names_of_category(category: &[u8]) -> Vec<&'static str> {
     let is_of = |row: &&Command| categories(row).iter().any(|own| parse::is(category, own));
     rows().filter(is_of).map(|row| row.name).collect()
+}
+
+/// The commands that a role may run.
+pub fn names_of_role(role: Role) -> Vec<&'static str> {
+    rows().filter(|row| role.may(row.class())).map(|row| row.name).collect()
 }
 
 /// All categories that there are.

@@ -6,6 +6,7 @@ use crate::commands::parse;
 use crate::failure::Failure;
 use crate::keyspace::{DATABASES, Key};
 use crate::table::{Call, Command, Keys, excerpt};
+use crate::users::{DEFAULT, Role, User};
 
 pub const MEMORY: Command = Command {
     name: "memory",
@@ -150,13 +151,13 @@ pub const MODULE: Command = Command {
 pub const ACL: Command = Command {
     name: "acl",
     arity: -2,
-    summary: "Tells who may do what: there is one user, who may do all",
+    summary: "Tells who may do what: users are in the file of --users, each with a role",
     subcommands: &[
         Command {
             name: "acl|cat",
             arity: -2,
             flags: &["noscript", "loading", "stale"],
-            summary: "Tells the categories of commands, or the commands of a category",
+            summary: "Tells the categories of commands, or the commands of a category or a role",
             syntax: "[category]",
             complexity: "O(N) for the N commands of the server",
             handler: acl_cat,
@@ -199,9 +200,6 @@ pub const ACL: Command = Command {
 
 const ADMIN: Command = Command { flags: &["admin", "loading", "stale"], ..SERVER };
 const LATENCIES: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
-
-/// The only user there is.
-const USER: &str = "default";
 
 fn memory_usage(call: &mut Call<'_>) -> Result<(), Failure> {
     let words = call.arguments;
@@ -332,7 +330,10 @@ fn acl_cat(call: &mut Call<'_>) -> Result<(), Failure> {
     let names = match (call.arguments.get(2), call.arguments.len()) {
         (None, _) => introspection::all_categories(),
         (Some(category), 3) => {
-            let names = introspection::names_of_category(category);
+            let names = match Role::named(category) {
+                Some(role) => introspection::names_of_role(role),
+                None => introspection::names_of_category(category),
+            };
             if names.is_empty() {
                 let category = excerpt(category, 128);
                 return Err(Failure::with(format!("ERR Unknown category '{category}'")));
@@ -346,24 +347,34 @@ fn acl_cat(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the user needs no password.
-fn is_open(call: &Call<'_>) -> bool {
-    call.server.settings().require_pass.is_empty()
+/// The user of a name, as it is now.
+fn user(call: &Call<'_>, name: &[u8]) -> Option<User> {
+    call.server.users().get(name, &call.server.settings().require_pass)
+}
+
+/// What a user may run: `ACL CAT read-only` tells what that is.
+fn rule(user: &User) -> String {
+    match user.role {
+        None => "-@all".into(),
+        Some(Role::Admin) => "+@all".into(),
+        Some(role) => format!("-@all +@{}", role.name()),
+    }
 }
 
 fn acl_getuser(call: &mut Call<'_>) -> Result<(), Failure> {
-    if &call.arguments[2] != USER.as_bytes() {
+    let Some(user) = user(call, &call.arguments[2]) else {
         call.reply.null_array();
         return Ok(());
-    }
-    let flags: &[&str] = if is_open(call) { &["on", "nopass"] } else { &["on"] };
+    };
+    let mut flags = vec![if user.role.is_some() { "on" } else { "off" }];
+    flags.extend(user.is_open().then_some("nopass"));
     call.reply.map(6);
     call.reply.text("flags");
     call.reply.set(flags.len());
     flags.iter().for_each(|flag| call.reply.text(flag));
     call.reply.text("passwords");
     call.reply.array(0);
-    for (field, rule) in [("commands", "+@all"), ("keys", "~*"), ("channels", "&*")] {
+    for (field, rule) in [("commands", &*rule(&user)), ("keys", "~*"), ("channels", "&*")] {
         call.reply.text(field);
         call.reply.text(rule);
     }
@@ -373,19 +384,30 @@ fn acl_getuser(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 fn acl_list(call: &mut Call<'_>) -> Result<(), Failure> {
-    let password = if is_open(call) { " nopass" } else { "" };
-    call.reply.array(1);
-    call.reply.text(&format!("user {USER} on{password} ~* &* +@all"));
+    let names = call.server.users().names();
+    call.reply.array(names.len());
+    for name in names {
+        // It may have been read again since.
+        let Some(user) = user(call, name.as_bytes()) else {
+            call.reply.text(&format!("user {name} off -@all"));
+            continue;
+        };
+        let on = if user.role.is_some() { "on" } else { "off" };
+        let password = if user.is_open() { " nopass" } else { "" };
+        call.reply.text(&format!("user {name} {on}{password} ~* &* {}", rule(&user)));
+    }
     Ok(())
 }
 
 fn acl_users(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.reply.array(1);
-    call.reply.text(USER);
+    let names = call.server.users().names();
+    call.reply.array(names.len());
+    names.iter().for_each(|name| call.reply.text(name));
     Ok(())
 }
 
 fn acl_whoami(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.reply.text(USER);
+    let name = call.session.identity.as_ref().map_or(DEFAULT, |identity| &identity.name);
+    call.reply.text(name);
     Ok(())
 }

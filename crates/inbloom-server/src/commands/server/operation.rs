@@ -126,6 +126,15 @@ pub const DEBUG: Command = Command {
     summary: "Helps to test clients",
     subcommands: &[
         Command { name: "debug|help", ..HELP },
+        #[cfg(test)]
+        Command {
+            name: "debug|panic",
+            arity: -2,
+            summary: "Fails inside, for the test of what happens then",
+            handler: |_| panic!("as asked for"),
+            is_heavy: |_, _, arguments| arguments.len() > 2,
+            ..ADMIN
+        },
         Command {
             name: "debug|sleep",
             arity: 3,

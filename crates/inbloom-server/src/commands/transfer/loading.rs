@@ -13,7 +13,7 @@ use super::ranges::Ranges;
 use super::{BAD_DATA, MOST_PIECES, no_memory};
 use crate::commands::cuckoo::not_made;
 use crate::failure::Failure;
-use crate::server::Server;
+use crate::server::{Room, Server};
 use crate::value::Value;
 use crate::value::bloom::Bloom;
 
@@ -39,24 +39,31 @@ pub struct Ours {
 
 impl Loading {
     /// What a header of BF.* describes, without its body.
-    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<Loading, Failure> {
+    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<(Loading, Room), Failure> {
         if header.starts_with(&form::MAGIC) {
-            return Ok(Loading::Ours(Box::new(Ours::new(server, Header::parse(header)?)?)));
+            let (ours, room) = Ours::new(server, Header::parse(header)?)?;
+            return Ok((Loading::Ours(Box::new(ours)), room));
         }
         let bloom = redisbloom::Bloom::from_header(header, server.limit_for(0))
             .map_err(|error| if no_memory(&error) { not_made(server, &error) } else { BAD_DATA })?;
-        Ok(Loading::RedisBloom(Box::new(bloom), Ranges::default()))
+        Loading::RedisBloom(Box::new(bloom), Ranges::default()).granted(server)
     }
 
     /// What a header of CF.* describes, without its body.
-    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<Loading, Failure> {
+    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<(Loading, Room), Failure> {
         let cuckoo =
             Cuckoo::from_header(header, server.limit_for(0)).map_err(|error| match error {
                 LoadError::CannotCreate(error) if no_memory(&error) => not_made(server, &error),
                 LoadError::CannotCreate(_) => Failure::new("Couldn't create filter!"),
                 _ => Failure::new("Invalid header"),
             })?;
-        Ok(Loading::Cuckoo(Box::new(cuckoo), Ranges::default()))
+        Loading::Cuckoo(Box::new(cuckoo), Ranges::default()).granted(server)
+    }
+
+    /// Whether it may have the bytes that it turned out to need.
+    fn granted(self, server: &Server) -> Result<(Loading, Room), Failure> {
+        let room = server.make_room_for_filter(self.memory())?;
+        Ok((self, room))
     }
 
     /// Whether it is one of CF.*.
@@ -151,12 +158,12 @@ fn bloom_refused(error: &LoadError) -> Failure {
 impl Ours {
     /// What a header describes. There has to be memory for all of it, although nothing of the file
     /// is taken yet.
-    pub fn new(server: &Server, header: Header) -> Result<Ours, Failure> {
-        server.make_room(header.body())?;
+    pub fn new(server: &Server, header: Header) -> Result<(Ours, Room), Failure> {
+        let room = server.make_room_for_filter(header.body())?;
         let base = match &header.base {
             Some(base) => {
                 if !base.is_under(&server.hasher) {
-                    return Err(bad("its keys were hashed otherwise than on this server"));
+                    return Err(OTHER_HASH);
                 }
                 let shape = server.transfers.shape(base.capacity, base.rate)?;
                 if !base.is_of(shape.plan()) {
@@ -169,7 +176,7 @@ impl Ours {
             None => None,
         };
         let (of_base, of_file) = Default::default();
-        Ok(Ours { header, base, of_base, of_file, pieces: BTreeMap::new() })
+        Ok((Ours { header, base, of_base, of_file, pieces: BTreeMap::new() }, room))
     }
 
     /// Takes bytes of the body, from `start` on.
@@ -206,7 +213,7 @@ impl Ours {
     pub fn finish(self, server: &Server) -> Result<Value, Failure> {
         let filter = match self.header.file {
             0 => None,
-            _ => Some(read(self.pieces)?),
+            _ => Some(read(server, self.pieces)?),
         };
         match (self.header.base.zip(self.base), filter) {
             (Some((header, base)), rest) => {
@@ -214,24 +221,44 @@ impl Ours {
                 let (items, expansion) = (header.items, header.expansion);
                 Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)))
             }
+            // Each filter names its hash, and any will do, but not where keys are to be kept from
+            // being crafted.
+            (None, Some(filter))
+                if server.config.key.is_some() && *filter.hasher() != server.hasher =>
+            {
+                Err(OTHER_HASH)
+            }
             (None, Some(filter)) => Ok(Value::filter(filter)),
             (None, None) => unreachable!("a header without both is refused"),
         }
     }
 }
 
+/// The bits say nothing under another hash.
+const OTHER_HASH: Failure = Failure::new(
+    "ERR received bad data: its keys were hashed otherwise than on this server: load it where it \
+     was dumped, or start this server with the same --keyed and --key-file",
+);
+
 /// What a filter has grown by beyond its base.
 fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, Failure> {
     if *filter.hasher() != server.hasher {
-        return Err(bad("its keys were hashed otherwise than on this server"));
+        return Err(OTHER_HASH);
     }
     SharedScalable::from_filter(filter).map_err(bad)
 }
 
 /// Reads the file, of which every piece is freed as soon as it is read.
-fn read(pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, Failure> {
+fn read(server: &Server, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, Failure> {
     let mut reader = Pieces { rest: pieces.into_values(), piece: Box::default(), at: 0 };
-    let filter = Filter::read_from(&mut reader).map_err(bad)?;
+    let filter = match &server.config.key {
+        Some(key) => Filter::read_from_keyed(&mut reader, key),
+        None => Filter::read_from(&mut reader),
+    };
+    let filter = filter.map_err(|error| match error {
+        inbloom::Error::Key { .. } => OTHER_HASH,
+        error => bad(error),
+    })?;
     match reader.read(&mut [0]) {
         Ok(0) => Ok(filter),
         _ => Err(bad("bytes behind the end of the file")),

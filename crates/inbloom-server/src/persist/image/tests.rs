@@ -660,7 +660,7 @@ fn an_opened_file_is_opened_again_by_its_path() {
     let built = filter(planned(Kind::Classic, 1_000_000), 1000);
     file::save(&built, import_dir.join("below/seen.ib")).unwrap();
     let imported = Imported::below(Some(&import_dir), b"below/seen.ib").unwrap();
-    let value = Value::opened(imported.open().unwrap(), "below/seen.ib");
+    let value = Value::opened(imported.open(None).unwrap(), "below/seen.ib");
 
     let disk = Memory::default();
     let image = image_on(&disk, &value, LARGE);

@@ -146,11 +146,11 @@ fn limits_refuse_what_is_announced_and_name_their_number() {
     );
     assert_eq!(
         refusal(b"*1\r\n$67108865\r\n"),
-        "invalid bulk length: 67108865 bytes, the limit is 67108864"
+        "invalid bulk length: 67108865 bytes, the limit of --max-argument is 67108864"
     );
     assert_eq!(
         refusal(b"*1\r\n$999999999999999999\r\n"),
-        "invalid bulk length: 999999999999999999 bytes, the limit is 67108864"
+        "invalid bulk length: 999999999999999999 bytes, the limit of --max-argument is 67108864"
     );
     assert_eq!(
         refusal(&[b'x'; (64 << 10) + 1]),
@@ -173,7 +173,7 @@ fn limits_refuse_what_is_announced_and_name_their_number() {
     );
     assert_eq!(
         refusal_under(Limits { request_bytes: 60_000, ..Limits::default() }, bytes.as_bytes()),
-        "invalid bulk length: the request takes 64044 bytes or more, the limit is 60000"
+        "invalid bulk length: the request takes 64044 bytes or more, the limit of --max-request is 60000"
     );
 }
 

@@ -1,0 +1,98 @@
+//! Who may do what, seen by whom: the options of `serve` about users, TLS and secrets.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use inbloom::Key;
+use inbloom_server::{Listeners, Tls, Users, users};
+
+use crate::filter_file::KeyArgs;
+
+#[derive(clap::Args)]
+#[command(next_help_heading = "Access")]
+pub struct AccessArgs {
+    /// Password that clients have to give with AUTH or HELLO; better kept in the environment
+    #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
+
+    /// File of users, a line each: NAME ROLE PASSWORD
+    ///
+    /// ROLE is read-only, read-write, admin or off; PASSWORD is sha256:HEX, password:TEXT or
+    /// nopass. Lines that begin with # are comments. 'default' is who a client is before AUTH;
+    /// without such a line it is off. The file must be readable by its owner alone (chmod 600).
+    #[arg(long, value_name = "FILE", env = "INBLOOM_USERS")]
+    users: Option<PathBuf>,
+
+    /// Serve clients of other machines even if nobody needs a password
+    #[arg(long)]
+    pub no_protected_mode: bool,
+
+    /// Certificate of the server in PEM, followed by those between it and the root: with it,
+    /// --listen speaks TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Speak TLS at this address, and go on without at --listen
+    #[arg(long, value_name = "ADDRESS", requires = "tls_cert")]
+    pub tls_listen: Option<String>,
+
+    /// Hash keys under a secret (SipHash-1-3), so that nobody can craft false positives; takes it
+    /// from --key-file, or keeps one in the data directory
+    #[arg(long)]
+    keyed: bool,
+
+    #[command(flatten)]
+    key: KeyArgs,
+}
+
+impl AccessArgs {
+    /// Those of --users.
+    pub fn users(&self) -> Result<Users> {
+        let Some(path) = &self.users else { return Ok(Users::default()) };
+        let users = Users::load(path)?;
+        let default = users.get(users::DEFAULT.as_bytes(), "");
+        ensure!(
+            self.password.is_none() || default.is_none_or(|user| user.is_open()),
+            "--password is that of user 'default', which {} gives another one or turns off: leave \
+             out one of them",
+            path.display()
+        );
+        Ok(users)
+    }
+
+    /// The secret under which keys are hashed, which a data directory may hold.
+    pub fn key(&self, dir: Option<&Path>) -> Result<Option<Key>> {
+        if let Some(key) = self.key.key()? {
+            return Ok(Some(key));
+        }
+        match dir {
+            _ if !self.keyed => Ok(None),
+            Some(dir) => Ok(Some(inbloom_server::secret::secret_in(dir)?)),
+            None => bail!(
+                "--keyed needs a secret that outlives the server: give --dir FOLDER, where one is made \
+                 and kept, or --key-file FILE, with the 32 hexadecimal digits of 'openssl rand -hex 16'"
+            ),
+        }
+    }
+
+    /// What listens where. `bind` opens the second address, if there is one.
+    pub fn listeners(
+        &self,
+        listener: TcpListener,
+        bind: impl FnOnce(&str) -> Result<TcpListener>,
+    ) -> Result<Listeners> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(Listeners { plain: Some(listener), tls: None });
+        };
+        let tls = Tls::from_files(certificate, key)?;
+        Ok(match &self.tls_listen {
+            Some(address) => Listeners { plain: Some(listener), tls: Some((bind(address)?, tls)) },
+            None => Listeners { plain: None, tls: Some((listener, tls)) },
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! What clients and filters may take, and what they are told beyond it.
+
+mod client;
+#[path = "common/mod.rs"]
+mod sockets;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use client::{Client, request};
+use inbloom_server::session::Place;
+use inbloom_server::{Config, Server, Settings};
+use sockets::{Answer, Running};
+
+fn server(change: impl FnOnce(&mut Settings)) -> Server {
+    Server::new(config(change))
+}
+
+fn config(change: impl FnOnce(&mut Settings)) -> Config {
+    let mut config = Config { threads: 1, ..Config::default() };
+    change(&mut config.settings);
+    config
+}
+
+#[test]
+fn memory_is_granted_to_one_of_two_for_whom_there_is_room_only_one_by_one() {
+    let server = server(|settings| settings.max_memory = 100_000);
+    let first = server.make_room(60_000).unwrap();
+    let refusal = server.make_room(60_000).err().expect("60 of the 100 kB are promised");
+    assert!(refusal.text().contains("--max-memory 60000 are in use"), "{}", refusal.text());
+    let rest = server.make_room(40_000).unwrap();
+    assert_eq!(server.memory_in_use(), 100_000);
+    drop(first);
+    let again = server.make_room(60_000).unwrap();
+    drop((again, rest));
+    assert_eq!(server.memory_in_use(), 0);
+}
+
+#[test]
+fn filters_made_at_once_do_not_pass_the_limit_together() {
+    const FILTERS: usize = 4;
+    let lines = [
+        "BF.RESERVE f 0.01 1000000",
+        "BF.RESERVE f 0.01 1000000 KIND classic",
+        "BF.RESERVE f 0.01 1000000 KIND redisbloom",
+        "CF.RESERVE f 1000000",
+    ];
+    for line in lines {
+        // Room for one and a half.
+        let probe = server(|_| ());
+        assert_eq!(Client::new(&probe).say(line), "+OK\r\n");
+        let limit = probe.memory_in_use() * 3 / 2;
+        let server = server(|settings| settings.max_memory = limit);
+        for round in 0..30 {
+            let barrier = Barrier::new(FILTERS);
+            let made = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..FILTERS)
+                    .map(|at| {
+                        let (server, barrier) = (&server, &barrier);
+                        scope.spawn(move || {
+                            let mut client = Client::new(server);
+                            let line = line.replace(" f ", &format!(" f{at} "));
+                            barrier.wait();
+                            usize::from(client.say(&line) == "+OK\r\n")
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+            });
+            assert!(made <= 1, "{line}: {made} filters in round {round}");
+            assert!(server.memory_in_use() <= limit);
+            assert_eq!(Client::new(&server).say("FLUSHALL"), "+OK\r\n");
+            assert_eq!(server.memory_in_use(), 0, "nothing stays promised");
+        }
+        assert_eq!(Client::new(&server).say(line), "+OK\r\n", "there is room for one");
+    }
+}
+
+#[test]
+fn no_filter_is_made_beyond_max_filter() {
+    let server = server(|settings| settings.max_filter = 100_000);
+    let mut client = Client::new(&server);
+    for line in [
+        "BF.RESERVE f 0.001 1000000",
+        "BF.RESERVE f 0.001 1000000 NONSCALING",
+        "BF.RESERVE f 0.001 1000000 KIND counting",
+        "BF.RESERVE f 0.001 1000000 WINDOW 1h",
+        "BF.RESERVE f 0.001 1000000 KIND redisbloom",
+        "BF.INSERT f CAPACITY 1000000 ITEMS x",
+        "CF.RESERVE f 1000000",
+        "CF.INSERT f CAPACITY 1000000 ITEMS x",
+    ] {
+        let refusal = client.say(line);
+        assert!(refusal.starts_with('-') && refusal.contains("--max-filter"), "{line}: {refusal}");
+        assert!(refusal.contains("100000"), "{line}: {refusal}");
+        assert_eq!(client.say("DBSIZE"), ":0\r\n", "{line}");
+    }
+    assert_eq!(server.memory_in_use(), 0);
+    assert_eq!(client.say("BF.RESERVE f 0.001 1000"), "+OK\r\n");
+    assert_eq!(client.say("CONFIG SET max-filter 10mb"), "+OK\r\n");
+    assert_eq!(client.say("BF.RESERVE g 0.001 1000000"), "+OK\r\n");
+    assert_eq!(
+        client.say("CONFIG GET max-filter"),
+        "*2\r\n$10\r\nmax-filter\r\n$8\r\n10485760\r\n"
+    );
+}
+
+#[test]
+fn no_filter_grows_beyond_max_filter() {
+    for (reserve, add) in [
+        ("BF.RESERVE f 0.01 1000", "BF.MADD f"),
+        ("BF.RESERVE f 0.01 1000 KIND redisbloom", "BF.MADD f"),
+        ("CF.RESERVE f 1000", "CF.INSERT f ITEMS"),
+    ] {
+        let server = server(|settings| settings.max_filter = 20_000);
+        let mut client = Client::new(&server);
+        assert_eq!(client.say(reserve), "+OK\r\n");
+        let mut refusal = None;
+        for round in 0..200 {
+            let items: Vec<String> = (0..500).map(|at| format!("{round}:{at}")).collect();
+            let reply = client.say(&format!("{add} {}", items.join(" ")));
+            refusal = reply.lines().find(|line| line.starts_with('-')).map(str::to_owned);
+            if refusal.is_some() {
+                break;
+            }
+        }
+        let refusal = refusal.unwrap_or_else(|| panic!("{reserve}: it grew without end"));
+        assert!(refusal.contains("--max-filter"), "{reserve}: {refusal}");
+        assert!(refusal.contains("20000"), "{reserve}: {refusal}");
+        let bytes = server.memory_in_use();
+        assert!(bytes <= 20_000 + 400, "{reserve}: {bytes} bytes, some of them the entry's");
+    }
+}
+
+#[test]
+fn growth_names_max_memory_where_that_is_what_is_short() {
+    let server = server(|settings| settings.max_memory = 20_000);
+    let mut client = Client::new(&server);
+    assert_eq!(client.say("BF.RESERVE f 0.01 1000"), "+OK\r\n");
+    let refusal = (0..100_000).map(|key| client.say(&format!("BF.ADD f {key}")));
+    let refusal = refusal.into_iter().find(|reply| reply.starts_with('-')).expect("a limit");
+    assert!(refusal.contains("of --max-memory"), "{refusal}");
+}
+
+/// The bytes that a server answers to words of any bytes.
+fn say(server: &Server, words: &[&[u8]]) -> Vec<u8> {
+    let mut client = Client::new(server);
+    let mut out = Vec::new();
+    client.session.process(server, &sockets::request(words), &mut out, Place::Own);
+    out
+}
+
+/// What is inside the last bulk string.
+fn bulk(reply: &[u8]) -> &[u8] {
+    let start = reply.iter().position(|byte| *byte == b'$').unwrap();
+    let end = start + reply[start..].iter().position(|byte| *byte == b'\n').unwrap();
+    &reply[end + 1..reply.len() - 2]
+}
+
+#[test]
+fn no_filter_is_loaded_restored_or_merged_beyond_max_filter() {
+    let roomy = server(|_| ());
+    let tight = server(|settings| settings.max_filter = 10_000);
+    let refused = |reply: Vec<u8>, what: &str| {
+        let reply = String::from_utf8(reply).unwrap();
+        assert!(reply.starts_with('-') && reply.contains("--max-filter"), "{what}: {reply}");
+    };
+    for (reserve, add, scandump, loadchunk) in [
+        ("BF.RESERVE f 0.01 50000", "BF.ADD f x", "BF.SCANDUMP", "BF.LOADCHUNK"),
+        ("BF.RESERVE f 0.01 50000 KIND classic", "BF.ADD f x", "BF.SCANDUMP", "BF.LOADCHUNK"),
+        ("BF.RESERVE f 0.01 50000 KIND redisbloom", "BF.ADD f x", "BF.SCANDUMP", "BF.LOADCHUNK"),
+        ("CF.RESERVE f 50000", "CF.ADD f x", "CF.SCANDUMP", "CF.LOADCHUNK"),
+    ] {
+        let mut client = Client::new(&roomy);
+        assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
+        assert_eq!(client.say(reserve), "+OK\r\n");
+        assert_eq!(client.say(add), ":1\r\n");
+        let dump = say(&roomy, &[b"DUMP", b"f"]);
+        refused(say(&tight, &[b"RESTORE", b"f", b"0", bulk(&dump)]), reserve);
+        let header = say(&roomy, &[scandump.as_bytes(), b"f", b"0"]);
+        refused(say(&tight, &[loadchunk.as_bytes(), b"f", b"1", bulk(&header)]), reserve);
+        assert_eq!(tight.memory_in_use(), 0, "{reserve}");
+    }
+    // Two that are allowed make one that is not.
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    for name in ["a", "b"] {
+        assert_eq!(client.say(&format!("BF.RESERVE {name} 0.01 1000")), "+OK\r\n");
+        for key in 0..4000 {
+            assert!(client.say(&format!("BF.ADD {name} {name}{key}")).starts_with(':'));
+        }
+    }
+    let limit = server.memory_in_use() * 3 / 4;
+    assert_eq!(client.say(&format!("CONFIG SET max-filter {limit}")), "+OK\r\n");
+    let refusal = client.say("IB.MERGE c a b");
+    assert!(refusal.contains("--max-filter"), "{refusal}");
+    assert_eq!(client.say("EXISTS c"), ":0\r\n");
+}
+
+#[test]
+fn requests_have_limits_that_can_be_changed_and_are_named() {
+    let server = server(|settings| {
+        settings.max_argument = 1 << 20;
+        settings.max_request = 2 << 20;
+        settings.max_multi = 1000;
+    });
+    let long = "x".repeat((1 << 20) + 1);
+    let refusal = Client::new(&server).send(&request(&["ECHO", &long])).0;
+    assert!(refusal.contains("1048577 bytes, the limit of --max-argument is 1048576"), "{refusal}");
+    let some = "x".repeat(900 << 10);
+    let refusal = Client::new(&server).send(&request(&["BF.MADD", "f", &some, &some, &some])).0;
+    assert!(refusal.contains("the limit of --max-request is 2097152"), "{refusal}");
+    let mut client = Client::new(&server);
+    client.check(&[("MULTI", "+OK/"), ("PING", "+QUEUED/")]);
+    let refusal = client.say(&format!("ECHO {}", "x".repeat(1000)));
+    assert!(refusal.contains("1000 bytes") && refusal.contains("--max-multi"), "{refusal}");
+    let text = "-EXECABORT Transaction discarded because of previous errors./";
+    client.check(&[
+        ("EXEC", text),
+        ("CONFIG SET proto-max-bulk-len 2mb client-query-buffer-limit 8mb max-multi 8mb", "+OK/"),
+    ]);
+    assert!(client.say(&format!("ECHO {long}")).starts_with("$1048577\r\n"));
+    client.check(&[("MULTI", "+OK/")]);
+    assert_eq!(client.say(&format!("ECHO {long}")), "+QUEUED\r\n");
+    assert!(client.say("EXEC").starts_with("*1\r\n$1048577\r\n"));
+    for parameter in ["proto-max-bulk-len", "client-query-buffer-limit"] {
+        let refusal = client.say(&format!("CONFIG SET {parameter} 1000"));
+        assert!(refusal.contains("between 1048576 and 4294967295"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_limit_lowered_after_a_command_was_queued_does_not_break_exec() {
+    let server = server(|_| ());
+    let (mut client, mut other) = (Client::new(&server), Client::new(&server));
+    let long = "x".repeat(2 << 20);
+    client.check(&[("MULTI", "+OK/")]);
+    assert_eq!(client.say(&format!("ECHO {long}")), "+QUEUED\r\n");
+    assert_eq!(other.say("CONFIG SET proto-max-bulk-len 1mb"), "+OK\r\n");
+    assert!(client.say("EXEC").starts_with("*1\r\n$2097152\r\n"));
+}
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Waits until the server has so many clients.
+fn wait_for(running: &Running, count: usize) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while running.server.clients.count() != count {
+        assert!(Instant::now() < end, "{} clients", running.server.clients.count());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_holds_little_and_not_for_long() {
+    let running = Running::start(config(|settings| settings.write_timeout = 1));
+    let mut other = running.connect();
+    assert_eq!(other.call("PING"), Answer::Simple("PONG".into()));
+    let mut lazy = TcpStream::connect(running.address).unwrap();
+    lazy.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let request = request(&["ECHO", &"x".repeat(1000)]);
+    let pipeline = request.repeat(1000);
+    let before = resident();
+    let begin = Instant::now();
+    // Millions of requests, if they were taken: the sockets' buffers are, and then nothing.
+    let mut sent = 0;
+    while sent < 1 << 30 && lazy.write_all(&pipeline).is_ok() {
+        sent += pipeline.len();
+    }
+    assert!(sent < 256 << 20, "{sent} bytes were taken");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes held for {sent} sent");
+    assert!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed) < 8 << 20);
+    wait_for(&running, 1);
+    assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_eq!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let Answer::Bulk(info) = other.call("INFO stats") else { panic!("INFO is text") };
+    let info = String::from_utf8(info).unwrap();
+    assert!(info.contains("client_output_buffer_limit_disconnections:1\r\n"), "{info}");
+}
+
+#[test]
+fn a_client_that_reads_slowly_stays() {
+    let running = Running::start(config(|settings| settings.write_timeout = 1));
+    let mut slow = TcpStream::connect(running.address).unwrap();
+    let count = 12;
+    let text = "x".repeat(1 << 20);
+    let mut writer = slow.try_clone().unwrap();
+    let bytes = request(&["ECHO", &text]).repeat(count);
+    let sent = std::thread::spawn(move || writer.write_all(&bytes));
+    let expected = count * (text.len() + "$1048576\r\n\r\n".len());
+    let (mut read, begin) = (0, Instant::now());
+    let mut buffer = vec![0; 1 << 20];
+    while read < expected {
+        let got = slow.read(&mut buffer).unwrap();
+        assert_ne!(got, 0, "sent away after {read} bytes");
+        read += got;
+        // Two seconds in all, twice what it may take to read nothing.
+        if begin.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    sent.join().unwrap().unwrap();
+}
+
+#[test]
+fn unfinished_requests_of_all_clients_have_a_limit_together() {
+    let running = Running::start(config(|settings| settings.max_client_memory = 8 << 20));
+    let mut other = running.connect();
+    assert_eq!(other.call("PING"), Answer::Simple("PONG".into()));
+    let part = [b"*2\r\n$4\r\nECHO\r\n$50000000\r\n".to_vec(), vec![b'x'; 3 << 20]].concat();
+    let mut refusals = Vec::new();
+    let mut kept = Vec::new();
+    for _ in 0..6 {
+        let mut stream = TcpStream::connect(running.address).unwrap();
+        // Who is sent away may notice while it writes.
+        let _ = stream.write_all(&part);
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut text = String::new();
+        match stream.read_to_string(&mut text) {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => kept.push(stream),
+            _ => refusals.push(text),
+        }
+    }
+    assert!((1..=3).contains(&kept.len()), "{} hold 3 MiB of 8 each", kept.len());
+    let told = refusals.iter().filter(|text| text.contains("--max-client-memory")).count();
+    assert!(told > 0, "{refusals:?}");
+    assert_eq!(other.call("PING"), Answer::Simple("PONG".into()), "who holds little stays");
+    let Answer::Bulk(info) = other.call("INFO stats") else { panic!("INFO is text") };
+    let evicted = format!("evicted_clients:{}\r\n", refusals.len());
+    assert!(String::from_utf8(info).unwrap().contains(&evicted), "{evicted}");
+    drop(kept);
+    wait_for(&running, 1);
+    assert_eq!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_idle_client_is_sent_away_after_the_timeout() {
+    let running = Running::start(config(|settings| settings.timeout = 1));
+    let mut idle = running.connect();
+    assert_eq!(idle.call("PING"), Answer::Simple("PONG".into()));
+    idle.stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(matches!(idle.stream.read(&mut [0; 8]), Ok(0)));
+}
+
+#[test]
+fn refused_calls_are_counted_apart_from_failed_ones() {
+    let server = server(|settings| settings.max_multi = 100);
+    let mut client = Client::new(&server);
+    client.say("BF.ADD f");
+    client.say("BF.ADD f x");
+    client.say("BF.RESERVE f 0.01 10");
+    client.say("MULTI");
+    client.say(&format!("BF.ADD f {}", "x".repeat(100)));
+    client.say("DISCARD");
+    let stats = client.say("INFO commandstats");
+    let ends = |name: &str, end: &str| {
+        let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:")));
+        let line = line.unwrap_or_else(|| panic!("{name} in {stats}"));
+        assert!(line.ends_with(end) && line.contains(":calls=1,"), "{line}");
+    };
+    ends("bf.add", ",rejected_calls=2,failed_calls=0");
+    ends("bf.reserve", ",rejected_calls=0,failed_calls=1");
+}
