@@ -7,7 +7,8 @@
 #[path = "durability/disk.rs"]
 mod disk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use disk::{Loss, Plan, Random, Staged};
@@ -72,8 +73,8 @@ impl Machine {
         for name in names {
             let mut seen = self.say(&format!("PEXPIRETIME {name}")).0;
             let info = self.say(&format!("BF.DEBUG {name}")).0;
-            let is_ours = info.windows(13).any(|it| it == b"hashwidth:128")
-                && !info.windows(5).any(|it| it == b"kind:");
+            let info = String::from_utf8_lossy(&info);
+            let is_ours = info.contains("hashwidth:128") && info.contains(" bits:");
             if is_ours {
                 // Which of its two parts has an item may differ.
                 seen.extend(self.say(&format!("BF.INFO {name} ITEMS")).0);
@@ -209,16 +210,27 @@ fn check(disk: &Staged, history: &History, least: usize, what: &str) {
     let is_one = states.skip(least).any(|(_, expected)| *expected == state);
     if !is_one {
         let earlier = history.states.iter().rposition(|expected| *expected == state);
-        let last = history.states.last().expect("the first one");
-        let differing: Vec<&String> = state
-            .keys()
-            .chain(last.keys())
-            .filter(|name| state.get(*name) != last.get(*name))
-            .collect();
+        let differing = |expected: &State| -> Vec<String> {
+            let names: BTreeSet<&String> = state.keys().chain(expected.keys()).collect();
+            let names = names.into_iter().filter(|name| state.get(*name) != expected.get(*name));
+            names.cloned().collect()
+        };
+        let (nearest, expected) = history
+            .states
+            .iter()
+            .enumerate()
+            .skip(least)
+            .min_by_key(|(_, expected)| differing(expected).len())
+            .expect("the last one");
+        let differing = differing(expected);
+        let name = differing.first().expect("they differ");
+        let shown = |seen: Option<&Vec<u8>>| seen.map(|seen| seen.escape_ascii().to_string());
         panic!(
-            "{what}: of {} commands {least} were promised, found is that of {earlier:?}; \
-             differing from the last: {differing:?}",
-            history.states.len() - 1
+            "{what}: of {} commands {least} were promised, found is that of {earlier:?}, nearest is \
+             {nearest}, which differs in {differing:?}\n  expected {:?}\n  found    {:?}",
+            history.states.len() - 1,
+            shown(expected.get(name)),
+            shown(state.get(name)),
         );
     }
     // And once more, by a snapshot: what was recovered can be recovered.
@@ -228,7 +240,7 @@ fn check(disk: &Staged, history: &History, least: usize, what: &str) {
 }
 
 /// Runs workloads with every loss at every operation of the disk, or every so manieth.
-fn stage(fsync: Fsync, seeds: std::ops::Range<u64>, commands: usize, stride: u64) -> u64 {
+fn stage(fsync: Fsync, seeds: Range<u64>, commands: usize, stride: u64) -> u64 {
     let mut points = 0;
     for seed in seeds {
         let whole = Staged::new(Plan::default());
@@ -252,12 +264,12 @@ fn stage(fsync: Fsync, seeds: std::ops::Range<u64>, commands: usize, stride: u64
 }
 
 /// Seeds of workloads.
-const SEEDS: std::ops::Range<u64> = 1..13;
+const SEEDS: Range<u64> = 1..7;
 
 #[test]
 fn always_loses_nothing_at_any_moment() {
     let points = stage(Fsync::Always, SEEDS, 80, 1);
-    assert!(points > 2000, "{points} crash points");
+    assert!(points > 1500, "{points} crash points");
 }
 
 #[test]
@@ -270,6 +282,14 @@ fn everysec_loses_nothing_older_than_the_last_sync() {
 fn no_loses_nothing_older_than_the_last_snapshot_and_nothing_by_a_kill() {
     let points = stage(Fsync::No, SEEDS, 80, 1);
     assert!(points > 1000, "{points} crash points");
+}
+
+#[test]
+#[ignore = "minutes"]
+fn nothing_is_lost_at_thousands_of_moments_more() {
+    for fsync in [Fsync::Always, Fsync::EverySecond, Fsync::No] {
+        println!("{fsync:?}: {} crash points", stage(fsync, 100..160, 120, 1));
+    }
 }
 
 /// Whatever a sync that has failed was to save is not trusted: it is saved anew, or not acknowledged.
@@ -290,7 +310,7 @@ fn after_a_failed_sync_nothing_acknowledged_is_lost() {
             }
         }
     }
-    assert!(failures > 100, "{failures} of the workloads have noticed");
+    assert!(failures > 50, "{failures} of the workloads have noticed");
 }
 
 /// A full disk refuses changes, answers queries, and takes changes again when there is room.
@@ -316,7 +336,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
             }
         }
     }
-    assert!(failures > 50 && recoveries > 20, "{failures} noticed, {recoveries} recovered");
+    assert!(failures > 30 && recoveries > 10, "{failures} noticed, {recoveries} recovered");
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn parameters_are_known_by_the_names_of_options_too() {
             ("CONFIG SET max-memory 65MiB MAX-CLIENTS 77", "+OK"),
             ("CONFIG GET maxmemory", "*2 $9 maxmemory $8 68157440"),
             ("CONFIG GET max-memory", "*2 $10 max-memory $8 68157440"),
-            ("CONFIG GET max*clients", "*2 $10 maxclients $2 77"),
+            ("CONFIG GET maxcli*", "*2 $10 maxclients $2 77"),
         ],
     );
     let twice = client.ask("CONFIG SET max-memory 1gb maxmemory 2gb");

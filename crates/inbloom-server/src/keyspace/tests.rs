@@ -309,6 +309,6 @@ fn growth_is_neither_lost_nor_counted_twice_when_many_see_it() {
 
 #[test]
 fn an_entry_is_not_larger_than_the_million_small_filters_allow() {
-    // The account and the count of renames take 8 bytes: the rest is the filter's.
-    assert!(size_of::<Entry>() - size_of::<Value>() <= 24);
+    // With the two counts of its Arc it takes 128 bytes, a size that allocators have.
+    assert!(size_of::<Entry>() + 16 <= 128);
 }
