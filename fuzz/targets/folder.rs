@@ -81,6 +81,10 @@ impl Disk for Memory {
         Ok(())
     }
 
+    fn sync(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         Ok(())
     }

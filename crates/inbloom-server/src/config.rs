@@ -15,6 +15,8 @@ use crate::users::Users;
 pub struct Config {
     /// Threads that serve connections.
     pub threads: usize,
+    /// The folder in which changes are kept, to tell; see `persist::open_folder`.
+    pub dir: Option<PathBuf>,
     /// The folder that IB.OPEN, IB.SAVE may use; none: they are refused.
     pub import_dir: Option<PathBuf>,
     /// The secret under which keys are hashed; none: they are hashed as everybody could.
@@ -29,6 +31,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             threads: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+            dir: None,
             import_dir: None,
             key: None,
             users: Users::default(),

@@ -228,7 +228,7 @@ fn tick(server: &Server) {
     if !timeout.is_zero() {
         for client in server.clients.list() {
             let active = client.state.lock().active.unwrap_or(client.since);
-            if active.elapsed() > timeout {
+            if active.elapsed() > timeout && !client.is_at_work() {
                 client.kill();
             }
         }
@@ -435,13 +435,16 @@ impl Connection {
         let mut input = std::mem::take(&mut self.input);
         let arrived = std::mem::take(&mut self.arrived);
         let server = Arc::clone(&self.server);
+        self.client.set_at_work(true);
         let work = move || {
             input.extend_from_slice(&arrived);
             let progress = guarded(&mut session, &server, &input, &mut out, Place::Own)?;
             consume(&mut input, progress.consumed);
             Ok::<_, io::Error>((session, input, out, progress))
         };
-        let (session, input, out, progress) = spawn_blocking(work).await??;
+        let done = spawn_blocking(work).await;
+        self.client.set_at_work(false);
+        let (session, input, out, progress) = done??;
         (self.session, self.input) = (Some(session), input);
         Ok((out, progress))
     }

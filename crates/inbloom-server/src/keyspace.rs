@@ -64,7 +64,14 @@ pub struct Keyspace {
     log: OnceLock<Arc<Log>>,
     /// While all are visited, entries that were renamed or removed and might be missed. See
     /// [`Keyspace::visit_changed`].
-    moved: Mutex<Option<Vec<Restored>>>,
+    moved: Mutex<Option<Moved>>,
+}
+
+/// What [`Keyspace::visit_changed`] has to look at beside the tables.
+struct Moved {
+    entries: Vec<Restored>,
+    /// Entries with this number and larger ones are in the log from their beginning.
+    fence: u64,
 }
 
 /// The parts of a database come into being with its first key: most servers use one database.
@@ -133,6 +140,11 @@ impl Restored {
     /// Of this database and name.
     pub fn new(database: usize, name: &[u8], entry: Arc<Entry>) -> Restored {
         Restored { database, name: name.into(), entry }
+    }
+
+    /// Its database and name.
+    pub fn key(&self) -> (usize, &[u8]) {
+        (self.database, &self.name)
     }
 
     /// Gives it another name.
@@ -272,11 +284,6 @@ impl Keyspace {
         for Restored { database, name, entry } in all {
             let hash = self.hash(&name);
             let mut table = self.part(database, hash).0.write();
-            if table.find(hash, |slot| *slot.name == *name).is_some() {
-                debug_assert!(false, "two filters of one name");
-                tracing::error!(id = entry.id, "a second filter of a name is left out");
-                continue;
-            }
             self.settle(&entry);
             self.open_account(&name, &entry);
             self.list(Key { database, name: &name }, &entry);
@@ -304,17 +311,21 @@ impl Keyspace {
         }
     }
 
-    /// Writes down that entries are gone.
-    fn note_removed<'a>(&self, entries: impl Iterator<Item = &'a Arc<Entry>>) {
+    /// Writes down that an entry is gone.
+    fn note_removed(&self, key: Key<'_>, entry: &Arc<Entry>) {
         if let Some(log) = self.log.get() {
-            let ids: Vec<u64> = entries.map(|entry| entry.id).collect();
-            if !ids.is_empty() {
-                log.append(&Record::Remove { ids: ids.clone() }, &ids);
-            }
+            log.append(&Record::Remove { ids: vec![entry.id] }, &[entry.id]);
+            self.note_moved(key, entry);
         }
     }
 
-    fn note_created(&self, key: Key<'_>, entry: &Entry, birth: &[u8], replaced: Option<&Entry>) {
+    fn note_created(
+        &self,
+        key: Key<'_>,
+        entry: &Entry,
+        birth: &[u8],
+        replaced: Option<&Arc<Entry>>,
+    ) {
         let record = Record::Create {
             id: entry.id,
             replaced: replaced.map_or(0, |entry| entry.id),
@@ -323,7 +334,10 @@ impl Keyspace {
             name: key.name,
             birth,
         };
-        self.note(entry, &record, replaced);
+        self.note(entry, &record, replaced.map(|entry| &**entry));
+        if let Some(replaced) = replaced {
+            self.note_moved(key, replaced);
+        }
     }
 
     /// The entry of a name, if there is one that has not expired.
@@ -348,7 +362,7 @@ impl Keyspace {
         // What has expired is replaced as if it had been removed in time.
         let old = self.put(&mut table, key, hash, Arc::clone(&entry));
         self.list(key, &entry);
-        self.note_created(key, &entry, &birth, old.as_deref());
+        self.note_created(key, &entry, &birth, old.as_ref());
         drop(table);
         if let Some(old) = old {
             self.expired.fetch_add(1, Ordering::Relaxed);
@@ -366,7 +380,7 @@ impl Keyspace {
         let mut table = self.part(key.database, hash).0.write();
         let old = self.put(&mut table, key, hash, Arc::clone(&entry));
         self.list(key, &entry);
-        self.note_created(key, &entry, &birth, old.as_deref());
+        self.note_created(key, &entry, &birth, old.as_ref());
         drop(table);
         self.reaper.take(old.into_iter().collect());
         entry
@@ -403,7 +417,7 @@ impl Keyspace {
         let Some(entry) = self.take_slot(&mut table, key, hash) else { return false };
         let was_live = entry.is_live(now);
         self.discard(key, &entry);
-        self.note_removed([&entry].into_iter());
+        self.note_removed(key, &entry);
         drop(table);
         if !was_live {
             self.expired.fetch_add(1, Ordering::Relaxed);
@@ -473,6 +487,9 @@ impl Keyspace {
         };
         self.note(&entry, &record, old.as_deref());
         self.note_moved(to, &entry);
+        if let Some(old) = &old {
+            self.note_moved(to, old);
+        }
         drop(tables);
         self.reaper.take(old.into_iter().collect());
         Renamed::Done
@@ -484,7 +501,6 @@ impl Keyspace {
         let accounted = entry.accounted.swap(GONE, Ordering::AcqRel);
         debug_assert_ne!(accounted, GONE, "an entry loses its name once");
         self.account(-((overhead(key.name) + accounted) as i64));
-        self.note_moved(key, entry);
         self.calendar.strike(entry);
     }
 
@@ -532,7 +548,7 @@ impl Keyspace {
             }
             self.take_slot(&mut table, key, hash);
             self.discard(key, &item.entry);
-            self.note_removed([&item.entry].into_iter());
+            self.note_removed(key, &item.entry);
             self.expired.fetch_add(1, Ordering::Relaxed);
             removed.push(item.entry);
         }
@@ -603,8 +619,16 @@ impl Keyspace {
             for slot in &*table {
                 self.discard(Key { database, name: &slot.name }, &slot.entry);
             }
-            self.note_removed(table.iter().map(|slot| &slot.entry));
             let slots = mem::take(&mut *table);
+            if let Some(log) = self.log.get() {
+                let ids: Vec<u64> = slots.iter().map(|slot| slot.entry.id).collect();
+                if !ids.is_empty() {
+                    log.append(&Record::Remove { ids: ids.clone() }, &ids);
+                }
+                for slot in &slots {
+                    self.note_moved(Key { database, name: &slot.name }, &slot.entry);
+                }
+            }
             self.databases[database].len.fetch_sub(slots.len() as u64, Ordering::Relaxed);
             drop(table);
             removed.extend(slots.into_iter().map(|slot| slot.entry));
@@ -612,16 +636,26 @@ impl Keyspace {
         self.reaper.take(removed);
     }
 
-    /// Remembers an entry that leaves its place while all are visited.
+    /// Remembers an entry that leaves its place while all are visited. After that was written down.
     fn note_moved(&self, key: Key<'_>, entry: &Arc<Entry>) {
-        if let Some(moved) = &mut *self.moved.lock() {
-            moved.push(Restored::new(key.database, key.name, Arc::clone(entry)));
+        if let Some(moved) = &mut *self.moved.lock()
+            && entry.id < moved.fence
+        {
+            moved.entries.push(Restored::new(key.database, key.name, Arc::clone(entry)));
         }
     }
 
     /// From now on no entry is missed by [`Keyspace::visit_changed`], which is to follow.
     pub fn prepare_visit(&self) {
-        *self.moved.lock() = Some(Vec::new());
+        *self.moved.lock() = Some(Moved { entries: Vec::new(), fence: u64::MAX });
+    }
+
+    /// The log has begun anew: entries that come from now on need no visit.
+    pub fn begin_visit(&self) {
+        let fence = self.number();
+        if let Some(moved) = &mut *self.moved.lock() {
+            moved.fence = fence;
+        }
     }
 
     /// There will be no visit.
@@ -647,7 +681,7 @@ impl Keyspace {
                 changed.iter().for_each(|(name, entry)| visit(database, name, entry));
             }
         }
-        let moved = self.moved.lock().take().unwrap_or_default();
+        let moved = self.moved.lock().take().map_or(Vec::new(), |moved| moved.entries);
         for Restored { database, name, entry } in &moved {
             visit(*database, name, entry);
         }

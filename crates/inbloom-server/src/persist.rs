@@ -94,15 +94,18 @@ pub enum Error {
         known: u32,
     },
     /// It was made under another hash.
-    #[error(
-        "the data folder was made with the hash {found}, the server has {expected}: start it with the \
-         same --keyed or --key-file as before"
-    )]
+    #[error("the data folder {}", hash_remedy(found, expected))]
     Hash {
         /// What the folder has.
         found: String,
         /// What the server has.
         expected: String,
+    },
+    /// A filter of IB.OPEN, and nowhere to look for its file.
+    #[error("{what}: start with the same --import-dir as before")]
+    Import {
+        /// Which.
+        what: String,
     },
     /// A part that all after it depends on is damaged.
     #[error(
@@ -118,6 +121,15 @@ pub enum Error {
     /// A filter could not be saved or loaded.
     #[error("{0}")]
     Image(String),
+}
+
+fn hash_remedy(found: &str, expected: &str) -> &'static str {
+    let is_keyed = |hash: &str| hash.contains("keyed");
+    match (is_keyed(found), is_keyed(expected)) {
+        (true, false) => "was made with --keyed: start with that, or with its --key-file",
+        (false, true) => "was made without --keyed and --key-file: start without",
+        _ => "was made under another secret: give the one that it had, from a backup if need be",
+    }
 }
 
 impl From<image::Error> for Error {
@@ -203,22 +215,32 @@ pub fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Makes a data folder, if there is none.
-pub fn make_folder(folder: &Path) -> Result<(), Error> {
+/// Makes a data folder, if there is none, and takes it for this process alone.
+pub fn take_folder(folder: &Path) -> Result<File, Error> {
     // Names of filters may tell something: for nobody else.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(Error::io("making", folder.display().to_string()))
+    made.map_err(Error::io("making", folder.display().to_string()))?;
+    lock(folder)
 }
 
-/// Fills an empty server with what a folder has, and keeps its changes there from now on. The folder is
-/// made if there is none.
-pub fn open_folder(server: &Arc<Server>, folder: &Path, access: Access) -> Result<Found, Error> {
-    let is_used = access != Access::Check;
-    if is_used {
-        make_folder(folder)?;
-    }
-    // A copy that is only looked at need not have the file, nor be writable.
-    let lock = if is_used || folder.join(LOCK).exists() { Some(lock(folder)?) } else { None };
+/// The same for a folder that is only looked at: a copy need not have a lock, nor be writable.
+pub fn look_at_folder(folder: &Path) -> Result<Option<File>, Error> {
+    if folder.join(LOCK).exists() { lock(folder).map(Some) } else { Ok(None) }
+}
+
+/// Whether a folder has been used before.
+pub fn is_in_use(folder: &Path) -> bool {
+    folder.join(manifest::NAME).exists()
+}
+
+/// Fills an empty server with what a folder has, and keeps its changes there from now on. The folder
+/// is there, and locked.
+pub fn open_folder(
+    server: &Arc<Server>,
+    folder: &Path,
+    access: Access,
+    lock: Option<File>,
+) -> Result<Found, Error> {
     let (store, found) = recovery::open(server, Arc::new(Folder::new(folder)), access)?;
     if let Some(mut store) = store {
         store.hold = lock;
@@ -341,8 +363,9 @@ impl Store {
         let synced = self.log.sync().map_err(Error::io("syncing", "the log"));
         let is_skipped = self.skips_last.load(Ordering::Relaxed);
         if !is_skipped && (self.log.bytes() > 0 || synced.is_err()) {
-            self.snapshot(server)?;
-            return Ok(());
+            let saved = self.snapshot(server);
+            // Without it the next start replays the log, which is safe.
+            return saved.map(|_| ()).or(synced);
         }
         synced
     }
@@ -358,22 +381,20 @@ impl Store {
                 self.log.settle();
                 continue;
             }
-            match policy {
-                Fsync::Always => self.log.rest(second),
-                Fsync::EverySecond | Fsync::No => {
-                    self.log.rest(second.saturating_sub(synced.elapsed()));
-                    if synced.elapsed() < second {
-                        continue;
-                    }
-                }
-            }
-            // What goes wrong is kept as the trouble of the log. Expired keys are written down without
-            // a client that waits for it.
+            let wait = match policy {
+                Fsync::Always => second,
+                Fsync::EverySecond | Fsync::No => second.saturating_sub(synced.elapsed()),
+            };
+            self.log.rest(wait);
+            // What goes wrong is kept as the trouble of the log. Written is what is much, and what no
+            // client waits for, such as keys that have expired.
             self.log.settle();
-            if policy != Fsync::No {
-                let _ = self.log.sync();
+            if policy == Fsync::Always || synced.elapsed() >= second {
+                if policy != Fsync::No {
+                    let _ = self.log.sync();
+                }
+                synced = Instant::now();
             }
-            synced = Instant::now();
         }
     }
 

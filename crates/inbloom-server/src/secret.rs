@@ -45,9 +45,27 @@ pub enum SecretError {
         /// How much there is.
         length: usize,
     },
+    /// There is data, and no secret.
+    #[error(
+        "{} is missing, and the folder has data: if that is of a server with --keyed, restore the \
+         secret from a backup, no other one finds the keys; if not, start without --keyed", path.display()
+    )]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
     /// The system gave no randomness.
     #[error("the system has no randomness for a new secret: {0}")]
     Randomness(getrandom::Error),
+}
+
+/// What becomes of a directory without a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is new, and gets one.
+    Made,
+    /// It has data already.
+    Refused,
 }
 
 /// The secret of a data directory: the one that is there, or a new one. It is written as
@@ -57,11 +75,14 @@ pub enum SecretError {
 /// # Errors
 ///
 /// A secret that others can read, one that is damaged, and a folder that cannot be written to.
-pub fn secret_in(dir: &Path) -> Result<Key, SecretError> {
+pub fn secret_in(dir: &Path, missing: Missing) -> Result<Key, SecretError> {
     let path = dir.join(FILE);
     let failed = |error| SecretError::File { path: path.clone(), error };
     match File::open(&path) {
         Ok(file) => read(file, &path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && missing == Missing::Refused => {
+            Err(SecretError::Missing { path })
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create(dir, &path)?;
             // What counts is what is there: another process may have been faster.
@@ -119,9 +140,9 @@ mod tests {
     #[test]
     fn a_directory_keeps_its_secret_and_no_two_have_the_same() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let secret = secret_in(one.path()).unwrap();
-        assert_eq!(secret_in(one.path()).unwrap(), secret);
-        assert_ne!(secret_in(other.path()).unwrap(), secret);
+        let secret = secret_in(one.path(), Missing::Made).unwrap();
+        assert_eq!(secret_in(one.path(), Missing::Made).unwrap(), secret);
+        assert_ne!(secret_in(other.path(), Missing::Made).unwrap(), secret);
         let mode = fs::metadata(one.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600);
         let names: Vec<_> = fs::read_dir(one.path()).unwrap().collect();
@@ -131,21 +152,21 @@ mod tests {
     #[test]
     fn a_secret_that_others_can_read_is_refused_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        secret_in(dir.path()).unwrap();
+        secret_in(dir.path(), Missing::Made).unwrap();
         let path = dir.path().join(FILE);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let error = secret_in(dir.path()).unwrap_err().to_string();
+        let error = secret_in(dir.path(), Missing::Made).unwrap_err().to_string();
         assert!(error.contains("mode 0644") && error.contains("chmod 600"), "{error}");
     }
 
     #[test]
     fn a_damaged_secret_is_refused_and_not_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        secret_in(dir.path()).unwrap();
+        secret_in(dir.path(), Missing::Made).unwrap();
         let path = dir.path().join(FILE);
         for text in ["", "00112233", "+0112233445566778899aabbccddeeff", "xx"] {
             fs::write(&path, text).unwrap();
-            let error = secret_in(dir.path()).unwrap_err().to_string();
+            let error = secret_in(dir.path(), Missing::Made).unwrap_err().to_string();
             assert!(error.contains("restore it from a backup"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
@@ -154,7 +175,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let error = secret_in(&dir.path().join("none")).unwrap_err().to_string();
+        let error = secret_in(&dir.path().join("none"), Missing::Made).unwrap_err().to_string();
         assert!(error.contains("none/secret"), "{error}");
     }
 }

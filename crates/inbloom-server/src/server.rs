@@ -136,6 +136,7 @@ pub struct Client {
     pub commands: AtomicU64,
     finish: AtomicBool,
     kill: AtomicBool,
+    at_work: AtomicBool,
     killed: tokio::sync::Notify,
 }
 
@@ -514,6 +515,7 @@ impl Clients {
             commands: AtomicU64::new(0),
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
+            at_work: AtomicBool::new(false),
             killed: tokio::sync::Notify::new(),
         });
         self.all.lock().insert(id, Arc::clone(&client));
@@ -541,6 +543,16 @@ impl Client {
     pub fn kill(&self) {
         self.kill.store(true, Ordering::Release);
         self.killed.notify_waiters();
+    }
+
+    /// Whether a command of it is being worked on for long.
+    pub fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_at_work(&self, at_work: bool) {
+        self.at_work.store(at_work, Ordering::Relaxed);
     }
 
     /// Whether it was told to go.

@@ -690,7 +690,11 @@ impl<'a> Batch<'a> {
     }
 
     fn finish(self, session: &Session) {
-        let Some((last, _)) = self.calls.last() else { return };
+        let Some((last, _)) = self.calls.last() else {
+            // A part of a request has come: that is not idle.
+            session.client.state.lock().active = Some(self.since);
+            return;
+        };
         let total = self.calls.iter().map(|(_, calls)| calls.calls).sum();
         self.server.statistics.commands.fetch_add(total, Ordering::Relaxed);
         session.client.commands.fetch_add(total, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 mod access;
 mod limits;
 
+use std::fs::File;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,7 +57,7 @@ pub struct Args {
     repair: bool,
 
     /// Verify a data folder and exit; nothing is changed, no server must be using it
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["dir", "repair"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "repair")]
     check: Option<PathBuf>,
 
     /// Folder whose filter files IB.OPEN may open and to which IB.SAVE may save
@@ -98,12 +99,25 @@ Then, from another terminal:
 
 Signals:
   SIGTERM, SIGINT  answer what was received, then stop; a second one stops at once
-  SIGHUP           read the settings file again
+  SIGHUP           read the settings file and the file of users again
 
 Exit status:
   0    stopped by SHUTDOWN, SIGINT or SIGTERM
   2    an error, described on standard error
   130  stopped at once by a second signal, SIGINT; 143 if that was SIGTERM";
+
+impl Args {
+    /// The folder of --import-dir, whatever leads to it.
+    fn import_dir(&self) -> Result<Option<PathBuf>> {
+        match &self.import_dir {
+            Some(folder) if !folder.is_dir() => {
+                bail!("--import-dir: {} is no folder", folder.display())
+            }
+            Some(folder) => Ok(Some(folder.canonicalize().context("cannot resolve --import-dir")?)),
+            None => Ok(None),
+        }
+    }
+}
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Some(path) = &args.config else { return serve(args, None) };
@@ -121,19 +135,12 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     }
     let listener = bind("--listen", &args.listen)?;
     let address = listener.local_addr().context("cannot tell the address")?;
-    let import_dir = match &args.import_dir {
-        Some(folder) if !folder.is_dir() => {
-            bail!("--import-dir: {} is no folder", folder.display())
-        }
-        Some(folder) => Some(folder.canonicalize().context("cannot resolve --import-dir")?),
-        None => None,
-    };
-    if let Some(folder) = &args.dir {
-        persist::make_folder(folder)?;
-    }
+    let import_dir = args.import_dir()?;
+    let lock = args.dir.as_deref().map(persist::take_folder).transpose()?;
     let (users, key) = (args.access.users()?, args.access.key(args.dir.as_deref())?);
     let listeners = args.access.listeners(listener, |address| bind("--tls-listen", address))?;
-    let mut config = Config { import_dir, users, key, ..Config::default() };
+    let dir = args.dir.clone();
+    let mut config = Config { dir, import_dir, users, key, ..Config::default() };
     if let Some(threads) = args.threads {
         config.threads = usize::from(threads);
     }
@@ -151,21 +158,19 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         file.follow(&server, base);
     }
     warn_of_strangers(&server, &listeners);
-    server.reloads.add("users", |server| {
-        let ended = server.reload_users().map_err(|error| error.to_string())?;
-        if ended > 0 {
-            tracing::info!(ended, "connections of users who are gone");
-        }
-        Ok(())
-    });
+    if args.access.users.is_some() {
+        server.reloads.add("users", |server| {
+            server.reload_users().map(|_| ()).map_err(|error| error.to_string())
+        });
+    }
     let http = match &args.http {
         Some(address) => Some(serve_http(address, &server)?),
         None => None,
     };
-    if let Some(folder) = &args.dir {
-        load(folder, &server, args)?;
-    }
     heed_signals(&server)?;
+    if let Some(folder) = &args.dir {
+        load(folder, &server, args, lock)?;
+    }
     match (&listeners.plain, &listeners.tls) {
         (Some(_), Some((tls, _))) => {
             let tls = tls.local_addr().context("cannot tell the address")?;
@@ -179,7 +184,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     tell_service_manager(&[NotifyState::Ready]);
     inbloom_server::run_all(listeners, &server, std::future::pending())?;
     if let Some(store) = server.store() {
-        store.close(&server).context("what was not synced yet may not be safe")?;
+        store.close(&server).context("the last changes may not be safe")?;
     }
     tracing::info!("stopped");
     args.log.say("stopped");
@@ -187,10 +192,10 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
 }
 
 /// Fills the server with what its data folder has. Monitors are told that it is not ready yet.
-fn load(folder: &Path, server: &Arc<Server>, args: &Args) -> Result<()> {
+fn load(folder: &Path, server: &Arc<Server>, args: &Args, lock: Option<File>) -> Result<()> {
     let access = if args.repair { Access::Repair } else { Access::Use };
     server.health.suffer(health::LOADING, "the data folder is being read");
-    let found = persist::open_folder(server, folder, access)
+    let found = persist::open_folder(server, folder, access, lock)
         .with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     server.health.recover(health::LOADING);
     report(folder, &found, args);
@@ -205,12 +210,13 @@ fn report(folder: &Path, found: &Found, args: &Args) {
         .say(&format!("{folder}: {filters} filters, {records} changes of the log, in {millis} ms"));
     if *cut > 0 {
         args.log.say(&format!(
-            "the log ended in {cut} bytes that are no whole change, and were not acknowledged or not \
-             synced: cut off"
+            "the log ends in {cut} bytes that are no whole change: not acknowledged, or not synced"
         ));
     }
+    let is_check = args.check.is_some();
+    let fate = if is_check { "would be set aside" } else { "set aside" };
     for what in damaged {
-        args.log.say(&format!("damaged, and set aside: {what}"));
+        args.log.say(&format!("damaged, {fate}: {what}"));
     }
 }
 
@@ -219,10 +225,10 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     if !folder.join("MANIFEST").exists() {
         bail!("{} is no data folder: it has no MANIFEST", folder.display());
     }
-    let import_dir = args.import_dir.clone();
-    let key = args.access.key(Some(folder))?;
+    let (import_dir, key) = (args.import_dir()?, args.access.key(Some(folder))?);
     let server = Arc::new(Server::new(Config { import_dir, key, ..Config::default() }));
-    let found = persist::open_folder(&server, folder, Access::Check)
+    let lock = persist::look_at_folder(folder)?;
+    let found = persist::open_folder(&server, folder, Access::Check, lock)
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
     report(folder, &found, args);
     if !found.damaged.is_empty() {

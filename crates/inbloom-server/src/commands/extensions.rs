@@ -175,12 +175,14 @@ fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), Failur
         return unite(server, &into.value, from, Memory::Limited, |_| ());
     };
     let failed = |error| Failure::with(format!("ERR the merge cannot be written down: {error}"));
-    let (image, files) = store.image(server, from).map_err(failed)?;
+    // What is added is what is written down: the filter itself may change meanwhile.
+    let (from, _room) = copy(server, from)?;
+    let (image, files) = store.image(server, &from).map_err(failed)?;
     let note = |items| {
         let record = Record::Merge { id: into.id, items, image: &image };
         server.keyspace.note(into, &record, None);
     };
-    let united = unite(server, &into.value, from, Memory::Limited, note);
+    let united = unite(server, &into.value, &from, Memory::Limited, note);
     match &united {
         Ok(()) => store.enter(into.id, files),
         Err(_) => store.forget(&files),

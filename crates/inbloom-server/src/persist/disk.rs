@@ -23,6 +23,8 @@ pub trait Disk: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Returns when all bytes of a file are safe.
+    fn sync(&self, name: &str) -> io::Result<()>;
     /// Returns when the names of all files are safe.
     fn sync_names(&self) -> io::Result<()>;
 }
@@ -99,6 +101,10 @@ impl Disk for Folder {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.at(name))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        File::open(self.at(name))?.sync_all()
     }
 
     fn sync_names(&self) -> io::Result<()> {

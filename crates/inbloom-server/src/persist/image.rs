@@ -203,9 +203,8 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
                 return Err(Error::damaged("expansion", "one, as it has grown", "none"));
             }
             let capacity = base.plan().items();
-            let most = if rest.is_some() { MOST_ITEMS } else { capacity };
-            if items > most || capacity > MOST_ITEMS {
-                return Err(Error::damaged("items", format_args!("at most {most}"), items));
+            if items > MOST_ITEMS || capacity > MOST_ITEMS {
+                return Err(Error::damaged("items", format_args!("at most {MOST_ITEMS}"), items));
             }
             Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)))
         }
@@ -308,8 +307,6 @@ impl Writer<'_> {
             None => None,
         };
         let base = self.base(bloom.base(), items)?;
-        // It may grow at this moment: then the count is ahead of what was copied.
-        let items = if rest.is_some() { items } else { items.min(bloom.reserved()) };
         Ok(Image::Bloom { expansion: bloom.expansion(), items, base, rest })
     }
 

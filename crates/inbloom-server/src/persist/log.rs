@@ -12,8 +12,9 @@
 //! go on. After a sync that failed, nobody can tell what the file has: then all that has changed since
 //! the last snapshot is saved by a new one, in new files, before anything is acknowledged again.
 //!
-//! **Locks.** `segment`, then `pending`. The latter is the last lock of all: it is held for a copy
-//! of some bytes.
+//! **Locks.** `syncing`, `segment`, then `pending`. The last is the last lock of all: it is held for a copy
+//! of some bytes. A file is synced by one at a time: of two who wait for the same failing sync the system
+//! tells only one.
 
 use std::io;
 use std::mem;
@@ -65,6 +66,7 @@ pub struct Log {
     policy: AtomicU8,
     pending: Mutex<Pending>,
     segment: Mutex<Segment>,
+    syncing: Mutex<()>,
     /// The last record that the system has,
     written: AtomicU64,
     /// and that the disk has.
@@ -83,8 +85,10 @@ pub struct Log {
 
 /// Records that nobody has written yet.
 struct Pending {
-    /// Frames, in order.
+    /// Frames, in order,
     chunks: Vec<Vec<u8>>,
+    /// and their bytes.
+    bytes: usize,
     /// The number of the last one.
     last: u64,
     /// Filters that were removed since the last snapshot.
@@ -94,6 +98,10 @@ struct Pending {
 /// The file that is written.
 struct Segment {
     file: Arc<dyn DiskFile>,
+    /// Counts the files since the start.
+    number: u64,
+    /// Its first record.
+    first: u64,
     /// What was written well.
     length: u64,
     /// What may be behind that has to be cut off.
@@ -104,8 +112,8 @@ struct Segment {
 #[derive(Clone, Debug)]
 struct Trouble {
     text: Arc<str>,
-    /// What the file has cannot be told.
-    is_distrusted: bool,
+    /// What the file with this number, and those before, have cannot be told.
+    distrusted: Option<u64>,
 }
 
 /// Where a snapshot begins.
@@ -114,27 +122,36 @@ pub struct Border {
     pub last: u64,
     /// Filters that were removed since the one before.
     pub removed: Vec<u64>,
+    /// Bytes of the log that it is to take the place of.
+    pub bytes: u64,
+    /// The number of the file that begins there.
+    file: u64,
+}
+
+impl Border {
+    /// Behind everything that was found at the start.
+    pub fn at_start(last: u64, removed: Vec<u64>, bytes: u64) -> Border {
+        Border { last, removed, bytes, file: 0 }
+    }
 }
 
 /// Frames of more bytes are not copied.
 const LONG: usize = 64 << 10;
 /// So many bytes are written at once.
 const CHUNK: usize = 1 << 20;
+/// More than that is not written by a thread that clients wait for: about a millisecond.
+const MUCH: usize = 1 << 20;
 
 impl Log {
-    /// Begins a new file behind a border, after files of so many bytes.
-    pub fn begin(
-        disk: Arc<dyn Disk>,
-        border: Border,
-        bytes: u64,
-        policy: Fsync,
-    ) -> io::Result<Log> {
-        let Border { last, removed } = border;
-        let segment = Segment::begin(&*disk, last + 1)?;
+    /// Begins a new file behind a border.
+    pub fn begin(disk: Arc<dyn Disk>, border: Border, policy: Fsync) -> io::Result<Log> {
+        let Border { last, removed, bytes, file } = border;
+        let segment = Segment::begin(&*disk, last + 1, file)?;
         Ok(Log {
             policy: AtomicU8::new(policy as u8),
-            pending: Mutex::new(Pending { chunks: Vec::new(), last, removed }),
+            pending: Mutex::new(Pending { chunks: Vec::new(), bytes: 0, last, removed }),
             segment: Mutex::new(segment),
+            syncing: Mutex::new(()),
             written: AtomicU64::new(last),
             safe: AtomicU64::new(last),
             bytes: AtomicU64::new(bytes),
@@ -177,6 +194,7 @@ impl Log {
     fn append_frame(&self, frame: Vec<u8>, removed: &[u64]) {
         let mut pending = self.pending.lock();
         pending.last += 1;
+        pending.bytes += frame.len();
         pending.removed.extend_from_slice(removed);
         match pending.chunks.last_mut() {
             Some(chunk) if frame.len() <= LONG && chunk.len() < CHUNK => {
@@ -206,11 +224,17 @@ impl Log {
 
     /// Whether only a new snapshot helps.
     pub fn is_distrusted(&self) -> bool {
-        self.trouble.lock().as_ref().is_some_and(|trouble| trouble.is_distrusted)
+        self.trouble.lock().as_ref().is_some_and(|trouble| trouble.distrusted.is_some())
     }
 
-    fn fail(&self, doing: &str, error: &io::Error, is_distrusted: bool) {
-        let remedy = if is_distrusted {
+    /// Whether it is this file, or a later one, that is not trusted.
+    fn distrusts(&self, file: u64) -> bool {
+        let distrusted = self.trouble.lock().as_ref().and_then(|trouble| trouble.distrusted);
+        distrusted.is_some_and(|distrusted| distrusted >= file)
+    }
+
+    fn fail(&self, doing: &str, error: &io::Error, distrusted: Option<u64>) {
+        let remedy = if distrusted.is_some() {
             "a new snapshot is tried twice a second"
         } else {
             "it is tried again twice a second"
@@ -223,19 +247,22 @@ impl Log {
         if trouble.is_none() {
             tracing::error!(%error, "{doing} the log has failed: no change is acknowledged");
         }
-        let is_distrusted =
-            is_distrusted || trouble.as_ref().is_some_and(|trouble| trouble.is_distrusted);
-        *trouble = Some(Trouble { text: text.into(), is_distrusted });
+        let distrusted = distrusted.max(trouble.as_ref().and_then(|trouble| trouble.distrusted));
+        *trouble = Some(Trouble { text: text.into(), distrusted });
         self.is_in_trouble.store(true, Ordering::Release);
         drop(trouble);
         self.progress.notify_waiters();
     }
 
-    fn recover(&self) {
+    /// Ends the trouble, unless a file is not trusted that is not among those before `file`.
+    fn recover(&self, file: u64) {
         let mut trouble = self.trouble.lock();
-        if trouble.take().is_some() {
-            tracing::warn!("the log can be written again");
+        match &*trouble {
+            Some(Trouble { distrusted: Some(distrusted), .. }) if *distrusted >= file => return,
+            Some(_) => tracing::warn!("the log can be written again"),
+            None => return,
         }
+        *trouble = None;
         self.is_in_trouble.store(false, Ordering::Release);
     }
 
@@ -247,7 +274,9 @@ impl Log {
         if let Some(failure) = self.trouble() {
             return Some(Err(failure));
         }
-        if let Some(mut segment) = self.segment.try_lock() {
+        if self.pending.lock().bytes > MUCH {
+            self.wake();
+        } else if let Some(mut segment) = self.segment.try_lock() {
             let written = self.write(&mut segment);
             drop(segment);
             self.progress.notify_waiters();
@@ -294,12 +323,16 @@ impl Log {
         }
     }
 
-    /// Writes what is pending. On an error it is pending again, and the trouble is known.
+    /// Writes what is pending, unless to a file that is not trusted. On an error it is pending again,
+    /// and the trouble is known.
     fn write(&self, segment: &mut Segment) -> io::Result<()> {
+        if self.distrusts(segment.number) {
+            return Err(distrusted());
+        }
         loop {
-            let (chunks, last) = {
+            let (chunks, bytes, last) = {
                 let mut pending = self.pending.lock();
-                (mem::take(&mut pending.chunks), pending.last)
+                (mem::take(&mut pending.chunks), mem::take(&mut pending.bytes), pending.last)
             };
             if chunks.is_empty() {
                 return Ok(());
@@ -308,31 +341,56 @@ impl Log {
                 let mut pending = self.pending.lock();
                 let newer = mem::replace(&mut pending.chunks, chunks);
                 pending.chunks.extend(newer);
+                pending.bytes += bytes;
                 drop(pending);
-                self.fail("writing", &error, false);
+                self.fail("writing", &error, None);
                 return Err(error);
             }
-            let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+            let bytes = bytes as u64;
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.written.store(last, Ordering::Release);
+            // Behind a file that is not trusted nothing counts until the snapshot does.
+            if !self.is_distrusted() {
+                self.written.store(last, Ordering::Release);
+            }
         }
     }
 
-    /// Writes and syncs all that there is.
+    /// Writes and syncs all that there is, also to a new file while an old one is not trusted.
     pub fn make_safe(&self) -> io::Result<()> {
-        self.write(&mut self.segment.lock())?;
+        let _syncing = self.syncing.lock();
+        let (file, number) = {
+            let mut segment = self.segment.lock();
+            self.write(&mut segment)?;
+            (Arc::clone(&segment.file), segment.number)
+        };
+        let written = self.written.load(Ordering::Acquire);
+        let result = file.sync();
+        match &result {
+            Ok(()) if !self.is_distrusted() => {
+                self.syncs.fetch_add(1, Ordering::Relaxed);
+                self.safe.fetch_max(written, Ordering::AcqRel);
+            }
+            Ok(()) => {}
+            Err(error) => self.fail("syncing", error, Some(number)),
+        }
         self.progress.notify_waiters();
-        self.sync()
+        result
     }
 
     /// Asks the disk to keep what is written.
     pub fn sync(&self) -> io::Result<()> {
-        let (file, written) = {
+        let _syncing = self.syncing.lock();
+        let (file, number, written) = {
             let segment = self.segment.lock();
-            (Arc::clone(&segment.file), self.written.load(Ordering::Acquire))
+            (Arc::clone(&segment.file), segment.number, self.written.load(Ordering::Acquire))
         };
-        if self.safe.load(Ordering::Acquire) >= written || self.is_distrusted() {
+        // Somebody may have tried to write meanwhile.
+        self.progress.notify_waiters();
+        if self.distrusts(number) {
+            return Err(distrusted());
+        }
+        if self.safe.load(Ordering::Acquire) >= written {
             return Ok(());
         }
         let result = file.sync();
@@ -342,7 +400,7 @@ impl Log {
                 self.safe.fetch_max(written, Ordering::AcqRel);
                 self.progress.notify_waiters();
             }
-            Err(error) => self.fail("syncing", error, true),
+            Err(error) => self.fail("syncing", error, Some(number)),
         }
         result
     }
@@ -354,15 +412,16 @@ impl Log {
         }
         let written = self.write(&mut self.segment.lock());
         if written.is_ok() {
-            self.recover();
-            self.progress.notify_waiters();
+            self.recover(0);
         }
+        self.progress.notify_waiters();
     }
 
     /// Begins a new file, so that a snapshot can take the place of those before.
     pub fn divide(&self) -> io::Result<Border> {
+        let _syncing = self.syncing.lock();
         let mut segment = self.segment.lock();
-        let is_distrusted = self.is_distrusted();
+        let is_distrusted = self.distrusts(segment.number);
         // What is pending goes to the old file, if it takes it; if not, the snapshot will have it, as
         // every change is made before it is written down.
         let border = loop {
@@ -372,26 +431,35 @@ impl Log {
             let mut pending = self.pending.lock();
             if is_distrusted {
                 pending.chunks.clear();
+                pending.bytes = 0;
             }
             if pending.chunks.is_empty() {
                 let removed = mem::take(&mut pending.removed);
-                break Border { last: pending.last, removed };
+                let bytes = self.bytes.load(Ordering::Relaxed);
+                break Border { last: pending.last, removed, bytes, file: segment.number + 1 };
             }
         };
-        let next =
-            segment.file.sync().or_else(|error| if is_distrusted { Ok(()) } else { Err(error) });
-        let next = next.and_then(|()| Segment::begin(&*self.disk, border.last + 1));
-        match next {
-            Ok(next) => *segment = next,
-            Err(error) => {
-                drop(segment);
-                self.give_back(border);
-                self.fail("beginning a new file of", &error, true);
-                return Err(error);
+        if !is_distrusted && let Err(error) = segment.file.sync() {
+            self.fail("syncing", &error, Some(segment.number));
+            drop(segment);
+            self.give_back(border);
+            return Err(error);
+        }
+        // A file without records goes on: another one would have the same name.
+        if is_distrusted || segment.first <= border.last {
+            match Segment::begin(&*self.disk, border.last + 1, border.file) {
+                Ok(next) => *segment = next,
+                Err(error) => {
+                    // The old file goes on.
+                    let _ = self.disk.remove(&segment::name(border.last + 1));
+                    drop(segment);
+                    self.give_back(border);
+                    return Err(error);
+                }
             }
         }
         self.bytes.store(0, Ordering::Relaxed);
-        if !is_distrusted {
+        if !self.is_distrusted() {
             self.written.store(border.last, Ordering::Release);
             self.safe.fetch_max(border.last, Ordering::AcqRel);
         }
@@ -403,15 +471,16 @@ impl Log {
     /// The snapshot that began there has failed: the next one is told again what was removed.
     pub fn give_back(&self, border: Border) {
         self.pending.lock().removed.extend(border.removed);
+        self.bytes.fetch_max(border.bytes, Ordering::Relaxed);
     }
 
     /// The snapshot that began there is safe: so is everything before.
-    pub fn saved(&self, last: u64) {
+    pub fn saved(&self, border: &Border) {
+        self.written.fetch_max(border.last, Ordering::AcqRel);
+        self.safe.fetch_max(border.last, Ordering::AcqRel);
         if self.is_distrusted() {
-            self.written.fetch_max(last, Ordering::AcqRel);
-            self.recover();
+            self.recover(border.file);
         }
-        self.safe.fetch_max(last, Ordering::AcqRel);
         self.progress.notify_waiters();
     }
 
@@ -431,14 +500,19 @@ impl Log {
     }
 }
 
+fn distrusted() -> io::Error {
+    io::Error::other("a sync has failed before: what the file has cannot be told")
+}
+
 impl Segment {
-    fn begin(disk: &dyn Disk, first: u64) -> io::Result<Segment> {
+    fn begin(disk: &dyn Disk, first: u64, number: u64) -> io::Result<Segment> {
         let file = disk.create(&segment::name(first))?;
         let header = segment::header(first);
         file.append(&header)?;
         file.sync()?;
         disk.sync_names()?;
-        Ok(Segment { file: Arc::from(file), length: header.len() as u64, is_torn: false })
+        let length = header.len() as u64;
+        Ok(Segment { file: Arc::from(file), number, first, length, is_torn: false })
     }
 
     /// Appends all, or cuts off what was.

@@ -152,7 +152,8 @@ fn begin(out: &mut Vec<u8>) -> usize {
 /// Completes the frame that begins there.
 pub fn seal(out: &mut [u8], at: usize) {
     let body = at + FRAME;
-    let length = (out.len() - body) as u32;
+    // The longest is a request's, of at most 2^20 items of 16 bytes.
+    let length = u32::try_from(out.len() - body).expect("below 4 GiB");
     let sum = xxh3_64(&out[body..]) as u32;
     out[at..at + 4].copy_from_slice(&length.to_le_bytes());
     out[at + 4..body].copy_from_slice(&sum.to_le_bytes());

@@ -5,10 +5,12 @@
 //! names may be out of date until the last record is read, and then are right all at once.
 //!
 //! **What is torn.** A log ends where its last record that is whole ends: what comes behind was never
-//! acknowledged, or not synced, and is cut off and reported. If there are records behind what is damaged,
-//! in a later file, something acknowledged is lost: the server does not start then, unless it is told
-//! to `--repair`. An image that cannot be read is set aside, and the filter with it; all others
-//! start.
+//! acknowledged, or not synced, and is cut off and reported. If there are whole records behind it, it
+//! may also be damage: what is cut off is kept then. If they are in a later file it must be, as a file
+//! is synced before the next one begins: the server does not start, unless it is told to `--repair`. An
+//! image that cannot be read is set aside, and the filter with it; all others start.
+//!
+//! Nothing is written, renamed or removed before it is clear that the server starts.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -18,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
 use inbloom::Digest;
-use inbloom::interop::redisbloom::{Hash, Pair};
+use inbloom::interop::redisbloom::{self, Hash, Pair};
 use parking_lot::Mutex;
 
 use super::disk::Disk;
@@ -34,7 +36,6 @@ use crate::keyspace::{Entry, Restored};
 use crate::server::Server;
 use crate::value::spec::{Birth, Memory};
 use crate::value::{Value, bytes_of};
-use inbloom::interop::redisbloom;
 
 /// What was found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -99,10 +100,14 @@ pub fn open(
         removed: Vec::new(),
         next: manifest.next,
         found: Found::default(),
+        aside: Vec::new(),
+        has_damaged_packs: false,
     };
     let (live, sizes) = recovery.load_packs(&manifest)?;
     let (last, bytes) = recovery.replay(&manifest, &names)?;
-    let Recovery { filters, files, removed, next, mut found, .. } = recovery;
+    recovery.settle_names();
+    recovery.put_aside()?;
+    let Recovery { filters, files, removed, next, mut found, has_damaged_packs, .. } = recovery;
     found.filters = filters.len() as u64;
     let next = next.max(last_number(&names) + 1);
     server.keyspace.restore(next, filters.into_values().map(|filter| filter.restored));
@@ -120,11 +125,16 @@ pub fn open(
             let _ = disk.remove(name);
         }
     }
-    let border = Border { last, removed };
-    let log = Log::begin(Arc::clone(&disk), border, bytes, server.settings().fsync);
+    // What was replayed counts as safe from now on.
+    for name in &names {
+        if segment::first_of(name).is_some_and(|first| first >= manifest.log && first <= last) {
+            disk.sync(name).map_err(Error::io("syncing", name))?;
+        }
+    }
+    let border = Border::at_start(last, removed, bytes);
+    let log = Log::begin(Arc::clone(&disk), border, server.settings().fsync);
     let log = log.map_err(Error::io("beginning a file of", "the log"))?;
-    let is_damaged = !found.damaged.is_empty();
-    let kept = Kept { manifest, sizes, live, is_damaged };
+    let kept = Kept { manifest, sizes, live, is_damaged: has_damaged_packs };
     Ok((Some(Store::new(disk, log, kept, files)), found))
 }
 
@@ -157,6 +167,17 @@ struct Recovery<'a> {
     /// A number that none of them has.
     next: u64,
     found: Found,
+    /// What is to be kept for whoever can read it, when it is clear that the server starts.
+    aside: Vec<Aside>,
+    has_damaged_packs: bool,
+}
+
+/// What is set aside.
+enum Aside {
+    /// A file gets another name.
+    Rename(String),
+    /// Bytes get a file.
+    Keep(String, Vec<u8>),
 }
 
 /// Of filters, the pack and the place in it of the last image.
@@ -180,6 +201,8 @@ struct Damage {
     frame: Vec<u8>,
     at: (u64, u64),
     files: Vec<String>,
+    /// It is a file that IB.OPEN has opened, and there is no folder to look for it.
+    needs_import: bool,
 }
 
 impl Recovery<'_> {
@@ -235,6 +258,10 @@ impl Recovery<'_> {
                 self.next = self.next.max(id + 1);
                 self.filters.insert(id, filter);
             }
+            if let Some(damage) = loaded.damaged.iter().find(|damage| damage.needs_import) {
+                return Err(Error::Import { what: damage.what.clone() });
+            }
+            self.has_damaged_packs |= !loaded.damaged.is_empty();
             loaded.damaged.into_iter().for_each(|damage| self.set_aside(damage));
         }
         Ok((sizes.values().sum(), sizes))
@@ -252,14 +279,19 @@ impl Recovery<'_> {
                 Err(other) => return Err(other),
             };
             if let Some(position) = position {
+                self.has_damaged_packs = true;
                 let bytes = read_all(self.disk, &segment::pack_name(*pack))?;
                 let Some(lost) = self.salvage(*pack, &bytes, position, &mut index) else {
                     // What was in it cannot be told, and so not of which filters it has newer images.
                     let older: Vec<String> =
                         packs[..=at].iter().map(|pack| segment::pack_name(*pack)).collect();
                     self.report(format!("{} and snapshots before it cannot be used", older[at]));
-                    older.iter().for_each(|name| self.rename_aside(name));
-                    self.found.damaged.extend(older);
+                    for name in older {
+                        // It is there until the next snapshot, in case of another start before.
+                        let bytes = read_all(self.disk, &name)?;
+                        self.aside.push(Aside::Keep(format!("damaged-{name}"), bytes));
+                        self.found.damaged.push(name);
+                    }
                     last.clear();
                     continue;
                 };
@@ -311,6 +343,7 @@ impl Recovery<'_> {
                 frame: bytes[at..].to_vec(),
                 at: (pack, position),
                 files: Vec::new(),
+                needs_import: false,
             });
             return Some(Vec::new());
         }
@@ -332,6 +365,7 @@ impl Recovery<'_> {
                 frame: frame.to_vec(),
                 at: (pack, *place),
                 files: Vec::new(),
+                needs_import: false,
             });
         }
         if lost.is_empty() {
@@ -340,6 +374,7 @@ impl Recovery<'_> {
                 frame: bytes[..at.min(1 << 20)].to_vec(),
                 at: (pack, position),
                 files: Vec::new(),
+                needs_import: false,
             });
         }
         Some(lost)
@@ -351,23 +386,48 @@ impl Recovery<'_> {
         let name = format!("damaged-{pack}-{position}");
         self.report(format!("{}; what there is of it is kept as {name}", damage.what));
         self.found.damaged.push(damage.what);
-        if self.access == Access::Check {
-            return;
-        }
-        let kept = self.disk.create(&name).and_then(|file| {
-            file.append(&damage.frame)?;
-            file.sync()
-        });
-        if let Err(error) = kept {
-            self.report(format!("{name} cannot be written: {error}"));
-        }
-        damage.files.iter().for_each(|file| self.rename_aside(file));
+        self.aside.push(Aside::Keep(name, damage.frame));
+        self.aside.extend(damage.files.into_iter().map(Aside::Rename));
     }
 
-    fn rename_aside(&mut self, name: &str) {
-        if self.access != Access::Check {
-            let _ = self.disk.rename(name, &format!("damaged-{name}"));
+    /// Names are unique when all is read. If two filters have one, the younger keeps it.
+    fn settle_names(&mut self) {
+        let mut owners: HashMap<(usize, &[u8]), u64> = HashMap::new();
+        let mut losers = Vec::new();
+        for (id, filter) in &self.filters {
+            let rival = owners.insert(filter.restored.key(), *id);
+            if let Some(rival) = rival {
+                owners.insert(filter.restored.key(), rival.max(*id));
+                losers.push(rival.min(*id));
+            }
         }
+        for id in losers {
+            self.report(format!("two filters have one name: number {id}, the older, is left out"));
+            self.remove(id);
+        }
+    }
+
+    /// Writes and renames what was set aside.
+    fn put_aside(&mut self) -> Result<(), Error> {
+        if self.access == Access::Check || self.aside.is_empty() {
+            return Ok(());
+        }
+        for aside in std::mem::take(&mut self.aside) {
+            match aside {
+                Aside::Keep(name, bytes) => {
+                    let kept = self.disk.create(&name).and_then(|file| {
+                        file.append(&bytes)?;
+                        file.sync()
+                    });
+                    kept.map_err(Error::io("writing", name))?;
+                }
+                Aside::Rename(name) => {
+                    // One that is missing cannot be kept.
+                    let _ = self.disk.rename(&name, &format!("damaged-{name}"));
+                }
+            }
+        }
+        self.disk.sync_names().map_err(Error::io("syncing", "the data folder"))
     }
 
     fn report(&self, text: String) {
@@ -385,7 +445,7 @@ impl Recovery<'_> {
         let (mut last, mut bytes) = (manifest.log - 1, 0);
         // Where the records that are whole ended, if something else came behind.
         let mut torn: Option<(String, u64)> = None;
-        for first in firsts {
+        for &first in &firsts {
             let name = segment::name(first);
             let failed = |error| Error::io("reading", name.clone())(error);
             let length = self.disk.length(&name).map_err(failed)?;
@@ -416,7 +476,9 @@ impl Recovery<'_> {
                     self.report(format!(
                         "{what} is damaged at byte {at}: records after it are lost"
                     ));
-                    self.found.damaged.push(format!("{what} at byte {at}"));
+                    self.found.damaged.push(format!("{what} at byte {at}, and the log after it"));
+                    let lost = firsts.iter().filter(|later| **later >= first);
+                    self.aside.extend(lost.map(|first| Aside::Rename(segment::name(*first))));
                     return Ok((last, bytes));
                 }
                 is_first = false;
@@ -426,8 +488,23 @@ impl Recovery<'_> {
             }
             bytes += frames.position();
             if frames.rest() > 0 {
+                let at = frames.position();
                 self.found.cut += frames.rest();
-                torn = Some((name, frames.position()));
+                let tail = frames.tail().map_err(failed)?;
+                if has_whole_frame(&tail) {
+                    // Written out of order before a loss of power, or damaged since: who knows.
+                    let kept = format!("damaged-{name}-{at}");
+                    let length = tail.len();
+                    self.report(format!(
+                        "{name} is damaged at byte {at}; the {length} bytes from there on have whole \
+                         records, which are lost, and are kept as {kept}"
+                    ));
+                    self.found
+                        .damaged
+                        .push(format!("{name} at byte {at}, {length} bytes to its end"));
+                    self.aside.push(Aside::Keep(kept, tail));
+                }
+                torn = Some((name, at));
             }
         }
         if self.found.cut > 0 {
@@ -467,6 +544,7 @@ impl Recovery<'_> {
                             frame: birth.to_vec(),
                             at: (sequence, position),
                             files,
+                            needs_import: false,
                         });
                     }
                 }
@@ -492,15 +570,14 @@ impl Recovery<'_> {
                 }
             }
             Record::Merge { id, items, image } => {
-                let Some(filter) = self.filters.get(&id).filter(|it| it.sequence < sequence) else {
+                if self.filters.get(&id).is_none_or(|filter| filter.sequence >= sequence) {
                     return;
-                };
-                let entry = Arc::clone(&filter.restored.entry);
-                entry.set_changed();
+                }
                 let from = image::read(image, &self.surroundings());
+                let filter = self.filters.get_mut(&id).expect("it is there");
                 let merged = from
                     .map_err(|error| error.to_string())
-                    .and_then(|from| unite(self.server, &entry.value, &from, items));
+                    .and_then(|from| unite(self.server, &mut filter.restored.entry, &from, items));
                 let files = image::files(image).unwrap_or_default();
                 if let Err(what) = merged {
                     self.set_aside(Damage {
@@ -508,6 +585,7 @@ impl Recovery<'_> {
                         frame: image.to_vec(),
                         at: (sequence, position),
                         files,
+                        needs_import: false,
                     });
                 } else if !files.is_empty() {
                     self.files.entry(id).or_default().extend(files);
@@ -517,9 +595,9 @@ impl Recovery<'_> {
     }
 
     fn remove(&mut self, id: u64) {
+        // Its files are removed with the next snapshot: until then the last one names them.
         if self.filters.remove(&id).is_some() {
             self.removed.push(id);
-            self.files.remove(&id);
         }
     }
 
@@ -572,6 +650,17 @@ fn send_images(
     Ok(())
 }
 
+/// Whether there is a record somewhere in what follows damage. Chance makes one of four billion places
+/// look like one.
+fn has_whole_frame(tail: &[u8]) -> bool {
+    /// Further than that is not looked.
+    const FAR: usize = 1 << 20;
+    (1..tail.len().min(FAR)).any(|at| {
+        let near = &tail[at..tail.len().min(at + FAR)];
+        next_frame(near).is_some_and(|(body, _)| Record::parse(body).is_some())
+    })
+}
+
 fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let read = disk.open(name).and_then(|mut file| file.read_to_end(&mut bytes));
@@ -597,7 +686,9 @@ fn load(batches: &Mutex<Receiver<Batch>>, with: &Surroundings<'_>) -> Loaded {
                     let name = String::from_utf8_lossy(found.name).into_owned();
                     let what = format!("the filter {name:?} of the snapshot: {error}");
                     let at = (pack, position);
-                    loaded.damaged.push(Damage { what, frame: body, at, files });
+                    let needs_import =
+                        matches!(error, image::Error::Import { .. }) && with.import_dir.is_none();
+                    loaded.damaged.push(Damage { what, frame: body, at, files, needs_import });
                 }
             }
         }
@@ -660,12 +751,14 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
     }
 }
 
-/// Adds all of another filter once more.
-fn unite(server: &Server, into: &Value, from: &Value, items: u64) -> Result<(), String> {
-    let united = extensions::unite(server, into, from, Memory::Granted, |_| ());
-    united.map_err(|it| it.text().to_owned())?;
-    if let Value::Bloom(bloom) = into {
-        bloom.set_items(items);
+/// Adds all of another filter once more, whatever the state.
+fn unite(server: &Server, into: &mut Arc<Entry>, from: &Value, items: u64) -> Result<(), String> {
+    into.set_changed();
+    let into = Arc::get_mut(into).expect("nobody else has it yet");
+    if let (Value::Bloom(into), Value::Bloom(from)) = (&mut into.value, from) {
+        let merged = into.replay_merge(from, server.hasher, items);
+        return merged.map_err(|error| error.to_string());
     }
-    Ok(())
+    let united = extensions::unite(server, &into.value, from, Memory::Granted, |_| ());
+    united.map_err(|failure| failure.text().to_owned())
 }

@@ -135,6 +135,13 @@ impl Frames {
         self.left + (self.buffer.len() - self.start) as u64
     }
 
+    /// The bytes from the next frame on, to the end of the file.
+    pub fn tail(mut self) -> io::Result<Vec<u8>> {
+        let mut tail = self.buffer.split_off(self.start);
+        self.file.take(self.left).read_to_end(&mut tail)?;
+        Ok(tail)
+    }
+
     /// The body of the next frame. None at the end, and at what is no frame: see [`Frames::rest`].
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.fill(FRAME)?;

@@ -237,6 +237,7 @@ impl Store {
             server.keyspace.abandon_visit();
             Error::io("beginning a file of", "the log")(error)
         })?;
+        server.keyspace.begin_visit();
         if kept.is_damaged {
             // What is in memory is all there is: none of the old files is built upon.
             server.keyspace.set_all_changed();
@@ -249,7 +250,9 @@ impl Store {
                 return Err(error);
             }
         };
-        let result = self.publish(server, kept, &border, pack);
+        // Images say which records they have: these must not come again under other changes.
+        let result = self.log.make_safe().map_err(Error::io("syncing", "the log"));
+        let result = result.and_then(|()| self.publish(server, kept, &border, pack));
         let bytes = pack.map_or(0, |(_, bytes)| bytes);
         let mut done = Done { filters: images.len() as u64, bytes, millis: 0 };
         let mut files = self.files.lock();
@@ -305,17 +308,27 @@ impl Store {
             sizes.insert(number, bytes);
         }
         let total: u64 = manifest.packs.iter().filter_map(|pack| sizes.get(pack)).sum();
-        let mut live = kept.live;
+        let (mut live, mut is_damaged) = (kept.live, false);
         if manifest.packs.len() > MOST_PACKS || total > 2 * live + SLACK {
             let number = server.keyspace.number();
-            live = self.merge_packs(&manifest.packs, number)?;
-            (manifest.packs, sizes) = (vec![number], HashMap::from([(number, live)]));
+            match self.merge_packs(&manifest.packs, number) {
+                Ok(bytes) => {
+                    live = bytes;
+                    (manifest.packs, sizes) = (vec![number], HashMap::from([(number, live)]));
+                }
+                Err(error) => {
+                    // They count as they are; if one is damaged, the next snapshot saves all anew.
+                    tracing::error!(%error, "snapshots cannot be put together");
+                    is_damaged = matches!(error, Error::Damaged { .. });
+                    let _ = self.disk.remove(&segment::pack_name(number));
+                }
+            }
         }
         manifest.log = border.last + 1;
         manifest.next = server.keyspace.number();
         manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
-        *kept = Kept { manifest, sizes, live, is_damaged: false };
-        self.log.saved(border.last);
+        *kept = Kept { manifest, sizes, live, is_damaged };
+        self.log.saved(border);
         Ok(())
     }
 

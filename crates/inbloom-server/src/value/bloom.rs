@@ -204,7 +204,7 @@ impl Bloom {
     }
 
     /// Sets the number of its keys to what it was before a crash.
-    pub fn set_items(&self, items: u64) {
+    fn set_items(&self, items: u64) {
         self.items.store(items, Ordering::Relaxed);
     }
 
@@ -359,7 +359,8 @@ impl Bloom {
         self.check_union(other)?;
         let Some(rest) = rest else {
             self.add_base(other)?;
-            note(self.items());
+            // Without those that somebody is just adding, and will note.
+            self.at_rest(|| note(self.items()));
             return Ok(());
         };
         // What others add goes to the rest from now on, and is noted after this.
@@ -382,6 +383,20 @@ impl Bloom {
         both.merge(&there.snapshot(hasher)?)?;
         self.rest = OnceLock::from(Box::new(SharedScalable::from_filter(both)?));
         self.add_base(other)
+    }
+
+    /// Adds once more what a merge before a crash has added, after which there were so many items.
+    pub fn replay_merge(&mut self, other: &Bloom, hasher: Hasher, items: u64) -> Result<(), Error> {
+        if let Some(there) = other.rest.get() {
+            let mut both = there.snapshot(hasher)?;
+            if let Some(here) = self.rest.get() {
+                both.merge(&here.snapshot(hasher)?)?;
+            }
+            self.rest = OnceLock::from(Box::new(SharedScalable::from_filter(both)?));
+        }
+        self.base.merge(&other.base)?;
+        self.set_items(items);
+        Ok(())
     }
 
     /// Whether both together keep the promised rate: on a copy of the bases, since what is added cannot

@@ -33,7 +33,10 @@ pub struct Plan {
 
 /// The disk, shared with whoever looks at it.
 #[derive(Clone, Default)]
-pub struct Staged(Arc<Mutex<State>>);
+pub struct Staged(Arc<Mutex<State>>, Arc<Mutex<Option<Meanwhile>>>);
+
+/// What others do while a snapshot is written.
+type Meanwhile = Box<dyn FnMut() + Send>;
 
 #[derive(Default)]
 struct State {
@@ -93,8 +96,16 @@ impl Staged {
         let state = self.state();
         let mut random = Random(seed | 1);
         let mut next = State { next: state.next, ..State::default() };
+        if loss == Loss::Nothing {
+            // The system has all of it, the disk still has not.
+            next.files = state.files.clone();
+            next.names = state.names.clone();
+            next.safe_names = state.safe_names.clone();
+            next.unsafe_names = state.unsafe_names.clone();
+            return Staged(Arc::new(Mutex::new(next)), Arc::default());
+        }
         next.names = match loss {
-            Loss::Nothing => state.names.clone(),
+            Loss::Nothing => unreachable!("see above"),
             Loss::All => state.safe_names.clone(),
             Loss::Tail | Loss::Anything => {
                 let mut names = state.safe_names.clone();
@@ -115,14 +126,29 @@ impl Staged {
         for id in next.names.values() {
             let content = &state.files[id];
             let bytes = match loss {
-                Loss::Nothing => content.bytes.clone(),
+                Loss::Nothing => unreachable!("see above"),
                 Loss::All => content.safe.clone(),
                 Loss::Tail => content.with_tail(&mut random),
                 Loss::Anything => content.with_sectors(&mut random),
             };
             next.files.insert(*id, Content { safe: bytes.clone(), bytes, writes: Vec::new() });
         }
-        Staged(Arc::new(Mutex::new(next)))
+        Staged(Arc::new(Mutex::new(next)), Arc::default())
+    }
+
+    /// Does something whenever a file of a snapshot is begun, written or synced; nothing after the last call
+    /// of this with None.
+    pub fn meanwhile(&self, work: Option<Meanwhile>) {
+        *self.1.lock().expect("no panic") = work;
+    }
+
+    fn pass_time(&self) {
+        // Whoever works is not interrupted by himself.
+        let work = self.1.lock().expect("no panic").take();
+        if let Some(mut work) = work {
+            work();
+            *self.1.lock().expect("no panic") = Some(work);
+        }
     }
 
     /// Changes one byte of a file, as a bad sector does.
@@ -234,6 +260,10 @@ impl Disk for Staged {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let is_log = name.starts_with("log-");
+        if !is_log {
+            self.pass_time();
+        }
         let mut state = self.state();
         state.begin()?;
         if state.is_full() {
@@ -245,7 +275,7 @@ impl Disk for Staged {
         let naming = Naming::Create(name.to_owned(), id);
         naming.apply(&mut state.names);
         state.unsafe_names.push(naming);
-        Ok(Box::new(StagedFile { disk: self.clone(), id }))
+        Ok(Box::new(StagedFile { disk: self.clone(), id, is_log }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -266,6 +296,11 @@ impl Disk for Staged {
         Ok(())
     }
 
+    fn sync(&self, name: &str) -> io::Result<()> {
+        let id = *self.state().names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        StagedFile { disk: self.clone(), id, is_log: true }.sync()
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         let mut state = self.state();
         state.begin()?;
@@ -278,10 +313,14 @@ impl Disk for Staged {
 struct StagedFile {
     disk: Staged,
     id: u64,
+    is_log: bool,
 }
 
 impl StagedFile {
     fn write(&self, at: Option<u64>, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_log {
+            self.disk.pass_time();
+        }
         let mut state = self.disk.state();
         let begun = state.begin();
         let is_full = state.is_full();
@@ -317,6 +356,9 @@ impl DiskFile for StagedFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        if !self.is_log {
+            self.disk.pass_time();
+        }
         let mut state = self.disk.state();
         state.begin()?;
         state.syncs += 1;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use inbloom::Key;
-use inbloom_server::{Listeners, Tls, Users, users};
+use inbloom_server::secret::{Missing, secret_in};
+use inbloom_server::{Listeners, Tls, Users, persist, users};
 
 use crate::filter_file::KeyArgs;
 
@@ -22,7 +23,7 @@ pub struct AccessArgs {
     /// nopass. Lines that begin with # are comments. 'default' is who a client is before AUTH;
     /// without such a line it is off. The file must be readable by its owner alone (chmod 600).
     #[arg(long, value_name = "FILE", env = "INBLOOM_USERS")]
-    users: Option<PathBuf>,
+    pub users: Option<PathBuf>,
 
     /// Serve clients of other machines even if nobody needs a password
     #[arg(long)]
@@ -72,7 +73,11 @@ impl AccessArgs {
         }
         match dir {
             _ if !self.keyed => Ok(None),
-            Some(dir) => Ok(Some(inbloom_server::secret::secret_in(dir)?)),
+            Some(dir) => {
+                let is_new = !persist::is_in_use(dir);
+                let missing = if is_new { Missing::Made } else { Missing::Refused };
+                Ok(Some(secret_in(dir, missing)?))
+            }
             None => bail!(
                 "--keyed needs a secret that outlives the server: give --dir FOLDER, where one is made \
                  and kept, or --key-file FILE, with the 32 hexadecimal digits of 'openssl rand -hex 16'"

@@ -184,7 +184,7 @@ static PARAMETERS: &[Parameter] = &[
     Parameter { name: "databases", get: |_, _| Some(DATABASES.to_string()), change: Change::Never },
     Parameter {
         name: "dir",
-        get: |call, _| Some(call?.server.config.import_dir.as_ref()?.display().to_string()),
+        get: |call, _| Some(call?.server.config.dir.as_ref()?.display().to_string()),
         change: Change::Never,
     },
     Parameter {
@@ -322,8 +322,11 @@ static PARAMETERS: &[Parameter] = &[
 /// Options of `inbloom serve` whose parameter has another name here, as Redis calls it.
 pub static OPTION_NAMES: &[(&str, &str)] = &[
     ("fsync", "appendfsync"),
+    ("max-argument", "proto-max-bulk-len"),
+    ("max-client-memory", "maxmemory-clients"),
     ("max-clients", "maxclients"),
     ("max-memory", "maxmemory"),
+    ("max-request", "client-query-buffer-limit"),
     ("password", "requirepass"),
     ("threads", "io-threads"),
 ];
@@ -422,7 +425,7 @@ fn find(name: &[u8]) -> Option<&'static Parameter> {
 impl Parameter {
     fn shown(&self, settings: &Settings) -> String {
         match (self.get)(None, settings) {
-            Some(_) if self.name == "requirepass" => "(hidden)".to_owned(),
+            Some(_) if self.name == "requirepass" => "(not shown)".to_owned(),
             value => value.unwrap_or_default(),
         }
     }

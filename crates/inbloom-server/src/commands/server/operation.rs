@@ -195,32 +195,23 @@ fn time(call: &mut Call<'_>) -> Result<(), Failure> {
 /// No reply: the connection ends, and that is how the client knows.
 fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
     let words = call.arguments.skip(1);
-    for word in words {
-        if parse::is(word, "ABORT") {
-            // It comes too late: nothing waits before clients are sent away.
-            let text = match (words.len(), call.server.is_stopping()) {
-                (1, false) => "ERR No shutdown in progress.",
-                (1, true) => "ERR the shutdown in progress cannot be aborted: clients are leaving",
-                _ => return Err(Failure::SYNTAX),
-            };
-            return Err(Failure::new(text));
-        }
-        if parse::is(word, "SAVE") {
-            if words.iter().any(|word| parse::is(word, "NOSAVE")) {
-                return Err(Failure::SYNTAX);
-            }
-            call.server.store().ok_or(NOT_DURABLE)?;
-        }
-        if parse::is(word, "NOSAVE")
-            && let Some(store) = call.server.store()
-        {
-            store.skip_last_snapshot();
-        }
-        if !["SAVE", "NOSAVE", "NOW", "FORCE"].iter().any(|option| parse::is(word, option)) {
-            return Err(Failure::SYNTAX);
-        }
+    let has = |option: &str| words.iter().any(|word| parse::is(word, option));
+    let is_known = |word: &[u8]| {
+        ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"].iter().any(|option| parse::is(word, option))
+    };
+    if !words.iter().all(is_known) || has("SAVE") && has("NOSAVE") {
+        return Err(Failure::SYNTAX);
     }
-    tracing::info!(client = %call.session.client.address, "SHUTDOWN");
+    if has("ABORT") {
+        // It would come too late: a server that is about to end reads no more commands.
+        let none = Failure::new("ERR No shutdown in progress.");
+        return Err(if words.len() == 1 { none } else { Failure::SYNTAX });
+    }
+    match call.server.store() {
+        None if has("SAVE") => return Err(NOT_DURABLE),
+        Some(store) if has("NOSAVE") => store.skip_last_snapshot(),
+        _ => {}
+    }
     call.server.shut_down();
     call.session.is_closing = true;
     Ok(())

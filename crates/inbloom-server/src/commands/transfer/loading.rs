@@ -91,11 +91,11 @@ impl Loading {
         }
     }
 
-    /// The bytes that have to be looked through once more when the last has arrived.
+    /// The bytes that have to be looked through once more when the last has arrived, or written to disk.
     pub fn file_bytes(&self) -> u64 {
         match self {
             Loading::Ours(ours) => ours.header.file,
-            Loading::RedisBloom(..) | Loading::Cuckoo(..) => 0,
+            Loading::RedisBloom(..) | Loading::Cuckoo(..) => self.bytes(),
         }
     }
 

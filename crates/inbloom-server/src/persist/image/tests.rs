@@ -63,6 +63,10 @@ impl Disk for Memory {
         self.0.lock().remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
 
+    fn sync(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync_names(&self) -> io::Result<()> {
         Ok(())
     }
@@ -122,6 +126,10 @@ impl Disk for Narrow {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         self.0.remove(name)
+    }
+
+    fn sync(&self, _: &str) -> io::Result<()> {
+        Ok(())
     }
 
     fn sync_names(&self) -> io::Result<()> {
