@@ -6,6 +6,7 @@
 //! latency  what other clients wait while one asks for much                         latency.rs
 //! growth   a filter that was not reserved against one that was                     growth.rs
 //! small    a million filters of a hundred items                                    small.rs
+//! durability  what it costs to keep filters, and how soon they are back           durability.rs
 //! layer    the same commands without sockets, on one thread and on two             layer.rs
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod client;
 mod cost;
+mod durability;
 mod growth;
 mod latency;
 mod layer;
@@ -34,6 +36,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::Folder;
 use crate::table;
+use durability::Durability;
 use process::{Process, Server};
 
 /// Options of `server`.
@@ -70,6 +73,10 @@ pub(crate) struct Options {
     /// Items that a default filter grows to while others wait.
     #[arg(long, value_parser = table::count, default_value = "100M")]
     growth: u64,
+    /// Where servers of 'durability' keep their filters, up to 8 GB: a folder on the disk that is
+    /// measured; the system's folder for temporary files if it is not named.
+    #[arg(long, conflicts_with = "address")]
+    dir_for_data: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,6 +93,9 @@ enum Part {
     Small,
     /// Commands without sockets, on one thread and on two.
     Layer,
+    /// Throughput under each --fsync, restarts, and a snapshot under load: ten minutes. It is run if
+    /// it is named only.
+    Durability,
 }
 
 /// Runs what the options ask for, and prints every table when it is complete.
@@ -106,6 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             Part::Latency => latency::run(&bench.server()?, &bench.latency_sizes())?,
             Part::Growth => growth::run(&bench.server()?, &bench.growth_sizes())?,
             Part::Small => small::run(&bench.server()?, bench.small_counts())?,
+            Part::Durability => bench.durability()?,
         }
     }
     Ok(())
@@ -122,17 +133,39 @@ impl Bench<'_> {
     fn server(&self) -> Result<Server, Box<dyn Error>> {
         match (self.options.address, self.options.pid) {
             (Some(address), Some(pid)) => Server::running(address, Process::new(pid)),
-            _ if !self.binary.is_file() => Err(format!(
+            _ => {
+                let arguments = self.options.arguments.split_whitespace();
+                Server::inbloom(&self.program()?, arguments, self.folder.root())
+            }
+        }
+    }
+
+    /// The program to start.
+    fn program(&self) -> Result<PathBuf, Box<dyn Error>> {
+        if !self.binary.is_file() {
+            return Err(format!(
                 "{} is missing: build it with 'cargo build --release -p inbloom-cli', or name \
                  a running server with --address and --pid",
                 self.binary.display()
             )
-            .into()),
-            _ => {
-                let binary = self.binary.canonicalize()?;
-                Server::inbloom(&binary, &self.options.arguments, self.folder.root())
-            }
+            .into());
         }
+        Ok(self.binary.canonicalize()?)
+    }
+
+    fn durability(&self) -> Result<(), Box<dyn Error>> {
+        if self.options.address.is_some() {
+            return Err("durability starts and ends servers itself: leave out --address".into());
+        }
+        let data = self.options.dir_for_data.clone().unwrap_or_else(env::temp_dir);
+        let data = Folder::create(data.join(format!("inbloom-bench-{}", std::process::id())))?;
+        let durability = Durability {
+            binary: self.program()?,
+            arguments: &self.options.arguments,
+            words: self.folder.root(),
+            data: data.root().canonicalize()?,
+        };
+        durability::run(&durability, &self.durability_sizes())
     }
 
     fn layer_capacity(&self) -> u64 {
@@ -193,6 +226,31 @@ impl Bench<'_> {
         growth::Sizes { rounds: self.rounds(), items, queries }
     }
 
+    fn durability_sizes(&self) -> durability::Sizes {
+        if self.options.quick {
+            return durability::Sizes {
+                rounds: 1,
+                load: Duration::from_millis(500),
+                capacity: 10_000_000,
+                large_filters: 10,
+                large_bytes: 2_000_000,
+                small_filters: 20_000,
+                log_items: 200_000,
+                snapshot_bytes: 50_000_000,
+            };
+        }
+        durability::Sizes {
+            rounds: self.options.rounds,
+            load: Duration::from_millis(1500),
+            capacity: 30_000_000,
+            large_filters: 100,
+            large_bytes: 20_000_000,
+            small_filters: 1_000_000,
+            log_items: 10_000_000,
+            snapshot_bytes: 1_000_000_000,
+        }
+    }
+
     fn small_counts(&self) -> &'static [u64] {
         if self.options.quick { &[20_000, 2_000] } else { &[1_000_000, 100_000, 10_000] }
     }
@@ -202,6 +260,12 @@ impl Bench<'_> {
 fn at_most(number: f64, goal: f64) -> String {
     let verdict = if number <= goal { "met" } else { "MISSED" };
     format!("<= {goal} {verdict}")
+}
+
+/// The same for a number that should not be smaller: `>= 0.85 met`.
+fn at_least(number: f64, goal: f64) -> String {
+    let verdict = if number >= goal { "met" } else { "MISSED" };
+    format!(">= {goal} {verdict}")
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

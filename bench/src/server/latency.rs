@@ -58,15 +58,11 @@ pub(crate) struct Sizes {
 
 pub(crate) fn run(server: &Server, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
     // Connected before the client that burdens, so that they are not all on one thread.
-    let mut probe = Probe { clients: server.connect_many(CONNECTIONS)?, echo: echo()? };
+    let mut probe = Probe::new(server)?;
     let mut client = server.connect()?;
     let has_filters = client.knows(&format!("BF.EXISTS {MANY} x"))?;
 
-    println!("\nPING once a millisecond on each of {CONNECTIONS} connections, milliseconds");
-    println!(
-        "{:<36}{:>8}{:>9}{:>9}{:>9}{:>9}{:>14}{:>12}{:>14}  note",
-        "during", "PINGs", "p50", "p99", "p99.9", "max", "worst p99.9", "echo p99.9", "goal"
-    );
+    print_head();
     let idle = probe.during(|| {
         thread::sleep(sizes.idle);
         Ok(())
@@ -83,6 +79,15 @@ pub(crate) fn run(server: &Server, sizes: &Sizes) -> Result<(), Box<dyn Error>> 
     large_filter(&mut probe, &mut client, sizes)?;
     growth(&mut probe, &mut client, sizes)?;
     Ok(())
+}
+
+/// The head of the table.
+pub(super) fn print_head() {
+    println!("\nPING once a millisecond on each of {CONNECTIONS} connections, milliseconds");
+    println!(
+        "{:<36}{:>8}{:>9}{:>9}{:>9}{:>9}{:>14}{:>12}{:>14}  note",
+        "during", "PINGs", "p50", "p99", "p99.9", "max", "worst p99.9", "echo p99.9", "goal"
+    );
 }
 
 /// BF.MADD of very many items in one command, one command after another.
@@ -115,14 +120,8 @@ fn many_items(probe: &mut Probe, client: &mut Client, sizes: &Sizes) -> io::Resu
 /// SCANDUMP of a large filter to its end, and DEL of it.
 fn large_filter(probe: &mut Probe, client: &mut Client, sizes: &Sizes) -> io::Result<()> {
     client.ask(&format!("DEL {LARGE}"))?;
-    // Servers take different numbers of bits: ask a smaller filter how many.
-    const TRIAL: u64 = 1_000_000;
-    client.ask(&format!("BF.RESERVE {LARGE} {LARGE_RATE} {TRIAL}"))?;
-    let trial_bytes = size(client, LARGE)?;
-    client.ask(&format!("DEL {LARGE}"))?;
-    let capacity = (sizes.large_bytes as f64 / trial_bytes as f64 * TRIAL as f64) as u64;
-    // An item sets bits in a page at least: six for each leave one page in 400 untouched.
-    let items = 6 * sizes.large_bytes / 4096;
+    let capacity = capacity(client, LARGE, LARGE_RATE, sizes.large_bytes)?;
+    let items = items_in_all_pages(sizes.large_bytes);
 
     let mut deletions = Waits::default();
     let (mut bytes, mut slowest) = (0, Duration::ZERO);
@@ -191,8 +190,29 @@ fn growth(probe: &mut Probe, client: &mut Client, sizes: &Sizes) -> io::Result<(
     Ok(())
 }
 
+/// For how many items a filter, which is not there yet, must be reserved to have so many bytes.
+pub(super) fn capacity(
+    client: &mut Client,
+    filter: &str,
+    rate: f64,
+    bytes: u64,
+) -> io::Result<u64> {
+    // Servers take different numbers of bits: ask a smaller filter how many.
+    const TRIAL: u64 = 1_000_000;
+    client.ask(&format!("BF.RESERVE {filter} {rate} {TRIAL}"))?;
+    let trial_bytes = size(client, filter)?;
+    client.ask(&format!("DEL {filter}"))?;
+    Ok((bytes as f64 / trial_bytes as f64 * TRIAL as f64) as u64)
+}
+
+/// How many items touch all memory of a filter of so many bytes: each sets bits in a page at least,
+/// and six for each page leave one in 400 untouched.
+pub(super) fn items_in_all_pages(bytes: u64) -> u64 {
+    6 * bytes / 4096
+}
+
 /// The bytes that a filter has by its own account.
-fn size(client: &mut Client, filter: &str) -> io::Result<u64> {
+pub(super) fn size(client: &mut Client, filter: &str) -> io::Result<u64> {
     let reply = client.ask(&format!("BF.INFO {filter} SIZE"))?;
     let number = match &reply {
         // As RedisBloom answers, and as valkey-bloom does.
@@ -232,7 +252,7 @@ fn dump(client: &mut Client, filter: &str) -> io::Result<(u64, u64)> {
 }
 
 /// The connections that send PING.
-struct Probe {
+pub(super) struct Probe {
     clients: Vec<Client>,
     /// To the thread that only answers.
     echo: Client,
@@ -257,8 +277,12 @@ fn echo() -> io::Result<Client> {
 }
 
 impl Probe {
+    pub(super) fn new(server: &Server) -> io::Result<Probe> {
+        Ok(Probe { clients: server.connect_many(CONNECTIONS)?, echo: echo()? })
+    }
+
     /// Sends PINGs from all connections until the work is done.
-    fn during(&mut self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Waits> {
+    pub(super) fn during(&mut self, work: impl FnOnce() -> io::Result<()>) -> io::Result<Waits> {
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
             let all = self.clients.iter_mut().chain([&mut self.echo]);
@@ -303,7 +327,7 @@ fn ping_until(
 
 /// What every PING waited.
 #[derive(Default)]
-struct Waits {
+pub(super) struct Waits {
     /// By connection.
     server: Vec<Vec<Duration>>,
     echo: Vec<Duration>,
@@ -311,7 +335,7 @@ struct Waits {
 
 impl Waits {
     /// Adds further waits of the same connections.
-    fn absorb(&mut self, further: Waits) {
+    pub(super) fn absorb(&mut self, further: Waits) {
         self.server.resize_with(further.server.len().max(self.server.len()), Vec::new);
         for (mine, more) in iter::zip(&mut self.server, further.server) {
             mine.extend(more);
@@ -325,7 +349,7 @@ impl Waits {
     }
 
     /// A line of the table; a goal is set for what has a note.
-    fn print(&self, name: &str, note: Option<&str>) {
+    pub(super) fn print(&self, name: &str, note: Option<&str>) {
         let mut all = self.server.concat();
         all.sort_unstable();
         let (worst, echo) = (self.worst(), slowest(&self.echo));
@@ -350,7 +374,7 @@ fn slowest(waits: &[Duration]) -> f64 {
 }
 
 /// The smallest wait that at least this part of all does not exceed, in milliseconds.
-fn quantile(sorted: &[Duration], part: f64) -> f64 {
+pub(super) fn quantile(sorted: &[Duration], part: f64) -> f64 {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted.get(rank.max(1) - 1).map_or(0.0, |&wait| milliseconds(wait))
 }
@@ -359,7 +383,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn megabytes(bytes: u64) -> String {
+pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1e6)
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use super::client::{Client, Reply};
+use super::client::{Client, Reply, wrong};
 
 /// A started server that does not answer for so long has failed.
 const START: Duration = Duration::from_secs(10);
@@ -76,15 +76,15 @@ impl Server {
         Ok(server)
     }
 
-    /// `inbloom serve` on a free port. What it keeps, it keeps in the folder.
+    /// `inbloom serve` on a free port. What it says, it says in the folder.
     pub(crate) fn inbloom(
         binary: &Path,
-        further: &str,
+        further: impl IntoIterator<Item: AsRef<OsStr>>,
         folder: &Path,
     ) -> Result<Server, Box<dyn Error>> {
         let address = free_address()?;
         let mut command = Command::new(binary);
-        command.args(["serve", "--listen", &address.to_string()]).args(further.split_whitespace());
+        command.args(["serve", "--listen", &address.to_string()]).args(further);
         Server::start("inbloom", command, address, folder)
     }
 
@@ -138,6 +138,21 @@ impl Server {
     /// So many connections.
     pub(crate) fn connect_many(&self, count: usize) -> io::Result<Vec<Client>> {
         (0..count).map(|_| self.connect()).collect()
+    }
+
+    /// Ends a server that was started, as SHUTDOWN does, and waits for that.
+    pub(crate) fn stop(mut self) -> io::Result<()> {
+        // It closes the connection instead of answering; an answer says why it goes on. Then it is
+        // killed, as it is dropped.
+        if let Ok(reply) = self.connect()?.call(&[b"SHUTDOWN"]) {
+            return Err(wrong(format!("SHUTDOWN was answered with {reply:?}")));
+        }
+        let status = self.child.as_mut().expect("it was started here").wait()?;
+        self.child = None;
+        if status.success() {
+            return Ok(());
+        }
+        Err(wrong(format!("{} ended with {status}", self.name)))
     }
 
     fn ping(&self) -> io::Result<()> {

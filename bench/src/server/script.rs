@@ -5,6 +5,7 @@
 //! last one's reply.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{ops, thread};
 
@@ -115,6 +116,23 @@ impl Script {
         self.commands.push(Command { bytes_end: self.bytes.len(), items_end: self.expected.len() });
     }
 
+    /// Puts the keys of other identities, from this one on, in the place of all items.
+    fn rename_items(&mut self, first: u64) {
+        // `$20`, the key, and a line's end behind each.
+        const LENGTH: usize = b"$20\r\n".len();
+        const ITEM: usize = LENGTH + KEY_BYTES + b"\r\n".len();
+        let mut identity = first;
+        let mut before = 0;
+        for command in &self.commands {
+            let begin = command.bytes_end - (command.items_end - before) * ITEM;
+            for item in self.bytes[begin..command.bytes_end].chunks_exact_mut(ITEM) {
+                item[LENGTH..LENGTH + KEY_BYTES].copy_from_slice(&key(identity));
+                identity += 1;
+            }
+            before = command.items_end;
+        }
+    }
+
     /// Sends all commands and checks all replies. A reply that cannot be right is an error.
     pub(crate) fn play(&self, client: &mut Client) -> io::Result<Tally> {
         let mut tally = Tally::default();
@@ -136,6 +154,29 @@ impl Script {
         }
         Ok(tally)
     }
+}
+
+/// Adds new keys, the first of this identity, with `depth` commands in flight, until it is told to
+/// stop. `added` counts along for whoever watches.
+///
+/// One burst is made and gets new keys each time: requests for all that a server takes in seconds
+/// would fill the memory, and making them anew takes the client ten times as long as their keys.
+pub(crate) fn add_until(
+    client: &mut Client,
+    (filter, first): (&str, u64),
+    (per_command, depth): (u64, usize),
+    is_done: &AtomicBool,
+    added: &AtomicU64,
+) -> io::Result<Tally> {
+    let items = per_command * depth as u64;
+    let mut burst = additions(filter, first..first + items, per_command, depth);
+    let mut tally = Tally::default();
+    while !is_done.load(Ordering::Relaxed) {
+        burst.rename_items(first + tally.items);
+        tally += burst.play(client)?;
+        added.fetch_add(items, Ordering::Relaxed);
+    }
+    Ok(tally)
 }
 
 impl Tally {
@@ -363,6 +404,13 @@ mod tests {
         let item = String::from_utf8(key(0).to_vec()).expect("as above");
         let expected = format!("*3\r\n$9\r\nBF.EXISTS\r\n$1\r\nf\r\n$20\r\n{item}\r\n");
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn renamed_items_are_those_of_a_script_that_was_made_of_them() {
+        let mut script = additions("f", 0..250, 100, 2);
+        script.rename_items(1000);
+        assert!(script.bytes == additions("f", 1000..1250, 100, 2).bytes);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{report, workload};
 
 /// Items of each, which is what it is reserved for.
 const ITEMS: u64 = 100;
-const RATE: f64 = 0.01;
+pub(super) const RATE: f64 = 0.01;
 
 /// Commands in a pipeline.
 const DEPTH: usize = 100;
@@ -72,44 +72,10 @@ fn identity(filter: u64, item: u64) -> u64 {
 fn cycle(server: &Server, client: &mut Client, filters: u64, is_first: bool) -> io::Result<Row> {
     let keys_before = client.ask_number("DBSIZE")?;
     let memory_before = server.process.resident()?;
-    let mut run =
-        |work: &dyn Fn(std::ops::Range<u64>) -> Script| in_steps(server, client, filters, work);
-
-    let rate = RATE.to_string();
-    let items = ITEMS.to_string();
-    let reserve = run(&|numbers| {
-        let mut script = Script::new(Shape::Single, DEPTH);
-        for number in numbers {
-            let name = name(number);
-            let words: [&[u8]; 4] =
-                [b"BF.RESERVE", name.as_bytes(), rate.as_bytes(), items.as_bytes()];
-            script.push(&words, Expected::Ok);
-        }
-        script
-    })?;
-    // One command at a time, as its hundred items fill a packet.
-    let fill = run(&|numbers| {
-        let mut script = Script::new(Shape::Array, 1);
-        for number in numbers {
-            let items = (0..ITEMS as usize)
-                .map(|item| (script::key(identity(number, item as u64)), Expected::Usually(true)));
-            script.push_many(&[b"BF.MADD", name(number).as_bytes()], items);
-        }
-        script
-    })?;
+    let (reserve, fill) = make(server, client, filters)?;
     let memory = server.process.resident()?.saturating_sub(memory_before);
 
-    let mut queries = Script::new(Shape::Single, DEPTH);
-    for number in 0..QUERIES {
-        let filter = workload::mix(number) % filters;
-        let (key, expected) = if number.is_multiple_of(2) {
-            let item = workload::mix(!number) % ITEMS;
-            (script::key(identity(filter, item)), Expected::Surely(true))
-        } else {
-            (script::absent_key(number), Expected::Usually(false))
-        };
-        queries.push(&[b"BF.EXISTS", name(filter).as_bytes(), &key], expected);
-    }
+    let queries = queries(filters, 0..QUERIES);
     let query = script::measure(server.process, std::slice::from_mut(client), &[queries])?;
     query.tally.check(RATE)?;
 
@@ -139,6 +105,49 @@ fn cycle(server: &Server, client: &mut Client, filters: u64, is_first: bool) -> 
     let bytes = memory as f64 / filters as f64 - name(0).len() as f64;
     let bytes = is_first.then_some(bytes);
     Ok(Row { filters, bytes, reserve, fill, query, expire, gone_after })
+}
+
+/// Reserves and fills so many filters, and tells what each of both cost.
+pub(super) fn make(server: &Server, client: &mut Client, filters: u64) -> io::Result<(Cost, Cost)> {
+    let rate = RATE.to_string();
+    let items = ITEMS.to_string();
+    let reserve = in_steps(server, client, filters, &|numbers| {
+        let mut script = Script::new(Shape::Single, DEPTH);
+        for number in numbers {
+            let name = name(number);
+            let words: [&[u8]; 4] =
+                [b"BF.RESERVE", name.as_bytes(), rate.as_bytes(), items.as_bytes()];
+            script.push(&words, Expected::Ok);
+        }
+        script
+    })?;
+    // One command at a time, as its hundred items fill a packet.
+    let fill = in_steps(server, client, filters, &|numbers| {
+        let mut script = Script::new(Shape::Array, 1);
+        for number in numbers {
+            let items = (0..ITEMS as usize)
+                .map(|item| (script::key(identity(number, item as u64)), Expected::Usually(true)));
+            script.push_many(&[b"BF.MADD", name(number).as_bytes()], items);
+        }
+        script
+    })?;
+    Ok((reserve, fill))
+}
+
+/// Queries of so many filters, the even ones for items and the odd ones for absent ones.
+pub(super) fn queries(filters: u64, numbers: std::ops::Range<u64>) -> Script {
+    let mut queries = Script::new(Shape::Single, DEPTH);
+    for number in numbers {
+        let filter = workload::mix(number) % filters;
+        let (key, expected) = if number.is_multiple_of(2) {
+            let item = workload::mix(!number) % ITEMS;
+            (script::key(identity(filter, item)), Expected::Surely(true))
+        } else {
+            (script::absent_key(number), Expected::Usually(false))
+        };
+        queries.push(&[b"BF.EXISTS", name(filter).as_bytes(), &key], expected);
+    }
+    queries
 }
 
 /// Plays scripts for all filters, a part of them at a time.

@@ -6,9 +6,9 @@ use tracing_subscriber::fmt::time::SystemTime;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What is logged: errors only, or more
-    #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG", default_value = "warn")]
-    log_level: Level,
+    /// What is logged: errors only, or more [default: warn, and info in JSON]
+    #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG")]
+    log_level: Option<Level>,
 
     /// How it is logged: lines for people, or JSON for programs
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -32,7 +32,12 @@ enum Format {
 impl Options {
     /// From here on, what happens is logged.
     pub fn start(&self) {
-        let level = match self.log_level {
+        // People are told of start and end by lines of their own, programs only by the log.
+        let usual = match self.log_format {
+            Format::Text => Level::Warn,
+            Format::Json => Level::Info,
+        };
+        let level = match self.log_level.unwrap_or(usual) {
             Level::Error => LevelFilter::ERROR,
             Level::Warn => LevelFilter::WARN,
             Level::Info => LevelFilter::INFO,

@@ -23,7 +23,7 @@ struct Server {
 impl Server {
     fn start(options: &[&str]) -> Server {
         let mut command = inbloom(&["serve", "--listen", "127.0.0.1:0"]);
-        command.args(options);
+        command.args(options).env("INBLOOM_LOG", "info");
         Server::of(command)
     }
 
@@ -459,7 +459,7 @@ fn sighup_reads_the_settings_file_again() {
     // Passwords are not logged.
     fs::write(&file, "requirepass open-sesame\n").unwrap();
     server.signal("-HUP");
-    server.wait_for_line("setting=\"password\" value=\"(hidden)\"");
+    server.wait_for_line("setting=\"password\" value=\"(not shown)\"");
     assert!(server.connect().ask("BF.CARD seen").starts_with("-NOAUTH"));
     assert!(!server.lines().join("\n").contains("sesame"));
 }
@@ -539,7 +539,7 @@ fn what_is_logged_is_chosen() {
     assert_eq!(client.ask("TIME"), "*2");
     server.wait_for_line("a command took long command=\"time\"");
     let log = server.lines().join("\n");
-    assert!(log.contains("setting=\"requirepass\" value=\"(hidden)\"") && !log.contains("hush"));
+    assert!(log.contains("setting=\"requirepass\" value=\"(not shown)\"") && !log.contains("hush"));
 }
 
 #[test]

@@ -117,14 +117,14 @@ pub struct New {
 
 impl New {
     /// One with its birth, until some time.
-    pub fn new(value: Value, birth: Vec<u8>, expires: Option<u64>) -> New {
+    pub fn with(value: Value, birth: Vec<u8>, expires: Option<u64>) -> New {
         New { value, birth, expires }
     }
 }
 
 impl From<Value> for New {
     fn from(value: Value) -> New {
-        New::new(value, Vec::new(), None)
+        New::with(value, Vec::new(), None)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Figures for Prometheus, in the text of OpenMetrics.
 //!
-//! One table: a figure is a row of [`FIGURES`], which docs/operations.md is checked against. They
+//! One table: a figure is a row of `FIGURES`, which docs/operations.md is checked against. They
 //! are read when they are asked for, from the counters that INFO tells too: nothing is counted
 //! twice.
 //! Names and units follow <https://prometheus.io/docs/practices/naming/>.

@@ -10,7 +10,7 @@
 //!   damaged-...                   what could not be read, kept for whoever can
 //! ```
 //!
-//! Every change is a record of the [log], made at the same time. A [snapshot] takes the place of the log
+//! Every change is a record of the [log], made at the same time. A `snapshot` takes the place of the log
 //! before it. [recovery] reads the last snapshots, then the log.
 //!
 //! **Why a filter comes back as it was.** An image of a filter says which record is the last that it
@@ -20,6 +20,7 @@
 //! number. Names, expiry and removal say what is so from then on, whatever was before.
 
 pub mod disk;
+mod gentle;
 pub(crate) mod image;
 pub mod log;
 mod manifest;
@@ -346,6 +347,7 @@ impl Store {
         };
         let mut threads = self.threads.lock();
         threads.push(thread("log", Store::keep_log)?);
+        threads.push(thread("log writer", Store::write_log)?);
         threads.push(thread("snapshots", Store::keep_snapshots)?);
         Ok(())
     }
@@ -355,6 +357,7 @@ impl Store {
     pub fn close(&self, server: &Server) -> Result<(), Error> {
         self.is_stopping.store(true, Ordering::Release);
         self.log.wake();
+        self.log.wake_writer();
         self.asks.notify_one();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
@@ -395,6 +398,13 @@ impl Store {
                 }
                 synced = Instant::now();
             }
+        }
+    }
+
+    /// Writes to the log for those who should not wait for a busy disk.
+    fn write_log(&self, _: &Weak<Server>) {
+        while !self.is_stopping.load(Ordering::Acquire) {
+            self.log.write_when_busy(Duration::from_secs(1));
         }
     }
 

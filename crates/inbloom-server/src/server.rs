@@ -324,7 +324,7 @@ impl Server {
     pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, Failure> {
         let (value, _room) = spec.value(self, now, Memory::Limited)?;
         let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
-        Ok(self.keyspace.create(key, New::new(value, birth, None), now))
+        Ok(self.keyspace.create(key, New::with(value, birth, None), now))
     }
 
     /// Gives a filter that has content a name that has none, until some time.
@@ -336,7 +336,7 @@ impl Server {
         now: u64,
     ) -> Result<Created, Failure> {
         let (birth, files) = self.birth(&value)?;
-        let created = self.keyspace.create(key, New::new(value, birth, expires), now);
+        let created = self.keyspace.create(key, New::with(value, birth, expires), now);
         match &created {
             Created::New(entry) => self.enter(entry, files),
             Created::Taken(..) => self.store().map_or((), |store| store.forget(&files)),
@@ -352,7 +352,7 @@ impl Server {
         expires: Option<u64>,
     ) -> Result<(), Failure> {
         let (birth, files) = self.birth(&value)?;
-        let entry = self.keyspace.replace(key, New::new(value, birth, expires));
+        let entry = self.keyspace.replace(key, New::with(value, birth, expires));
         self.enter(&entry, files);
         Ok(())
     }

@@ -150,7 +150,7 @@ impl Client<'_> {
             21 => format!("CF.COMPACT {key}"),
             _ => {
                 let (dump, _) = self.say(&format!("DUMP {key}"));
-                let Some(at) = dump.windows(2).position(|two| two == b"\r\n") else { return None };
+                let at = dump.windows(2).position(|two| two == b"\r\n")?;
                 if dump.len() < at + 4 {
                     return None;
                 }

@@ -54,7 +54,9 @@ impl Folder {
     }
 
     pub fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_inbloom"));
+        // Whoever runs the tests in the background may ignore signals, which is inherited.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM,HUP").arg(env!("CARGO_BIN_EXE_inbloom"));
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

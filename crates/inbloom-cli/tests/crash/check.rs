@@ -13,7 +13,7 @@ use crate::chance::{Claims, Random, Tally};
 use crate::client::{Client, Reply};
 use crate::load::{NAMES, name, now, own_database};
 use crate::world::{
-    Deadline, Filter, HAZY, Item, Key, Kind, Operation, Outcome, SLACK, World, is_shared,
+    Deadline, Effect, Filter, HAZY, Item, Key, Kind, Operation, Outcome, SLACK, World, is_shared,
 };
 
 /// Items that are asked for in one command.
@@ -82,6 +82,8 @@ pub fn check(
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<World, String> {
+    let in_flight = divided(question);
+    let question = &Question { in_flight: &in_flight, ..*question };
     let mut worlds = vec![question.acknowledged.clone()];
     for operation in question.in_flight {
         let mut world = worlds[worlds.len() - 1].clone();
@@ -119,6 +121,35 @@ pub fn check(
         (filter.card, filter.doubt) = (most.card, most.doubt);
     }
     Ok(world)
+}
+
+/// What was in flight, with commands that make several changes as these, one after another: the first may
+/// be there without the second. So it is with one that makes a filter and adds to it, and with one that deletes
+/// several.
+fn divided(question: &Question<'_>) -> Vec<Operation> {
+    let mut world = question.acknowledged.clone();
+    let mut divided = Vec::new();
+    for operation in question.in_flight {
+        if let Effect::Add { name, own, shape, .. } = &operation.effect
+            && !world.here().contains_key(name)
+        {
+            let (name, own, shape) = (name.clone(), *own, *shape);
+            divided.push(Operation {
+                effect: Effect::Reserve { name, own, shape },
+                ..operation.clone()
+            });
+        }
+        match &operation.effect {
+            Effect::Delete { names } => divided.extend(names.iter().map(|name| Operation {
+                effect: Effect::Delete { names: vec![name.clone()] },
+                ..operation.clone()
+            })),
+            _ => divided.push(operation.clone()),
+        }
+        let applied = world.apply(operation, Outcome::Lost(question.ended), &mut Tally::default());
+        applied.expect("what has no answer has no wrong one");
+    }
+    divided
 }
 
 /// No number of commands in flight fits: what speaks against none, all, and the number that comes

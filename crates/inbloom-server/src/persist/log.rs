@@ -5,7 +5,8 @@
 //! memory. A client's replies wait until its records are written (or synced, as the policy says):
 //! whoever comes first writes for all who have appended by then, the others wait. So a write takes
 //! as many records as came during the last one, and nobody waits for a thread to wake up when there
-//! is no crowd.
+//! is no crowd. While the disk is busy with a sync or a snapshot, a write may take as long as that: then
+//! a thread of its own writes, and connections that only ask go on.
 //!
 //! **Trouble.** A write that fails, on a full disk say, is cut off and kept in memory, to be tried
 //! again twice a second. Until it succeeds nothing is acknowledged and no change is begun; queries
@@ -19,10 +20,10 @@
 use std::io;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::disk::{Disk, DiskFile};
@@ -79,8 +80,46 @@ pub struct Log {
     is_in_trouble: AtomicBool,
     trouble: Mutex<Option<Trouble>>,
     progress: Notify,
-    wanted: Mutex<bool>,
-    wakes: Condvar,
+    /// Ends the rest of the thread that syncs,
+    syncer: Bell,
+    /// and of the one that writes while the disk is busy.
+    writer: Bell,
+    /// How many keep the disk busy.
+    busy: AtomicUsize,
+}
+
+/// Wakes one thread.
+#[derive(Default)]
+struct Bell {
+    has_rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Bell {
+    fn wake(&self) {
+        let had_rung = mem::replace(&mut *self.has_rung.lock(), true);
+        if !had_rung {
+            self.rings.notify_one();
+        }
+    }
+
+    /// Waits for it, at most so long.
+    fn rest(&self, most: Duration) {
+        let mut has_rung = self.has_rung.lock();
+        if !*has_rung {
+            self.rings.wait_for(&mut has_rung, most);
+        }
+        *has_rung = false;
+    }
+}
+
+/// The disk is busy as long as this is held.
+pub struct Busy<'a>(&'a AtomicUsize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Records that nobody has written yet.
@@ -160,8 +199,9 @@ impl Log {
             is_in_trouble: AtomicBool::new(false),
             trouble: Mutex::new(None),
             progress: Notify::new(),
-            wanted: Mutex::new(false),
-            wakes: Condvar::new(),
+            syncer: Bell::default(),
+            writer: Bell::default(),
+            busy: AtomicUsize::new(0),
             disk,
         })
     }
@@ -177,6 +217,8 @@ impl Log {
     pub fn set_policy(&self, policy: Fsync) {
         self.policy.store(policy as u8, Ordering::Relaxed);
         self.wake();
+        // Under the new one they may have waited long enough.
+        self.progress.notify_waiters();
     }
 
     /// Writes down what was done, and what it has removed.
@@ -274,14 +316,23 @@ impl Log {
         if let Some(failure) = self.trouble() {
             return Some(Err(failure));
         }
-        if self.pending.lock().bytes > MUCH {
-            self.wake();
+        if self.policy() == Fsync::Always {
+            self.wake(); // Who syncs writes before.
+        } else if self.pending.lock().bytes > MUCH {
+            self.writer.wake();
         } else if let Some(mut segment) = self.segment.try_lock() {
-            let written = self.write(&mut segment);
-            drop(segment);
-            self.progress.notify_waiters();
-            if written.is_ok() && self.policy() == Fsync::Always {
-                self.wake();
+            // Asked under the lock, which who makes the disk busy takes after having said so: nobody is
+            // still writing here when a sync begins.
+            if self.busy.load(Ordering::Acquire) > 0 {
+                drop(segment);
+                self.writer.wake(); // It writes for all, and tells them.
+            } else {
+                let written = self.write(&mut segment);
+                self.release(segment);
+                // Only what is new is told, or those who wait would tell each other that nothing is.
+                if let Ok(true) = written {
+                    self.progress.notify_waiters();
+                }
             }
         }
         if self.is_kept(sequence) {
@@ -323,19 +374,28 @@ impl Log {
         }
     }
 
-    /// Writes what is pending, unless to a file that is not trusted. On an error it is pending again,
-    /// and the trouble is known.
-    fn write(&self, segment: &mut Segment) -> io::Result<()> {
+    /// Lets others write. Who has appended meanwhile and found the file taken waits to be told.
+    fn release(&self, segment: MutexGuard<'_, Segment>) {
+        drop(segment);
+        if !self.pending.lock().chunks.is_empty() {
+            self.progress.notify_waiters();
+        }
+    }
+
+    /// Writes what is pending, unless to a file that is not trusted, and tells whether anything was. On
+    /// an error it is pending again, and the trouble is known.
+    fn write(&self, segment: &mut Segment) -> io::Result<bool> {
         if self.distrusts(segment.number) {
             return Err(distrusted());
         }
+        let mut is_news = false;
         loop {
             let (chunks, bytes, last) = {
                 let mut pending = self.pending.lock();
                 (mem::take(&mut pending.chunks), mem::take(&mut pending.bytes), pending.last)
             };
             if chunks.is_empty() {
-                return Ok(());
+                return Ok(is_news);
             }
             if let Err(error) = segment.append(&chunks) {
                 let mut pending = self.pending.lock();
@@ -353,6 +413,7 @@ impl Log {
             if !self.is_distrusted() {
                 self.written.store(last, Ordering::Release);
             }
+            is_news = true;
         }
     }
 
@@ -381,12 +442,14 @@ impl Log {
     /// Asks the disk to keep what is written.
     pub fn sync(&self) -> io::Result<()> {
         let _syncing = self.syncing.lock();
+        let _busy = self.keep_busy();
         let (file, number, written) = {
             let segment = self.segment.lock();
-            (Arc::clone(&segment.file), segment.number, self.written.load(Ordering::Acquire))
+            let written = self.written.load(Ordering::Acquire);
+            let all = (Arc::clone(&segment.file), segment.number, written);
+            self.release(segment);
+            all
         };
-        // Somebody may have tried to write meanwhile.
-        self.progress.notify_waiters();
         if self.distrusts(number) {
             return Err(distrusted());
         }
@@ -420,6 +483,7 @@ impl Log {
     /// Begins a new file, so that a snapshot can take the place of those before.
     pub fn divide(&self) -> io::Result<Border> {
         let _syncing = self.syncing.lock();
+        let _busy = self.keep_busy();
         let mut segment = self.segment.lock();
         let is_distrusted = self.distrusts(segment.number);
         // What is pending goes to the old file, if it takes it; if not, the snapshot will have it, as
@@ -486,17 +550,38 @@ impl Log {
 
     /// Waits until somebody wants a sync, at most so long.
     pub fn rest(&self, most: Duration) {
-        let mut wanted = self.wanted.lock();
-        if !*wanted {
-            self.wakes.wait_for(&mut wanted, most);
-        }
-        *wanted = false;
+        self.syncer.rest(most);
     }
 
     /// Ends that wait.
     pub fn wake(&self) {
-        *self.wanted.lock() = true;
-        self.wakes.notify_one();
+        self.syncer.wake();
+    }
+
+    /// From now on the disk has much to do, so that a write may take long: a thread of its own
+    /// writes what is pending. While a filter of 1 GB was saved, ext4 let the write of some bytes to the
+    /// log wait for up to 0.4 s: on the thread of a connection, that kept all its others waiting.
+    pub fn keep_busy(&self) -> Busy<'_> {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(&self.busy)
+    }
+
+    /// Writes what is pending when it is asked to, or after some time.
+    pub fn write_when_busy(&self, most: Duration) {
+        self.writer.rest(most);
+        if self.trouble().is_none() {
+            let mut segment = self.segment.lock();
+            let written = self.write(&mut segment);
+            self.release(segment);
+            if let Ok(true) = written {
+                self.progress.notify_waiters();
+            }
+        }
+    }
+
+    /// Ends the wait in that.
+    pub fn wake_writer(&self) {
+        self.writer.wake();
     }
 }
 
@@ -527,5 +612,149 @@ impl Segment {
             Err(_) => self.is_torn = self.file.truncate(self.length).is_err(),
         }
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::path::PathBuf;
+    use std::sync::mpsc;
+    use std::task::{Context, Wake, Waker};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    /// A disk that takes its time to sync, and notes who writes.
+    #[derive(Clone, Default)]
+    struct Slow {
+        writers: Arc<Mutex<Vec<ThreadId>>>,
+    }
+
+    const SYNC: Duration = Duration::from_millis(100);
+
+    impl Disk for Slow {
+        fn names(&self) -> io::Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+        fn open(&self, _: &str) -> io::Result<Box<dyn Read + Send>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+        fn length(&self, _: &str) -> io::Result<u64> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+        fn path(&self, _: &str) -> Option<PathBuf> {
+            None
+        }
+        fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
+            Ok(Box::new(self.clone()))
+        }
+        fn rename(&self, _: &str, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+        fn remove(&self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync(&self, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync_names(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl DiskFile for Slow {
+        fn append(&self, _: &[u8]) -> io::Result<()> {
+            self.writers.lock().push(thread::current().id());
+            Ok(())
+        }
+        fn overwrite(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn truncate(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+        fn sync(&self) -> io::Result<()> {
+            thread::sleep(SYNC);
+            Ok(())
+        }
+    }
+
+    /// A log with records that nobody has written, on a disk to which nobody has.
+    fn log(policy: Fsync, records: u64) -> (Log, Slow) {
+        let disk = Slow::default();
+        let border = Border::at_start(0, Vec::new(), 0);
+        let log = Log::begin(Arc::new(disk.clone()), border, policy).expect("it takes all");
+        (0..records).for_each(|id| log.append(&Record::Expire { id, at: None }, &[]));
+        disk.writers.lock().clear();
+        (log, disk)
+    }
+
+    fn commit(log: &Log, sequence: u64) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
+        runtime.block_on(log.commit(sequence)).expect("the disk is well");
+    }
+
+    /// Counts how often somebody is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Wakes>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    // Who told all that nothing is new told itself too, and did so again with the connections of its
+    // thread waiting, until the sync was over.
+    #[test]
+    fn who_waits_for_another_thread_keeps_none_and_wakes_nobody() {
+        for (policy, is_busy) in [(Fsync::Always, false), (Fsync::EverySecond, true)] {
+            let (sender, receiver) = mpsc::channel();
+            // Elsewhere, as what is wrong would not end.
+            thread::spawn(move || {
+                let (log, _) = log(policy, 3);
+                let _busy = is_busy.then(|| log.keep_busy());
+                let wakes = Arc::new(Wakes::default());
+                let waker = Waker::from(Arc::clone(&wakes));
+                let mut waiting = [1, 2, 3].map(|sequence| Box::pin(log.commit(sequence)));
+                let are_waiting = waiting.iter_mut().all(|commit| {
+                    commit.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+                });
+                let _ = sender.send((are_waiting, wakes.0.load(Ordering::Relaxed)));
+            });
+            let found = receiver.recv_timeout(Duration::from_secs(10));
+            assert_eq!(found, Ok((true, 0)), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_record_does_not_write_to_a_busy_disk_itself() {
+        let (log, disk) = log(Fsync::EverySecond, 1);
+        let here = thread::current().id();
+        thread::scope(|scope| {
+            let busy = log.keep_busy();
+            scope.spawn(|| log.write_when_busy(Duration::from_secs(10)));
+            commit(&log, 1);
+            drop(busy);
+        });
+        assert!(!disk.writers.lock().is_empty() && !disk.writers.lock().contains(&here));
+        // A disk that has nothing else to do is written to at once.
+        log.append(&Record::Expire { id: 7, at: None }, &[]);
+        commit(&log, 2);
+        assert!(disk.writers.lock().contains(&here));
+    }
+
+    #[test]
+    fn who_finds_the_file_taken_is_told_when_it_is_free() {
+        let (log, _) = log(Fsync::No, 1);
+        thread::scope(|scope| {
+            let segment = log.segment.lock();
+            scope.spawn(|| commit(&log, 1));
+            thread::sleep(SYNC);
+            // Whoever had it wrote nothing: the record came too late for it.
+            log.release(segment);
+        });
+        assert_eq!(log.written.load(Ordering::Acquire), 1);
     }
 }

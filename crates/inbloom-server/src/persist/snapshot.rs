@@ -32,6 +32,7 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk::{Disk, DiskFile};
+use super::gentle::Gentle;
 use super::image::{self, Fixed};
 use super::log::Border;
 use super::manifest::{self, Manifest};
@@ -208,6 +209,7 @@ impl Store {
     /// Saves what has changed since the last snapshot. One at a time: whoever comes meanwhile waits.
     pub fn snapshot(&self, server: &Server) -> Result<Done, Error> {
         let mut kept = self.kept.lock();
+        let _busy = self.log.keep_busy();
         let begun = Instant::now();
         self.is_saving.store(true, Ordering::Relaxed);
         let result = self.save(server, &mut kept);
@@ -296,7 +298,7 @@ impl Store {
         server: &Server,
         kept: &mut Kept,
         border: &Border,
-        pack: Option<(u64, u64)>,
+        pack: Option<Written>,
     ) -> Result<(), Error> {
         let mut manifest = kept.manifest.clone();
         let mut sizes = kept.sizes.clone();
@@ -337,7 +339,7 @@ impl Store {
         &self,
         server: &Server,
         border: &Border,
-    ) -> Result<(Option<(u64, u64)>, Vec<Saved>), Error> {
+    ) -> Result<(Option<Written>, Vec<Saved>), Error> {
         let number = server.keyspace.number();
         let failed = || Error::io("writing", segment::pack_name(number));
         let begun = Pack::begin(&*self.disk, number).and_then(|mut pack| {
@@ -397,8 +399,15 @@ impl Store {
             }
             _ => Fixed { sequence: self.log.last(), items: 0 },
         };
+        // Filters behind a lock have it while they are written, and those who wait are in a hurry too.
+        let gentle = Gentle(&*self.disk);
+        let is_hurried = server.is_stopping() || self.log.is_distrusted();
+        let disk: &dyn Disk = match &entry.value {
+            Value::Bloom(_) if !is_hurried => &gentle,
+            _ => &*self.disk,
+        };
         let image::Written { fixed, files } =
-            image::write(&entry.value, &server.hasher, &*self.disk, &stem, &mut image, fix)?;
+            image::write(&entry.value, &server.hasher, disk, &stem, &mut image, fix)?;
         pack.add_image(entry.id, |out| {
             out.push(1);
             put_number(out, entry.id);
@@ -509,6 +518,9 @@ pub struct Kept {
     /// Something was found damaged: nothing of what is there is built upon.
     pub is_damaged: bool,
 }
+
+/// A pack that was written: its number, and its bytes.
+type Written = (u64, u64);
 
 /// A filter whose image was written.
 struct Saved {

@@ -203,9 +203,14 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
         return Err(Failure::SYNTAX);
     }
     if has("ABORT") {
-        // It would come too late: a server that is about to end reads no more commands.
-        let none = Failure::new("ERR No shutdown in progress.");
-        return Err(if words.len() == 1 { none } else { Failure::SYNTAX });
+        // It comes too late: nothing waits before clients are sent away.
+        return Err(match (words.len(), call.server.is_stopping()) {
+            (1, false) => Failure::new("ERR No shutdown in progress."),
+            (1, true) => {
+                Failure::new("ERR the shutdown in progress cannot be aborted: clients are leaving")
+            }
+            _ => Failure::SYNTAX,
+        });
     }
     match call.server.store() {
         None if has("SAVE") => return Err(NOT_DURABLE),
