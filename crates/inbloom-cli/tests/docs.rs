@@ -19,7 +19,8 @@
 //! written as 7379 in what is compared; the next command waits until it is ready, and it ends with the
 //! session. The same holds for 127.0.0.1:7380, where it answers monitors. It logs warnings only, unless
 //! the command says otherwise: other lines come when they come. `redis-cli` prints as it does on a
-//! terminal.
+//! terminal. What bash says of a job that was killed is left out: it comes with this command or with
+//! the next one, as the signal falls.
 //!
 //! A block tagged `console,not-run` is only shown; which ones may be is listed in `NOT_RUN`. (Not
 //! `no-run`: rustdoc reads the README too, takes that for a misspelt `no_run`, and warns.)
@@ -96,6 +97,8 @@ fn a_wrong_example_is_noticed() {
         "```console\n$ inbloom --version\ninbloom [..]\n```",
         "```console\n$ cargo run --release -- --version\ninbloom [..]\n```",
         "```console\n$ pwd > here; ls\nhere\n```",
+        "```console\n$ sleep 60 &\n$ kill -9 %1; sleep 0.1\n$ echo a; wait; echo b\na\nb\n```",
+        "```console\n$ sleep 60 &\n$ kill -9 %1; wait; echo a\na\n$ true\n```",
     ] {
         assert_eq!(mismatches("sample", &examples(good)), "", "{good}");
     }
@@ -300,6 +303,7 @@ fn run(examples: &[Example]) -> Vec<String> {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     let text = text.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:7379");
     let text = text.replace(&format!("127.0.0.1:{http}"), "127.0.0.1:7380");
+    let text = without_obituaries(&text);
     let mut outputs: Vec<String> = text.split(SEPARATOR).map(str::to_string).collect();
     if outputs.last().is_some_and(String::is_empty) {
         outputs.pop();
@@ -307,6 +311,14 @@ fn run(examples: &[Example]) -> Vec<String> {
     // What a server says at its end comes after the last command.
     outputs.truncate(examples.len());
     outputs
+}
+
+/// Without bash's lines such as `bash: line 59: 18391 Killed    inbloom serve`, which may begin behind
+/// a separator.
+fn without_obituaries(text: &str) -> String {
+    let told = |line: &str| line.find("bash: line ").filter(|_| line.contains(" Killed  "));
+    let lines = text.split_inclusive('\n');
+    lines.map(|line| told(line).map_or(line, |start| &line[..start])).collect()
 }
 
 fn free_port() -> u16 {
