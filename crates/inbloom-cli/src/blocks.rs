@@ -65,6 +65,11 @@ impl Block {
         self.ends.len()
     }
 
+    /// How many bytes its records take, with their terminators.
+    pub fn bytes(&self) -> usize {
+        self.length
+    }
+
     /// How many records there are in a block that was just read.
     pub fn count(&self) -> u64 {
         let bytes = &self.bytes[..self.length];
@@ -138,6 +143,8 @@ pub struct Reader {
     current: Option<Box<dyn Read + Send>>,
     /// How many inputs have been opened.
     opened: usize,
+    /// Bytes of the next one that are not wanted.
+    skipped: u64,
     /// The start of a record whose end has not been read.
     rest: Vec<u8>,
 }
@@ -151,8 +158,15 @@ impl Reader {
             progress: Arc::default(),
             current: None,
             opened: 0,
+            skipped: 0,
             rest: Vec::new(),
         }
+    }
+
+    /// Starts with this input, and with the bytes of it that follow so many, as they are when
+    /// decompressed.
+    pub fn starting_at(self, input: usize, bytes: u64) -> Reader {
+        Reader { opened: input, skipped: bytes, ..self }
     }
 
     /// Counts the bytes that come, before they are decompressed.
@@ -169,7 +183,8 @@ impl Reader {
                 None => {
                     let input = self.inputs.get(self.opened)?;
                     self.opened += 1;
-                    match input.open(self.encoding, &self.progress) {
+                    let skipped = std::mem::take(&mut self.skipped);
+                    match input.open_behind(skipped, self.encoding, &self.progress) {
                         Ok(reader) => self.current.insert(reader),
                         Err(error) => return Some(Err(self.failure(error))),
                     }

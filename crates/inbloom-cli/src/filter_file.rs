@@ -174,7 +174,7 @@ pub fn check_output(path: &Path) -> Result<()> {
 }
 
 /// The folder in which a file is saved: where it is a link, that of what it leads to.
-fn folder_of(path: &Path) -> PathBuf {
+pub fn folder_of(path: &Path) -> PathBuf {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),

@@ -5,11 +5,12 @@
 //! `zcat` and `zstdcat` do.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Cursor, IsTerminal, Read};
+use std::io::{self, BufReader, Cursor, IsTerminal, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
 use flate2::read::MultiGzDecoder;
@@ -137,6 +138,41 @@ impl Input {
         }
     }
 
+    /// As `open`, but starts behind so many bytes, as they are when decompressed.
+    pub fn open_behind(
+        &self,
+        skipped: u64,
+        encoding: Encoding,
+        progress: &Arc<AtomicU64>,
+    ) -> Result<Box<dyn Read + Send>> {
+        if let Input::File(path) = self
+            && skipped > 0
+            && (encoding == Encoding::Plain || !self.is_compressed()?)
+        {
+            let mut file = open_file(path)?;
+            file.seek(SeekFrom::Start(skipped)).with_context(|| self.cannot_read())?;
+            progress.fetch_add(skipped, Ordering::Relaxed);
+            return Ok(Box::new(Counted { raw: file, progress: Arc::clone(progress) }));
+        }
+        let mut reader = self.open(encoding, progress)?;
+        let mut wanted = reader.by_ref().take(skipped);
+        let read = io::copy(&mut wanted, &mut io::sink()).with_context(|| self.cannot_read())?;
+        if read < skipped {
+            bail!("{} is shorter than it was: build anew", self.shown());
+        }
+        Ok(reader)
+    }
+
+    /// What tells one state of an input from another.
+    pub fn version(&self) -> String {
+        let Input::File(path) = self else { return self.shown() };
+        let Ok(metadata) = fs::metadata(path) else { return self.shown() };
+        let modified = metadata.modified().ok();
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let nanos = since.unwrap_or_default().as_nanos();
+        format!("{} of {} bytes, changed at {nanos}", self.shown(), metadata.len())
+    }
+
     /// Whether a file begins as compressed ones do.
     pub fn is_compressed(&self) -> Result<bool> {
         let Input::File(path) = self else { return Ok(false) };
@@ -153,6 +189,40 @@ impl Input {
     pub fn cannot_read(&self) -> String {
         format!("cannot read {}", self.shown())
     }
+}
+
+/// The inputs, with the files of a folder in its place: in the order of their names, without those
+/// whose names begin with a dot, and without folders.
+pub fn in_folders(inputs: Vec<Input>) -> Result<Vec<Input>> {
+    let mut all = Vec::new();
+    for input in inputs {
+        let Input::File(folder) = &input else {
+            all.push(input);
+            continue;
+        };
+        if !folder.is_dir() {
+            all.push(input);
+            continue;
+        }
+        let failed = || format!("cannot look into folder {}", folder.display());
+        let mut files = Vec::new();
+        for entry in fs::read_dir(folder).with_context(failed)? {
+            let path = entry.with_context(failed)?.path();
+            let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+            if !hidden && !path.is_dir() {
+                files.push(path);
+            }
+        }
+        if files.is_empty() {
+            bail!(
+                "{} is a directory without files: name the files to read, or another folder",
+                folder.display(),
+            );
+        }
+        files.sort_unstable();
+        all.extend(files.into_iter().map(Input::File));
+    }
+    Ok(all)
 }
 
 /// Standard input under a descriptor of its own, which is closed with what looks at it.

@@ -74,6 +74,13 @@ impl InputArgs {
         blocks::terminator(self.null)
     }
 
+    /// How lines are read, in words that differ where the keys would: not the files, nor on how
+    /// many threads.
+    pub fn described(&self) -> String {
+        let InputArgs { files: _, null, crlf, fields, delimiter, plain, threads: _ } = self;
+        format!("-0 {null}, --crlf {crlf}, -f {fields:?}, -d {delimiter:?}, --plain {plain}")
+    }
+
     pub fn threads(&self) -> usize {
         let cores = thread::available_parallelism().ok();
         self.threads.or(cores).map_or(1, NonZero::get)

@@ -28,6 +28,7 @@ mod seen;
 mod settings_file;
 mod signals;
 mod sizing;
+mod spill;
 mod split;
 
 use std::process::ExitCode;

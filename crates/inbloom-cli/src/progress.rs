@@ -24,6 +24,8 @@ pub struct Progress {
     /// Bytes that have come, counted by the reader.
     read: Arc<AtomicU64>,
     records: u64,
+    /// Whether records are steps, of which the number is known.
+    in_steps: bool,
 }
 
 impl Progress {
@@ -38,7 +40,16 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(total, target(beside));
         bar.set_style(ProgressStyle::with_template(template).expect("the templates are correct"));
         bar.set_prefix(format!("inbloom: {what}"));
-        Progress { bar, read: reader.progress(), records: 0 }
+        Progress { bar, read: reader.progress(), records: 0, in_steps: false }
+    }
+
+    /// `what` is being done in so many steps.
+    pub fn steps(what: &'static str, total: u64) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(total), target(Beside::Nothing));
+        let template = "{prefix}: {percent}%, {elapsed}, {eta} left";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is correct"));
+        bar.set_prefix(format!("inbloom: {what}"));
+        Progress { bar, read: Arc::default(), records: 0, in_steps: true }
     }
 
     /// The bytes that have come, for those who count them without a reader.
@@ -49,7 +60,12 @@ impl Progress {
     /// So many more records are done, or 0 if they are not counted.
     pub fn step(&mut self, records: usize) {
         self.records += records as u64;
-        if !self.bar.is_hidden() {
+        if self.bar.is_hidden() {
+            return;
+        }
+        if self.in_steps {
+            self.bar.set_position(self.records);
+        } else {
             if self.records > 0 {
                 self.bar.set_message(format!("{}, ", numbers::lines(self.records)));
             }

@@ -1,5 +1,7 @@
 //! Filters in files: mapped to query, replaced as a whole to save.
 
+mod ribbon;
+
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use crate::filter::Filter;
 use crate::format::{self, Parsed};
 use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
+
+pub use ribbon::RibbonWriter;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory.
@@ -128,11 +132,15 @@ pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
     })?;
     temporary.as_file().sync_all().map_err(failed("syncing"))?;
     temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
-    // The rename itself is on disk only once the folder is. A folder that may be written but not read
-    // cannot be synced; the system will get to it.
+    sync_folder(path)
+}
+
+/// A rename is on disk only once its folder is. A folder that may be written but not read cannot be
+/// synced; the system will get to it.
+fn sync_folder(path: &Path) -> Result<()> {
     #[cfg(unix)]
-    if let Ok(folder) = File::open(folder) {
-        folder.sync_all().map_err(failed("syncing the folder of"))?;
+    if let Ok(folder) = File::open(folder_of(path)) {
+        folder.sync_all().map_err(failed("syncing the folder of", path))?;
     }
     Ok(())
 }

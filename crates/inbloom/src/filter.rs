@@ -235,7 +235,13 @@ impl Filter {
             return Ok(filter);
         }
         check_hasher(&plan, &hasher)?;
-        let ribbon = Ribbon::build(plan, digests)?;
+        Filter::from_ribbon(Ribbon::build(plan, digests)?, hasher)
+    }
+
+    /// The filter of a ribbon whose digests are from this hasher: of one that was built shard by
+    /// shard, see [`Layout`](crate::kinds::ribbon::Layout).
+    pub fn from_ribbon(ribbon: Ribbon, hasher: Hasher) -> Result<Filter> {
+        check_hasher(ribbon.plan(), &hasher)?;
         let inserted = ribbon.ones();
         Ok(Filter::from_parts(hasher, Any::other(ribbon), inserted))
     }

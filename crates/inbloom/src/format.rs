@@ -131,10 +131,13 @@ struct Header {
 
 // ---------------------------------------------------------------------------------------- writing
 
-/// A large payload starts on a page, so that it can be mapped apart from the header; a small one on
-/// a cache line.
+/// From this length on a payload starts on a page, so that it can be mapped apart from the header; a
+/// smaller one on a cache line.
+pub(crate) const LARGE: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
 fn alignment(length: u64) -> u64 {
-    if length >= 1 << 20 { 4096 } else { 64 }
+    if length >= LARGE { PAGE } else { 64 }
 }
 
 pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
@@ -148,14 +151,8 @@ pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
 
 fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     let payload = filter.any.state().payload();
-    let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = Vec::new();
-    for (tag, which) in [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)] {
-        let text = filter.texts.get(which);
-        if !text.is_empty() {
-            contents.push((tag, Cow::Borrowed(text.as_bytes())));
-        }
-    }
-    contents.push((BITS, payload));
+    let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
+    let contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.chain([(BITS, payload)]).collect();
 
     let mut end = (FIXED + ENTRY * contents.len()) as u64;
     let sections: Vec<Section> = contents
@@ -189,6 +186,54 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
         written = section.offset + section.length;
     }
     writer.flush().map_err(failed)
+}
+
+/// The texts of a filter that are not empty.
+fn texts_of(filter: &Filter) -> impl Iterator<Item = ([u8; 4], &[u8])> {
+    let texts = [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)];
+    let texts = texts.map(|(tag, which)| (tag, filter.texts.get(which).as_bytes()));
+    texts.into_iter().filter(|(_, text)| !text.is_empty())
+}
+
+/// A payload that was written to a file before its header.
+pub(crate) struct Written {
+    pub length: u64,
+    pub checksum: u64,
+    /// What the header says of it.
+    pub inserted: u64,
+    pub ones: u64,
+}
+
+/// What stands before a large payload that is written first, because its length is not known: the
+/// header, the texts of `filter`, and zeros up to a page. It is as long whatever was written.
+pub(crate) fn before(filter: &Filter, written: &Written) -> Vec<u8> {
+    let texts: Vec<([u8; 4], &[u8])> = texts_of(filter).collect();
+    let mut end = (FIXED + ENTRY * (texts.len() + 1)) as u64;
+    let mut sections: Vec<Section> = Vec::new();
+    for (tag, text) in &texts {
+        let (offset, length) = (end.next_multiple_of(8), text.len() as u64);
+        end = offset + length;
+        sections.push(Section { tag: *tag, offset, length, checksum: xxh3_64(text) });
+    }
+    let offset = end.next_multiple_of(PAGE);
+    let Written { length, checksum, inserted, ones } = *written;
+    sections.push(Section { tag: BITS, offset, length, checksum });
+    let header = Header {
+        plan: *filter.plan(),
+        hash: hash_of(&filter.hasher),
+        inserted,
+        ones,
+        auto_clear: filter.auto_clear,
+        sections,
+        file_length: offset + length,
+    };
+    let mut bytes = header.encode();
+    for (section, (_, text)) in header.sections.iter().zip(texts) {
+        bytes.resize(section.offset as usize, 0);
+        bytes.extend_from_slice(text);
+    }
+    bytes.resize(offset as usize, 0);
+    bytes
 }
 
 /// Writes a filter whose cells others may be changing, in pieces as they are copied, so that it takes

@@ -2,13 +2,17 @@
 //!
 //! A filter has to know how many keys are coming before the first one is inserted. Where `-n` does
 //! not tell, files are read twice, first to count their lines. A pipe cannot be, so the digests of
-//! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come; so
-//! they are for a static kind, which is built from all of them at once. Kinds whose size does not
-//! depend on it need neither.
+//! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come. Kinds
+//! whose size does not depend on it need neither. A static kind is built from all its keys at once,
+//! see `out_of_core.rs`.
 //!
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
 
+mod out_of_core;
+mod unfinished;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,11 +22,12 @@ use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::{self, KeyArgs};
-use crate::input::Input;
+use crate::input::{self, Input};
 use crate::keys::{InputArgs, Keys, NormalizeArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::{count, numbers, output};
+use out_of_core::{Built, Resources};
 
 /// Build a filter from keys, one per line
 #[derive(clap::Args)]
@@ -56,6 +61,9 @@ pub struct Args {
 
     #[command(flatten)]
     sizing: Sizing,
+
+    #[command(flatten)]
+    resources: Resources,
 }
 
 const AFTER_HELP: &str = "\
@@ -63,8 +71,8 @@ Every line is a key, byte for byte: empty lines too, and without --crlf a carria
 its line. Gzip and zstd are recognised and read. Without -n the lines are counted first: files are
 read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
 and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
-bits, is built once and takes no more keys later; 16 bytes per key are kept in memory until all have
-come, and 8 to 30 more while it is built.
+bits, is built once and takes no more keys later. Its keys are kept as 5.2 bytes each, in memory as
+long as they fit, and then in temporary files.
 
 Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
   lower  ASCII letters become small; other characters stay
@@ -88,6 +96,7 @@ Examples:
   inbloom build -o seen.ib --bytes 64MiB urls.txt
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
   inbloom build -o blocked.ib --kind ribbon -p 1e-4 urls.txt
+  zcat big/*.gz | inbloom build -o big.ib --kind ribbon -p 1e-4 --memory 1G --tmp /data
   inbloom build -o recent.ib --kind window --window 100000 log.txt
 
 Exit status:
@@ -97,9 +106,25 @@ Exit status:
 pub fn run(args: &Args) -> Result<ExitCode> {
     filter_file::check_output(&args.output)?;
     let hasher = args.key.hasher(args.kind)?;
-    let mut builder = Builder { args, hasher, inputs: args.input.inputs(), read: 0, new: 0 };
+    let inputs = input::in_folders(args.input.inputs())?;
+    let mut builder = Builder { args, hasher, inputs, read: 0, new: 0 };
     builder.check_inputs()?;
-    let filter = builder.build()?;
+    let filter = match args.kind.is_static() {
+        true => match builder.build_static()? {
+            Built::Filter(filter) => {
+                builder.new = filter.inserted();
+                *filter
+            }
+            Built::File => {
+                let filter = args.key.open(&args.output)?;
+                builder.new = filter.inserted();
+                builder.summarize(&filter);
+                return Ok(ExitCode::SUCCESS);
+            }
+            Built::Stopped(signal) => return Ok(ExitCode::from(128 + signal)),
+        },
+        false => builder.build()?,
+    };
     filter_file::save(&filter, &args.output)?;
     builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
@@ -117,18 +142,26 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// A slip of the hand must not replace the keys by their filter.
     fn check_inputs(&self) -> Result<()> {
+        let resources = &self.args.resources;
+        if let Some(option) = resources.given().filter(|_| !self.args.kind.is_static()) {
+            bail!(
+                "{option} is for kind ribbon, which is built from all keys at once; {} is not: \
+                 leave it out",
+                self.args.kind,
+            );
+        }
         let output = fs::canonicalize(&self.args.output).ok();
-        let same = |path: &&PathBuf| output.is_some() && fs::canonicalize(path).ok() == output;
-        match self.args.input.files.iter().find(same) {
-            Some(path) => bail!("{} is input and output: give -o another name", path.display()),
+        let same = |input: &&Input| match input {
+            Input::File(path) => output.is_some() && fs::canonicalize(path).ok() == output,
+            Input::Stdin => false,
+        };
+        match self.inputs.iter().find(same) {
+            Some(input) => bail!("{} is input and output: give -o another name", input.shown()),
             None => Ok(()),
         }
     }
 
     fn build(&mut self) -> Result<Filter> {
-        if self.args.kind.is_static() {
-            return self.build_static();
-        }
         if self.size_is_known() {
             return self.build_from_lines(&self.args.sizing);
         }
@@ -138,6 +171,30 @@ impl Builder<'_> {
         } else {
             self.build_from_digests()
         }
+    }
+
+    fn build_static(&mut self) -> Result<Built> {
+        // Refused now, not after the last line.
+        let plan = self.check_sizing()?;
+        self.describe(&mut Filter::build(plan, self.hasher, &[])?)?;
+        out_of_core::build(self)
+    }
+
+    /// What a build that goes on must have in common with what was begun, by the name of the
+    /// option.
+    fn asked(&self) -> Result<BTreeMap<&'static str, String>> {
+        let args = self.args;
+        let normalization = args.input.normalization(&args.normalize);
+        let inputs: Vec<String> = self.inputs.iter().map(Input::version).collect();
+        Ok(BTreeMap::from([
+            ("kind", args.kind.to_string()),
+            ("size or rate", format!("{:?}", args.sizing)),
+            ("note", args.note.clone().unwrap_or_default()),
+            ("normalization", normalization.to_string()),
+            ("way to read lines", args.input.described()),
+            ("hash", format!("{:016x}", self.hasher.digest("inbloom build --resume").place)),
+            ("input", inputs.join(", ")),
+        ]))
     }
 
     /// What is going to be refused is refused before hours of reading. A size per key is tried on
@@ -180,33 +237,6 @@ impl Builder<'_> {
             filter_file::insert_set(&mut filter, &job.product, &mut new)?;
             Ok(filter_file::count_new(&new))
         })?;
-        Ok(filter)
-    }
-
-    fn build_static(&mut self) -> Result<Filter> {
-        // Refused now, not after the last line.
-        let plan = self.check_sizing()?;
-        self.describe(&mut Filter::build(plan, self.hasher, &[])?)?;
-        let mut digests = self.digests()?;
-        // Its size is that of the different keys.
-        digests.sort_unstable_by_key(|digest| digest.place);
-        digests.dedup_by_key(|digest| digest.place);
-        let sizing = match self.size_is_known() {
-            true => self.args.sizing,
-            false => self.sizing_for(digests.len() as u64),
-        };
-        let mut filter = Filter::build(sizing.plan(self.args.kind)?, self.hasher, &digests)?;
-        if let Some(bytes) = self.args.sizing.bytes.filter(|bytes| filter.bytes() > *bytes) {
-            bail!(
-                "{} need {} bytes at this rate, and --bytes allows {}: allow more, or leave -n and \
-                 -p out, and the rate follows",
-                numbers::keys(filter.inserted()),
-                numbers::exact(filter.bytes()),
-                numbers::exact(bytes),
-            );
-        }
-        self.describe(&mut filter)?;
-        self.new = filter.inserted();
         Ok(filter)
     }
 

@@ -35,6 +35,10 @@ pub struct Args {
     #[arg(value_parser = parse_count)]
     items: u64,
 
+    /// Leave out the first so many lines of the list
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count)]
+    skip: u64,
+
     /// Which list: the same seed gives the same lines
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -60,6 +64,7 @@ Examples:
   inbloom gen urls -n 10M | inbloom build -o seen.ib -n 10M -p 0.001
   inbloom gen urls -n 1M --absent | inbloom check -c seen.ib    about 1,000: the rate is kept
   inbloom gen urls -n 1M --seed 7 | tail -n 1000                1,000 keys of another list
+  inbloom gen urls -n 1000 --skip 999000 --seed 7               the same, at once
 
 Exit status:
   0  all lines were printed, or the reader has gone away
@@ -69,8 +74,13 @@ Exit status:
 const MOST: u64 = 1 << 63;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    if args.items > MOST {
-        bail!("-n is {}, but there are only {} URLs", exact(args.items), exact(MOST));
+    if args.items.saturating_add(args.skip) > MOST {
+        bail!(
+            "-n {} behind --skip {} is too much: there are only {} URLs",
+            exact(args.items),
+            exact(args.skip),
+            exact(MOST),
+        );
     }
     match args.what {
         What::Urls => print_urls(args)?,
@@ -85,7 +95,7 @@ fn print_urls(args: &Args) -> Result<()> {
     let urls = Urls::new(args.seed);
     let mut text = vec![0; AT_ONCE + LINE];
     let mut used = 0;
-    for index in 0..args.items {
+    for index in args.skip..args.skip + args.items {
         let number = index * 2 + u64::from(args.absent);
         used += urls.write(number, (&mut text[used..used + LINE]).try_into().expect("as long"));
         if used >= AT_ONCE {

@@ -20,6 +20,14 @@ fn a_million_urls_are_distinct_and_none_is_among_the_absent() {
 }
 
 #[test]
+fn what_is_skipped_is_the_beginning_of_the_same_list() {
+    for list in ["", "--absent", "--seed 7"] {
+        let whole = urls(&format!("-n 1000 {list}"));
+        assert_eq!(urls(&format!("-n 300 --skip 700 {list}")), whole[700..], "{list}");
+    }
+}
+
+#[test]
 fn urls_look_like_urls_of_many_sites_and_lengths() {
     for arguments in ["-n 100000", "-n 100000 --absent"] {
         let urls = urls(arguments);
@@ -80,6 +88,7 @@ fn what_cannot_be_generated_is_refused() {
     folder.run("gen urls").expect_error(&["--items"]);
     folder.run("gen names -n 5").expect_error(&["'names'", "urls"]);
     folder.run("gen urls -n 1.5").expect_error(&["'1.5'", "fraction"]);
+    folder.run("gen urls -n 1 --skip 10e18").expect_error(&["--skip 10,000,000", "only"]);
     folder.run("gen urls -n 10e18").expect_error(&["10,000,000,000,000,000,000", "only"]);
     folder.run("gen urls -n 5 --seed x").expect_error(&["'x'", "--seed"]);
     let help = folder.run("gen --help").expect(0).text();

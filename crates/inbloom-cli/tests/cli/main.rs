@@ -15,6 +15,7 @@ mod lines;
 mod man;
 mod measure;
 mod merge;
+mod out_of_core;
 mod plan;
 mod remove;
 mod serve;

@@ -57,6 +57,7 @@
 //! foreign key, and doubles a rate of 10^-4.
 
 mod equation;
+mod layout;
 mod shard;
 
 use std::borrow::Cow;
@@ -69,14 +70,16 @@ use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::ribbon::{
-    BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, narrow_shards, shards, starts,
-    threshold_words,
+    BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
 };
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::bits::Kernel;
 use crate::simd::{FITS_IN_L2, Towards, prefetch};
 use equation::{Equation, start_in};
+pub(crate) use layout::Lengths;
+use layout::sorted;
+pub use layout::{Layout, Part};
 use shard::{Entry, THRESHOLDS};
 
 /// A bumped ribbon filter.
@@ -137,40 +140,39 @@ impl Ribbon {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn build(plan: Plan, digests: &[Digest]) -> Result<Ribbon> {
-        assert_eq!(plan.kind(), Kind::Ribbon, "a plan for another kind");
-        let count = shards(plan.items());
-        let narrow = narrow_shards(plan.items(), plan.rate(), plan.width());
-        let mut places = sorted_places(digests);
-        places.dedup();
-
-        let (mut columns, mut thresholds, mut directory) = (Vec::new(), Vec::new(), Vec::new());
+        let layout = Layout::new(plan);
+        let places = sorted(digests.iter().map(|digest| digest.place));
         let mut rest = places.as_slice();
-        let mut keys = Vec::new();
-        for number in 0..count {
-            let pick = |place: u64| Digest { place, print: 0 }.pick(count);
-            let (of_shard, later) =
-                rest.split_at(rest.partition_point(|place| pick(*place).0 <= number));
+        let mut parts = Vec::new();
+        for shard in 0..layout.shards() {
+            let last = *layout.places(shard).end();
+            let (of_shard, later) = rest.split_at(rest.partition_point(|place| *place <= last));
             rest = later;
-            keys.clear();
-            keys.extend(of_shard.iter().map(|place| pick(*place).1.place));
-            let width = plan.width() - u32::from(number < narrow);
-            let entry = shard::build(&keys, width, &mut columns, &mut thresholds)?;
-            directory.extend(entry.to_bytes());
+            let mut keys: Vec<u64> = of_shard.iter().map(|place| layout.key(*place)).collect();
+            keys.dedup();
+            parts.push(layout.build_sorted(shard, &keys)?);
         }
-        directory.extend(count.to_le_bytes());
+        Ribbon::assemble(plan, &parts)
+    }
 
-        let mut cells =
-            Cells::zeroed((columns.len() + thresholds.len()) as u64 * 8 + directory.len() as u64)?;
-        let (words, end) = cells.bytes_mut()?.split_at_mut((columns.len() + thresholds.len()) * 8);
-        for (bytes, word) in
-            words.as_chunks_mut().0.iter_mut().zip(columns.iter().chain(&thresholds))
-        {
-            *bytes = word.to_le_bytes();
+    /// The filter of these shards, which are all of it, in order.
+    ///
+    /// Panics if the plan is for another kind.
+    pub fn assemble(plan: Plan, parts: &[Part]) -> Result<Ribbon> {
+        assert_eq!(plan.kind(), Kind::Ribbon, "a plan for another kind");
+        let columns = || parts.iter().map(Part::columns);
+        let thresholds = || parts.iter().map(Part::thresholds);
+        let entries = || parts.iter().map(Part::entry);
+        let all = || columns().chain(thresholds()).chain(entries());
+        let mut cells = Cells::zeroed(all().map(<[u8]>::len).sum::<usize>() as u64 + TAIL)?;
+        let mut rest = cells.bytes_mut()?;
+        let count = (parts.len() as u64).to_le_bytes();
+        for piece in all().chain([count.as_slice()]) {
+            let (here, later) = rest.split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+            rest = later;
         }
-        end.copy_from_slice(&directory);
-        let ribbon = Ribbon::from_cells(plan, cells)?;
-        ribbon.check_members(&places);
-        Ok(ribbon)
+        Ribbon::from_cells(plan, cells)
     }
 
     /// Asks for every key that it was built from: a false negative would be a mistake of ours, and
@@ -312,31 +314,6 @@ impl Ribbon {
     fn refuse<T>(&self, verb: &'static str) -> Result<T> {
         Err(cannot_change(self.plan.kind(), verb))
     }
-}
-
-/// The places in ascending order: divided by their upper bits, which are even as they are hashes,
-/// into parts that fit into L1, and these sorted.
-fn sorted_places(digests: &[Digest]) -> Vec<u64> {
-    let parts = (digests.len() / 1024).next_power_of_two().min(1 << 12);
-    let part = |digest: &Digest| digest.pick(parts as u64).0 as usize;
-    let mut ends = vec![0; parts];
-    digests.iter().for_each(|digest| ends[part(digest)] += 1);
-    let mut end = 0;
-    for of_part in &mut ends {
-        end += *of_part;
-        *of_part = end;
-    }
-    let mut places = vec![0; digests.len()];
-    let mut starts = ends.clone();
-    for digest in digests.iter().rev() {
-        let start = &mut starts[part(digest)];
-        *start -= 1;
-        places[*start] = digest.place;
-    }
-    for (start, end) in starts.into_iter().zip(ends) {
-        places[start..end].sort_unstable();
-    }
-    places
 }
 
 /// Why a static kind does not do this.
