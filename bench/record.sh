@@ -4,6 +4,7 @@
 #     bench/record.sh core                        the whole table
 #     bench/record.sh core --n 10M --rates 0.001  a part of it
 #     bench/record.sh layouts
+#     bench/record.sh ribbon                      the ribbon against other static filters
 #     bench/record.sh cli                         the command line; installs its peers
 #     bench/record.sh server                      a server; against redis-server if that is installed
 #

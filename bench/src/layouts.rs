@@ -590,11 +590,11 @@ mod prototypes {
             .map(|layout| {
                 let (bits, per_lane) = layout.smallest(rate);
                 let lines = (bits * items as f64 / 512.0).ceil() as u64;
-                Entrant::new(layout.name(), "", true, prototype(layout, per_lane, lines))
+                Entrant::new(layout.name(), "", Some(rate), prototype(layout, per_lane, lines))
             })
             .collect();
         let mut limits = Limit::all(entrants[0].bits() / 8, Pages::Huge, &work.hits);
-        race::run(&mut entrants, &work, &mut limits, rate, rounds);
+        race::run(&mut entrants, &work, &Op::ALL, &mut limits, rate, rounds);
 
         writeln!(out, "\n{items} digests at {}%, ns per key, median of {rounds}", rate * 100.0)?;
         write!(out, "{:<10}{:>10}{:>10}", "", "bits/key", "rate")?;

@@ -5,6 +5,7 @@
 //! cargo run --release -p inbloom-bench -- core --json      one JSON object per line
 //! cargo run --release -p inbloom-bench -- core --quick     a small part of it, in under a minute
 //! cargo run --release -p inbloom-bench -- layouts          by what the block layout was chosen
+//! cargo run --release -p inbloom-bench -- ribbon           the ribbon against other static filters
 //! cargo run --release -p inbloom-bench -- cli              the command line against others
 //! cargo run --release -p inbloom-bench -- server           a server under load, by its own CPU time
 //! bench/record.sh core                                     a record of a run, for bench/record/
@@ -27,6 +28,7 @@ mod ours;
 mod peers;
 mod race;
 mod report;
+mod ribbon;
 #[cfg(target_os = "linux")]
 mod server;
 mod shared;
@@ -57,6 +59,8 @@ enum Command {
         #[arg(long, default_value_t = 7)]
         rounds: usize,
     },
+    /// The ribbon: its size and its time against other filters that are built once, and Bloom filters.
+    Ribbon(ribbon::Options),
     /// The command line as a whole: inbloom dedup, build and check, against other programs.
     #[cfg(unix)]
     Cli(cli::Options),
@@ -73,6 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match Arguments::parse().command {
         Command::Core(options) => table::run(&options),
         Command::Layouts { rounds } => layouts::run(rounds),
+        Command::Ribbon(options) => ribbon::run(&options),
         #[cfg(unix)]
         Command::Cli(options) => cli::run(&options),
         #[cfg(target_os = "linux")]

@@ -4,8 +4,9 @@
 
 use std::hint::black_box;
 
-use inbloom::{Digest, Filter, Kind, Plan};
+use inbloom::{Digest, Filter, Hasher, Kind, Plan};
 
+use crate::clock::Clock;
 use crate::layers::Layers;
 use crate::race::{BATCH, Batch, Contestant, count};
 use crate::sizing::Candidate;
@@ -64,10 +65,19 @@ pub(crate) fn of_keys<K: Key + AsRef<[u8]> + 'static>(rate: f64) -> Vec<Candidat
         .into()
 }
 
+/// A filter that is made from all its keys at once, be it of a kind that can do without.
+pub(crate) fn built(who: &'static str, plan: Plan) -> Candidate<Digest> {
+    Candidate::planned(who, "", move |_| Built { plan, filter: None, answers: Vec::new() })
+}
+
+/// The plan for so many keys.
+pub(crate) fn plan(kind: Kind, items: u64, rate: f64) -> Plan {
+    Plan::new(kind).items(items).rate(rate).build().expect("a plan for these sizes")
+}
+
 /// The empty filter of a plan.
 pub(crate) fn filter(kind: Kind, items: u64, rate: f64) -> Filter {
-    let plan = Plan::new(kind).items(items).rate(rate).build().expect("a plan for these sizes");
-    Filter::new(plan).expect("memory for the filter")
+    Filter::new(plan(kind, items, rate)).expect("memory for the filter")
 }
 
 struct Ours {
@@ -174,6 +184,72 @@ impl<K: AsRef<[u8]>> Batch<K> for Keys {
         for batch in keys.chunks(BATCH) {
             filter.contains_many(batch, answers);
             found += count(answers);
+        }
+        found
+    }
+}
+
+struct Built {
+    plan: Plan,
+    filter: Option<Filter>,
+    answers: Vec<bool>,
+}
+
+impl Built {
+    fn filter(&self) -> &Filter {
+        self.filter.as_ref().expect("built before it is asked")
+    }
+}
+
+impl Contestant<Digest> for Built {
+    fn bits(&self) -> u64 {
+        self.filter().bytes() * 8
+    }
+
+    fn clear(&mut self) {
+        self.filter = None;
+    }
+
+    fn insert(&mut self, digests: &[Digest]) {
+        let filter = if self.plan.kind().is_static() {
+            Filter::build(self.plan, Hasher::default(), digests).expect("memory for the filter")
+        } else {
+            let mut filter = Filter::new(self.plan).expect("memory for the filter");
+            for batch in digests.chunks(BATCH) {
+                filter.insert_digests(batch, &mut self.answers).expect("room for all members");
+            }
+            filter
+        };
+        self.filter = Some(filter);
+    }
+
+    fn contains(&mut self, digests: &[Digest]) -> usize {
+        let filter = self.filter();
+        digests.iter().filter(|&&digest| filter.contains_digest(digest)).count()
+    }
+
+    /// It may be built by several threads.
+    fn clock(&self) -> Clock {
+        Clock::Process
+    }
+
+    fn batch(&mut self) -> Option<&mut dyn Batch<Digest>> {
+        Some(self)
+    }
+}
+
+impl Batch<Digest> for Built {
+    /// Building is one call in any case.
+    fn insert_batch(&mut self, digests: &[Digest]) {
+        self.insert(digests);
+    }
+
+    fn contains_batch(&mut self, digests: &[Digest]) -> usize {
+        let filter = self.filter.as_ref().expect("built before it is asked");
+        let mut found = 0;
+        for batch in digests.chunks(BATCH) {
+            filter.contains_digests(batch, &mut self.answers);
+            found += count(&self.answers);
         }
         found
     }

@@ -9,18 +9,26 @@
 //! fingerprints of a whole number of bits (qfilter), of 8 or 16 (xorf), of 8 (cuckoofilter, whose
 //! 2 to 3% are above every target; it is listed at 1% only).
 
+use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::hint::black_box;
 use std::marker::PhantomData;
 
 use bloomfilter::Bloom;
 use cuckoofilter::CuckooFilter;
+use dsi_progress_logger::no_logging;
 use fastbloom::BloomFilter;
 use growable_bloom_filter::GrowableBloom;
 use inbloom::Digest;
+use mem_dbg::{MemSize, SizeFlags};
+use sux::bits::BitFieldVec;
+use sux::dict::VFilter;
+use sux::traits::{TryIntoUnaligned, Unaligned};
+use sux::utils::ToSig;
 use xorf::{BinaryFuse8, BinaryFuse16};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::clock::Clock;
 use crate::race::Contestant;
 use crate::sizing::{Candidate, Size};
 use crate::workload::{Key, mix};
@@ -57,6 +65,23 @@ pub(crate) fn growing(rate: f64) -> Vec<Candidate<Digest>> {
         "grown from 100; hashes again, xxh3",
         move |_| Growing { filter: GrowableBloom::new(rate, 100), rate },
     )]
+}
+
+/// The peers that are built once from all keys, and the rates of their fingerprints.
+pub(crate) fn built_once() -> Vec<(Candidate<Digest>, f64)> {
+    const WIDTH: usize = 14;
+    let hash = |digest: &Digest| digest.place;
+    let fuse16 =
+        Candidate::planned(
+            "xorf fuse16",
+            "mixes the hash again",
+            move |_| Xorf::<BinaryFuse16, _> { filter: None, hash },
+        );
+    let vfilter = Candidate::planned("sux VFilter, 14 bits", "mixes the hash again", |_| Sux {
+        filter: None,
+        width: WIDTH,
+    });
+    vec![(fuse16, 2_f64.powi(-16)), (vfilter, 2_f64.powi(-(WIDTH as i32)))]
 }
 
 /// What hashes its keys itself is given 64 bits of the digest to hash.
@@ -263,6 +288,54 @@ impl<K, F: Fuse, H: Fn(&K) -> u64> Contestant<K> for Xorf<F, H> {
     fn contains(&mut self, keys: &[K]) -> usize {
         let filter = self.filter.as_ref().expect("built before it is asked");
         keys.iter().filter(|key| filter.contains(&(self.hash)(key))).count()
+    }
+}
+
+/// Fingerprints of a whole number of bits, as they are built.
+type Packed = BitFieldVec<Box<[usize]>>;
+
+struct Sux {
+    filter: Option<VFilter<Signed, Unaligned<Packed>>>,
+    width: usize,
+}
+
+/// A digest as sux wants its keys: to be hashed under a seed, of which it tries several.
+#[derive(Clone, Copy, Debug)]
+struct Signed(Digest);
+
+impl ToSig<[u64; 2]> for Signed {
+    #[inline]
+    fn to_sig(key: impl Borrow<Signed>, seed: u64) -> [u64; 2] {
+        let Digest { place, print } = key.borrow().0;
+        // The first is where, by shard, and the second what, by its edge, which the seed decides.
+        [place ^ seed, mix(print ^ seed)]
+    }
+}
+
+impl Contestant<Digest> for Sux {
+    fn bits(&self) -> u64 {
+        self.filter.as_ref().map_or(0, |filter| filter.mem_size(SizeFlags::default()) as u64 * 8)
+    }
+
+    fn clear(&mut self) {
+        self.filter = None;
+    }
+
+    fn insert(&mut self, digests: &[Digest]) {
+        let keys: Vec<Signed> = digests.iter().copied().map(Signed).collect();
+        let filter = <VFilter<Signed, Packed>>::try_par_new(&keys, self.width, no_logging![]);
+        let filter = filter.expect("distinct keys").try_into_unaligned();
+        self.filter = Some(filter.expect("a width that can be read unaligned"));
+    }
+
+    fn contains(&mut self, digests: &[Digest]) -> usize {
+        let filter = self.filter.as_ref().expect("built before it is asked");
+        digests.iter().filter(|digest| filter.contains(Signed(**digest))).count()
+    }
+
+    /// It is built by several threads.
+    fn clock(&self) -> Clock {
+        Clock::Process
     }
 }
 

@@ -104,7 +104,8 @@ impl<K: Key> Candidate<K> {
             Sizing::Planned | Sizing::Stepped => f64::NAN,
         };
         let contestant = (self.make)(Size { items, bits_per_key });
-        Entrant::new(self.who, self.note, self.sizing != Sizing::Stepped, contestant)
+        let expected = (self.sizing != Sizing::Stepped).then_some(rate);
+        Entrant::new(self.who, self.note, expected, contestant)
     }
 }
 

@@ -10,7 +10,7 @@ use inbloom::Digest;
 use crate::limit::Limit;
 use crate::memory::Pages;
 use crate::ours::BLOCKED;
-use crate::race::{self, Entrant};
+use crate::race::{self, Entrant, Op};
 use crate::report::{self, Format, Row};
 use crate::sizing::{Candidate, Sizes};
 use crate::workload::{Integer, Key, Workload};
@@ -196,7 +196,7 @@ impl Table {
         mut limits: Vec<Limit<'_>>,
         rate: f64,
     ) -> io::Result<()> {
-        race::run(&mut entrants, work, &mut limits, rate, self.rounds);
+        race::run(&mut entrants, work, &Op::ALL, &mut limits, rate, self.rounds);
         let rows = report::rows(kind, work.items, rate, &entrants, &limits);
         report::print(&rows, self.format, &mut io::stdout().lock())?;
         self.rows.extend(rows);

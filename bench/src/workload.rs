@@ -124,13 +124,22 @@ pub(crate) struct Workload<K> {
 impl<K: Key> Workload<K> {
     /// Prepares `items` members and samples of queries.
     pub(crate) fn new(items: u64) -> Workload<K> {
+        if items <= KEPT { Workload::whole(items) } else { Workload::sampled(items) }
+    }
+
+    /// As [`new`](Workload::new), with all members at hand, however many they are.
+    pub(crate) fn whole(items: u64) -> Workload<K> {
+        let kept = (0..items).map(K::of).collect();
+        Workload { kept, ..Workload::sampled(items) }
+    }
+
+    fn sampled(items: u64) -> Workload<K> {
         let queries = items.min(SAMPLE);
-        let kept = if items <= KEPT { (0..items).map(K::of).collect() } else { Vec::new() };
         let member = |index: u64| K::of(shuffled(index, items));
         let absent = |index: u64| K::of(ABSENT + index);
         Workload {
             items,
-            kept,
+            kept: Vec::new(),
             hits: (0..queries).map(member).collect(),
             misses: (0..queries).map(absent).collect(),
             // The coin of a pair decides which of its two comes first.
@@ -145,7 +154,7 @@ impl<K: Key> Workload<K> {
 
     /// Whether all members are at hand, so that filling again costs no more than inserting.
     pub(crate) fn is_kept(&self) -> bool {
-        self.items <= KEPT
+        self.kept.len() as u64 == self.items
     }
 
     /// Hands all members to `visit`, in insertion order, in one slice or in many.

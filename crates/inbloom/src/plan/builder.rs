@@ -539,6 +539,9 @@ impl PlanBuilder {
             let width = ribbon::width_for(1, rate)?;
             let planned = |items| ribbon::plan(items, rate, ribbon::width_for(items, rate)?);
             let fits = |items| planned(items).is_ok_and(|plan| plan.bits <= bits);
+            // Where widths begin to be mixed, more keys may take fewer bits.
+            let mixed_fit = fits(ribbon::MIXED_ITEMS);
+            let fits = |items| items < ribbon::MIXED_ITEMS && mixed_fit || fits(items);
             return match largest(MAX_ITEMS, fits) {
                 0 => {
                     let needed = ribbon::bits(1, width, 0).div_ceil(8);

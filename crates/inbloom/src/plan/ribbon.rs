@@ -29,10 +29,15 @@ pub(crate) const MAX_SHARDS: u64 = 1 << 20;
 
 /// From so many shards on some have narrower fingerprints; among fewer the steps would be coarse.
 const MIXED_FROM: u64 = 16;
+/// From so many planned keys on there are that many shards, if smaller ones. With shards of half a
+/// million keys a filter takes 0.02% more bits than with 2 million, and mixed widths save nearly a
+/// bit per key at best: at 10^-4 ten million keys take 13.42 bits each instead of 14.04.
+pub(crate) const MIXED_ITEMS: u64 = 1 << 23;
 
 /// The shards of a filter that is planned for so many keys.
 pub(crate) fn shards(items: u64) -> u64 {
-    items.div_ceil(SHARD_ITEMS).clamp(1, MAX_SHARDS)
+    let fewest = if items < MIXED_ITEMS { 1 } else { MIXED_FROM };
+    items.div_ceil(SHARD_ITEMS).clamp(fewest, MAX_SHARDS)
 }
 
 /// The blocks of a layer for so many keys, more than it has slots: 97%. What does not fit is

@@ -54,48 +54,92 @@ impl Equation {
 }
 
 /// Equations in echelon form: at each slot at most one whose first coefficient is there.
+///
+/// The solution depends on which equations there are, and not on the order in which they came:
+/// taken are the slots at which any sum of them begins, and the others become 0.
 pub(super) struct Band {
     /// 0 where there is none.
     coefficients: Vec<u64>,
     prints: Vec<u32>,
+    /// The slots that the last equations took.
+    taken: Vec<usize>,
 }
+
+/// Equations that are added side by side. The 19 steps that one takes on average wait for each
+/// other: 68 ns per key. With 2 lanes it is 63, with 4 it is 57, with 8 again 63 (in a layer of
+/// 600,000 keys, on the machine of bench/record).
+const LANES: usize = 4;
 
 impl Band {
     pub(super) fn new(blocks: u64) -> Band {
         let slots = (blocks * BLOCK) as usize;
-        Band { coefficients: vec![0; slots], prints: vec![0; slots] }
+        Band { coefficients: vec![0; slots], prints: vec![0; slots], taken: Vec::new() }
     }
 
-    /// Adds an equation, and says whether it can hold together with those that are there. If it
-    /// takes a slot, that is appended to `stored`; if it follows from the others, it needs none.
-    #[inline]
-    pub(super) fn add(&mut self, equation: Equation, stored: &mut Vec<usize>) -> bool {
-        let Equation { start, mut coefficients, mut print } = equation;
-        let mut at = start as usize;
+    /// Adds equations, and says whether they can hold together with those that are there. If not,
+    /// none of them is added.
+    pub(super) fn add(&mut self, equations: &[Equation]) -> bool {
+        self.taken.clear();
+        let hold = match equations.split_first_chunk() {
+            Some((first, others)) => self.add_side_by_side(*first, others),
+            None => equations.iter().all(|equation| self.add_one(*equation)),
+        };
+        if !hold {
+            // They were the last to come, so that no other depends on them.
+            for at in &self.taken {
+                (self.coefficients[*at], self.prints[*at]) = (0, 0);
+            }
+        }
+        hold
+    }
+
+    /// The lanes take steps in turns. Where an equation is done, another begins in its lane.
+    fn add_side_by_side(&mut self, mut lanes: [Equation; LANES], others: &[Equation]) -> bool {
+        let mut others = others.iter();
+        let done = 'turns: loop {
+            for (number, lane) in lanes.iter_mut().enumerate() {
+                match self.step(lane) {
+                    None => {}
+                    Some(false) => return false,
+                    Some(true) => match others.next() {
+                        Some(next) => *lane = *next,
+                        None => break 'turns number,
+                    },
+                }
+            }
+        };
+        lanes.iter().enumerate().all(|(number, lane)| number == done || self.add_one(*lane))
+    }
+
+    fn add_one(&mut self, mut equation: Equation) -> bool {
         loop {
-            let there = self.coefficients[at];
-            if there == 0 {
-                (self.coefficients[at], self.prints[at]) = (coefficients, print);
-                stored.push(at);
-                return true;
+            if let Some(holds) = self.step(&mut equation) {
+                return holds;
             }
-            // Both begin here: their sum begins later, and reaches no further.
-            coefficients ^= there;
-            print ^= self.prints[at];
-            if coefficients == 0 {
-                return print == 0;
-            }
-            let skipped = coefficients.trailing_zeros();
-            at += skipped as usize;
-            coefficients >>= skipped;
         }
     }
 
-    /// Takes out equations that were the last to be added.
-    pub(super) fn take_out(&mut self, stored: &[usize]) {
-        for at in stored {
-            (self.coefficients[*at], self.prints[*at]) = (0, 0);
+    /// Stores the equation if its slot is free, and otherwise adds the one that is there. Says
+    /// whether it holds, as soon as that is known; one that follows from others needs no slot.
+    #[inline(always)]
+    fn step(&mut self, equation: &mut Equation) -> Option<bool> {
+        let at = equation.start as usize;
+        let there = self.coefficients[at];
+        if there == 0 {
+            (self.coefficients[at], self.prints[at]) = (equation.coefficients, equation.print);
+            self.taken.push(at);
+            return Some(true);
         }
+        // Both begin here: their sum begins later, and reaches no further.
+        equation.coefficients ^= there;
+        equation.print ^= self.prints[at];
+        if equation.coefficients == 0 {
+            return Some(equation.print == 0);
+        }
+        let skipped = equation.coefficients.trailing_zeros();
+        equation.start += u64::from(skipped);
+        equation.coefficients >>= skipped;
+        None
     }
 }
 

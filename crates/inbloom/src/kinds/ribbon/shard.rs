@@ -56,12 +56,6 @@ pub(super) const THRESHOLDS: [u64; 4] = [128, 36, 14, 0];
 /// The threshold of a bucket that bumps nobody.
 const KEEPS_ALL: usize = 3;
 
-/// The class of an offset: the threshold that would have to be set to bump it and the classes
-/// above.
-fn class(offset: u64) -> usize {
-    usize::from(offset < THRESHOLDS[1]) + usize::from(offset < THRESHOLDS[2])
-}
-
 /// Makes a shard from its keys, ascending and each once, and appends its columns and its
 /// thresholds.
 ///
@@ -103,10 +97,12 @@ pub(super) fn build(
         let blocks = last_blocks(keys.len() as u64, u64::from(failures));
         entry.blocks[LAYERS] = blocks_of(blocks)?;
         entry.last = LAYERS as u16 + failures;
-        let (mut band, mut stored) = (Band::new(blocks), Vec::new());
-        let mut equations =
-            keys.iter().map(|key| Equation::new(*key, u64::from(entry.last), blocks, width));
-        if equations.all(|equation| band.add(equation, &mut stored)) {
+        let mut band = Band::new(blocks);
+        let equations: Vec<Equation> = keys
+            .iter()
+            .map(|key| Equation::new(*key, u64::from(entry.last), blocks, width))
+            .collect();
+        if band.add(&equations) {
             back_substitute(&band, width, columns);
             return Ok(entry);
         }
@@ -136,39 +132,26 @@ fn fill_layer(
     let first = thresholds.len();
     thresholds.resize(first + threshold_words(blocks) as usize, 0);
     let mut band = Band::new(blocks);
-    let (mut bumped, mut stored, mut in_bucket) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bumped, mut equations) = (Vec::new(), Vec::new());
     for bucket in 0..starts.div_ceil(BUCKET) {
-        let end = (bucket + 1) * BUCKET;
-        in_bucket.clear();
-        while let Some((key, later)) = rest.split_first() {
+        let first_slot = bucket * BUCKET;
+        equations.clear();
+        for key in rest {
             let start = start_in(*key, layer, starts);
-            if start >= end {
+            if start >= first_slot + BUCKET {
                 break;
             }
-            in_bucket.push((*key, Equation::at(start, *key, layer, width)));
-            rest = later;
+            equations.push(Equation::at(start, *key, layer, width));
         }
+        let (in_bucket, later) = rest.split_at(equations.len());
+        rest = later;
 
-        let mut threshold = KEEPS_ALL;
-        let mut current = class(BUCKET - 1);
-        stored.clear();
-        // From the upper end, so that what is bumped is all below some offset.
-        for (_, equation) in in_bucket.iter().rev() {
-            let class = class(equation.start % BUCKET);
-            if class != current {
-                current = class;
-                stored.clear();
-            }
-            if !band.add(*equation, &mut stored) {
-                // The rows of this class were the last to come, so that no other depends on them.
-                band.take_out(&stored);
-                threshold = class;
-                break;
-            }
-        }
-        let limit = bucket * BUCKET + THRESHOLDS[threshold];
-        let below = in_bucket.iter().take_while(|(_, equation)| equation.start < limit);
-        bumped.extend(below.map(|(key, _)| *key));
+        // Class by class from the upper end, so that what is bumped is all below some offset.
+        let below = |offset| equations.partition_point(|at| at.start < first_slot + offset);
+        let bounds = THRESHOLDS.map(below);
+        let fits = |class: &usize| band.add(&equations[bounds[class + 1]..bounds[*class]]);
+        let threshold = (0..KEEPS_ALL).take_while(fits).count();
+        bumped.extend_from_slice(&in_bucket[..bounds[threshold]]);
         thresholds[first + (bucket / 32) as usize] |= (threshold as u64) << (bucket % 32 * 2);
     }
     back_substitute(&band, width, columns);
