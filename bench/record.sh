@@ -6,6 +6,7 @@
 #     bench/record.sh layouts
 #     bench/record.sh ribbon                      the ribbon against other static filters
 #     bench/record.sh cli                         the command line; installs its peers
+#     bench/record.sh cold                        a ribbon file of which nothing is in memory
 #     bench/record.sh server                      a server; against redis-server if that is installed
 #
 # A record says on which machine, when, from which sources and by which command its numbers came

@@ -8,6 +8,7 @@
 //! cargo run --release -p inbloom-bench -- ribbon           the ribbon against other static filters
 //! cargo run --release -p inbloom-bench -- cli              the command line against others
 //! cargo run --release -p inbloom-bench -- server           a server under load, by its own CPU time
+//! cargo run --release -p inbloom-bench -- cold             a ribbon file of which nothing is in memory
 //! bench/record.sh core                                     a record of a run, for bench/record/
 //! ```
 //!
@@ -19,6 +20,8 @@
 #[cfg(unix)]
 mod cli;
 mod clock;
+#[cfg(target_os = "linux")]
+mod cold;
 mod goals;
 mod layers;
 mod layouts;
@@ -67,6 +70,9 @@ enum Command {
     /// A server of filters under load: its processor time, what clients wait, its memory.
     #[cfg(target_os = "linux")]
     Server(server::Options),
+    /// A ribbon file of which nothing is in memory, by each way through its pages.
+    #[cfg(target_os = "linux")]
+    Cold(cold::Options),
     /// How many seconds one thread hashes the lines of a file: a part of `cli`.
     #[cfg(unix)]
     #[command(hide = true)]
@@ -82,6 +88,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Command::Cli(options) => cli::run(&options),
         #[cfg(target_os = "linux")]
         Command::Server(options) => server::run(&options),
+        #[cfg(target_os = "linux")]
+        Command::Cold(options) => cold::run(&options),
         #[cfg(unix)]
         Command::HashLines { file } => cli::hash_lines(&file),
     }

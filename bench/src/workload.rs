@@ -136,7 +136,6 @@ impl<K: Key> Workload<K> {
     fn sampled(items: u64) -> Workload<K> {
         let queries = items.min(SAMPLE);
         let member = |index: u64| K::of(shuffled(index, items));
-        let absent = |index: u64| K::of(ABSENT + index);
         Workload {
             items,
             kept: Vec::new(),
@@ -164,6 +163,11 @@ impl<K: Key> Workload<K> {
         }
         runs(0..self.items, |keys| visit(keys));
     }
+}
+
+/// A key that is no member, for each index another.
+pub(crate) fn absent<K: Key>(index: u64) -> K {
+    K::of(ABSENT + index)
 }
 
 /// Hands `count` keys that are no members to `visit`, in runs.

@@ -70,6 +70,11 @@ impl Block {
         self.length
     }
 
+    /// The bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
     /// How many records there are in a block that was just read.
     pub fn count(&self) -> u64 {
         let bytes = &self.bytes[..self.length];

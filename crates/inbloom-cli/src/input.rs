@@ -96,12 +96,7 @@ impl Input {
 
     /// Whether what is read of it comes at once: of a file, but not of a pipe or a terminal.
     pub fn never_waits(&self) -> bool {
-        match self {
-            Input::Stdin => stdin_file()
-                .and_then(|file| file.metadata())
-                .is_ok_and(|metadata| metadata.is_file()),
-            Input::File(_) => self.is_regular_file(),
-        }
+        self.bytes_at_hand().is_some()
     }
 
     /// The bytes of a regular file, as they are on disk. Those of the system that only look like
@@ -110,6 +105,17 @@ impl Input {
         let Input::File(path) = self else { return None };
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         (metadata.len() > 0).then_some(metadata.len())
+    }
+
+    /// The bytes, as they are on disk, of what never waits.
+    pub fn bytes_at_hand(&self) -> Option<u64> {
+        match self {
+            Input::Stdin => {
+                let metadata = stdin_file().and_then(|file| file.metadata()).ok()?;
+                metadata.is_file().then_some(metadata.len())
+            }
+            Input::File(_) => self.file_size(),
+        }
     }
 
     /// Starts reading; `progress` counts the bytes that come, before they are decompressed. On a

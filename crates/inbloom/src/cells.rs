@@ -32,8 +32,7 @@ const HUGE_PAGE: usize = 2 << 20;
 /// reading ahead would bring in 16 pages or more for each one that is asked for (93 times the memory,
 /// measured); but a whole pass without reading ahead waits for every page (23 s instead of 2 for a
 /// GiB that is not in memory, measured). A smaller file is best brought in at once.
-#[cfg(unix)]
-const LARGE: usize = 16 << 20;
+pub(crate) const LARGE: usize = 16 << 20;
 
 /// The order in which the bytes of a mapped file are going to be read.
 #[derive(Clone, Copy)]
@@ -139,6 +138,23 @@ fn advise_huge(_map: &MmapMut) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(all(target_os = "linux", not(miri)))]
+fn is_page_resident(byte: &u8) -> bool {
+    // SAFETY: only asks for a number.
+    let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page = std::ptr::from_ref(byte).map_addr(|address| address & !(page_size - 1));
+    let mut state = 0;
+    // SAFETY: for a range of one byte, which is within one page, one byte of state is written. The
+    // page is not touched, and mapped memory is mapped by whole pages.
+    let told = unsafe { libc::mincore(page.cast_mut().cast(), 1, &raw mut state) } == 0;
+    !told || state & 1 == 1
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn is_page_resident(_byte: &u8) -> bool {
+    true
+}
+
 fn heap_layout(size: usize) -> Layout {
     // Memory that begins on a cache line costs allocators up to a line more. Where there are many small
     // filters that is a fifth of what they take, while all of such a filter is in the nearest cache
@@ -238,11 +254,58 @@ impl Cells {
         let _ = order;
     }
 
+    /// Whether the bytes are those of a mapped file, of which the system keeps in memory what it
+    /// sees fit.
+    pub(crate) fn is_mapped(&self) -> bool {
+        match &self.owner {
+            Owner::File { .. } | Owner::Private { .. } => true,
+            Owner::Heap | Owner::Pages { .. } | Owner::Lender => false,
+            Owner::Part { whole } => whole.is_mapped(),
+        }
+    }
+
+    /// Asks the system for a part of a mapped file, and does not wait until it is in memory. One
+    /// system call, also where it is there already.
+    pub(crate) fn ask_for(&self, part: Range<usize>) {
+        debug_assert!(part.start < part.end && part.end <= self.len);
+        #[cfg(unix)]
+        {
+            let offset = |base: *const u8| self.start.addr().get() - base.addr() + part.start;
+            let (will_need, length) = (Advice::WillNeed, part.len());
+            // A refusal costs speed only.
+            let _ = match &self.owner {
+                Owner::File { map } => map.advise_range(will_need, offset(map.as_ptr()), length),
+                Owner::Private { map } => map.advise_range(will_need, offset(map.as_ptr()), length),
+                Owner::Part { whole } => {
+                    let offset = offset(whole.start.as_ptr());
+                    return whole.ask_for(offset..offset + length);
+                }
+                Owner::Heap | Owner::Pages { .. } | Owner::Lender => Ok(()),
+            };
+        }
+    }
+
+    /// Whether the page of a byte is in memory, so that to touch it is not to wait for the disk.
+    /// One system call. Yes where the system does not tell: Linux tells only those who own a file
+    /// or may write to it.
+    pub(crate) fn is_resident(&self, at: usize) -> bool {
+        assert!(at < self.len, "a byte of these cells");
+        if !self.is_mapped() {
+            return true;
+        }
+        is_page_resident(&self.bytes()[at])
+    }
+
     /// A copy in memory of our own.
     pub(crate) fn copy(&self) -> Result<Cells> {
-        let mut copy = Cells::zeroed(self.len as u64)?;
+        self.copy_part(0..self.len)
+    }
+
+    /// A copy of some of the bytes, a multiple of 8, in memory of our own.
+    pub(crate) fn copy_part(&self, part: Range<usize>) -> Result<Cells> {
+        let mut copy = Cells::zeroed(part.len() as u64)?;
         self.expect(Order::Ascending);
-        copy.bytes_mut()?.copy_from_slice(self.bytes());
+        copy.bytes_mut()?.copy_from_slice(&self.bytes()[part]);
         self.expect(Order::Random);
         Ok(copy)
     }

@@ -20,7 +20,11 @@ use crate::plan::MAX_SHARDS;
 pub use ribbon::RibbonWriter;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
-/// processes that open one file share one copy of it in memory.
+/// processes that open one file share one copy of it in memory. (Of a ribbon the thousandth part is
+/// read that tells where each key is, so that a lookup waits for one page at most.)
+///
+/// The file may be larger than memory: batches of queries ask for the pages that they are going to
+/// touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
 ///
 /// Inserts are refused; [`open_mut`] allows them. (A sparse bitmap, and a filter from a pipe, are read
 /// into memory instead, and can be changed there.) The header is checked, the payload is not: see

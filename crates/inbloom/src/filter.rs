@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::cells::{Bits, Cells};
+use crate::cells::{Bits, Cells, Order};
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
@@ -21,6 +21,7 @@ use crate::kinds::cuckoo::Cuckoo;
 use crate::kinds::ribbon::{Ribbon, cannot_change};
 use crate::kinds::scalable::Scalable;
 use crate::membership::{Membership, contains_keys, insert_keys};
+use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
@@ -418,6 +419,50 @@ impl Filter {
         self.any.members().contains_digests(digests, found);
     }
 
+    /// The answers of [`Filter::contains_digests`], by one pass over the filter from front to back:
+    /// for a file that is larger than memory, and so many keys that they touch most of its pages.
+    /// It takes 16 bytes of memory for each digest, beside the digests and the answers.
+    ///
+    /// Ribbon filters, and blocked ones of one line, lie in the order of their digests. The other
+    /// kinds scatter them, and gain nothing.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let hasher = Hasher::default();
+    /// let digests: Vec<_> = (0..1000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
+    /// let plan = Plan::new(Kind::Ribbon).items(500).rate(1e-9).build()?;
+    /// let filter = Filter::build(plan, hasher, &digests[..500])?;
+    /// let mut found = Vec::new();
+    /// filter.sweep_digests(&digests, &mut found);
+    /// assert!(found[..500].iter().all(|found| *found) && !found[500..].contains(&true));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn sweep_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        found.clear();
+        found.resize(digests.len(), false);
+        let places = digests.iter().enumerate().map(|(number, digest)| (digest.place, number));
+        let mut order: Vec<(u64, usize)> = places.collect();
+        order.sort_unstable();
+        self.any.state().expect(Order::Ascending);
+        let (mut batch, mut answers) = (Vec::new(), Vec::new());
+        for numbers in order.chunks(SWEPT_AT_ONCE) {
+            batch.clear();
+            batch.extend(numbers.iter().map(|(_, number)| digests[*number]));
+            self.contains_digests(&batch, &mut answers);
+            for ((_, number), answer) in numbers.iter().zip(&answers) {
+                found[*number] = *answer;
+            }
+        }
+        self.any.state().expect(Order::Random);
+    }
+
+    /// Says how the pages of a mapped file come into memory when keys are looked up in batches. Only
+    /// a ribbon that was opened from a file follows it; to others it makes no difference.
+    pub fn set_paging(&mut self, paging: Paging) {
+        self.any.state_mut().set_paging(paging);
+    }
+
     fn count_new(&mut self, new: &[bool]) {
         self.inserted += new.iter().map(|new| u64::from(*new)).sum::<u64>();
     }
@@ -782,6 +827,10 @@ impl Filter {
         })
     }
 }
+
+/// Keys that [`Filter::sweep_digests`] looks up at once: enough for the batch pipeline, few enough
+/// for the nearer caches.
+const SWEPT_AT_ONCE: usize = 8192;
 
 /// Keys that [`Filter::rebuild`] takes at once.
 const REBUILT_AT_ONCE: usize = 8192;

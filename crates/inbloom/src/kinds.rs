@@ -12,11 +12,12 @@ pub mod scalable;
 use std::any::Any;
 use std::borrow::Cow;
 
-use crate::cells::Bits;
+use crate::cells::{Bits, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::profile::Slice;
 
@@ -137,6 +138,19 @@ pub(crate) trait State: Membership + Any + Send + Sync {
     fn advance(&mut self, _now: u64) -> Result<()> {
         Err(cannot_advance(self.plan()))
     }
+
+    /// Says in which order the cells are going to be read: see [`Cells::expect`].
+    ///
+    /// [`Cells::expect`]: crate::cells::Cells::expect
+    fn expect(&self, order: Order) {
+        if let Some(bits) = self.bits() {
+            bits.cells.expect(order);
+        }
+    }
+
+    /// Says how pages come in, where the kind can look ahead: see
+    /// [`Filter::set_paging`](crate::Filter::set_paging).
+    fn set_paging(&mut self, _paging: Paging) {}
 
     /// What `info` tells of the state beyond what holds for every kind: names and values.
     fn details(&self) -> Vec<(&'static str, String)> {

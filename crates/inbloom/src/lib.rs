@@ -58,6 +58,7 @@ pub mod interop;
 pub mod kinds;
 mod measured;
 mod membership;
+mod paging;
 mod plan;
 mod profile;
 mod shared;
@@ -70,6 +71,7 @@ pub use error::{Error, Result};
 pub use filter::{Estimate, Filter, View};
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
+pub use paging::Paging;
 pub use plan::{
     Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier,
 };

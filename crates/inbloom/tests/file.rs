@@ -641,3 +641,36 @@ fn only_a_blocked_filter_of_the_same_hash_is_opened_for_many_threads() {
     file::save(&clearing, &path).unwrap();
     assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
 }
+
+// ------------------------------------------------------------------------------ larger than memory
+
+/// Reading ahead would bring in megabytes for every key that is asked for.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_is_told_that_a_large_file_is_read_at_random() {
+    let large = Plan::exact(Kind::Blocked, 8 * (16 << 20), 8).unwrap();
+    for (plan, at_random) in [(large, true), (plan(), false)] {
+        let (_folder, path) = place();
+        file::save(&Filter::new(plan).unwrap(), &path).unwrap();
+        let path = fs::canonicalize(path).unwrap();
+        for open in [file::open, file::open_mut] {
+            let filter = open(&path).unwrap();
+            assert_eq!(is_read_at_random(&path), at_random);
+            // A pass over all of it is told of too, but only while it lasts.
+            let _ = (filter.profile(4), filter.clone());
+            filter.sweep_digests(&[filter.digest("alice")], &mut Vec::new());
+            assert_eq!(is_read_at_random(&path), at_random);
+        }
+    }
+}
+
+/// Whether the one mapping of a file has the flag `rr`, of "random read".
+#[cfg(target_os = "linux")]
+fn is_read_at_random(path: &Path) -> bool {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut maps = maps.split_inclusive("\nVmFlags:").collect::<Vec<_>>().into_iter();
+    // Its flags are at the beginning of the next piece.
+    maps.find(|map| map.contains(path.to_str().unwrap())).expect("the file is mapped");
+    let flags = maps.next().and_then(|piece| piece.lines().next()).expect("it has flags");
+    flags.split_whitespace().any(|flag| flag == "rr")
+}

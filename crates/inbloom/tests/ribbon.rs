@@ -4,7 +4,7 @@
 mod common;
 
 use common::{count_ones, file_of, payload, unevenness};
-use inbloom::{Digest, Filter, Hasher, Kind, Plan, file};
+use inbloom::{Digest, Filter, Hasher, Kind, Paging, Plan, file};
 
 type MakeKey = fn(u64) -> Vec<u8>;
 
@@ -421,4 +421,71 @@ fn a_shard_is_built_from_its_own_digests_alone() {
     put_together.extend(thresholds);
     assert!(whole.starts_with(&put_together));
     assert_eq!(whole.len(), put_together.len() + 32 * SHARDS as usize + 8);
+}
+
+/// Of one shard and of several, with all layers and with few, and one whose file is large enough
+/// that the system is told how it is read.
+#[test]
+fn answers_are_the_same_in_memory_and_by_every_way_through_a_file() {
+    for (planned, count, width) in
+        [(0, 0, 8), (1, 1, 8), (1000, 1000, 3), (9_000_000, 200_000, 5), (4_400_000, 4_400_000, 31)]
+    {
+        let members = digests(SORTS[0].1, 0..count);
+        let filter = build(plan(planned, width), &members);
+        // Some of them, and foreign keys, in no order.
+        let mut asked: Vec<Digest> =
+            members.iter().copied().step_by(1 + members.len() / 50_000).collect();
+        let claimed = asked.len();
+        asked.extend(digests(SORTS[0].1, 10_000_000..10_050_000));
+        asked.sort_unstable_by_key(|digest| digest.print);
+        let context = format!("{count} of {planned} keys, {width} bits");
+        let expected: Vec<bool> = asked.iter().map(|key| filter.contains_digest(*key)).collect();
+        assert!(expected.iter().filter(|found| **found).count() >= claimed, "{context}");
+        assert_answers(&filter, &asked, &expected, &context);
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ribbon.ib");
+        file::save(&filter, &path).unwrap();
+        for paging in [Paging::OnDemand, Paging::Sampled, Paging::Ahead] {
+            for mut mapped in [file::open(&path).unwrap(), file::open_mut(&path).unwrap()] {
+                mapped.set_paging(paging);
+                assert_answers(&mapped, &asked, &expected, &format!("{context}, {paging:?}"));
+            }
+        }
+        let copy = file::open(&path).unwrap().clone();
+        assert!(copy == filter);
+        assert_answers(&copy, &asked, &expected, &format!("{context}, copied"));
+    }
+}
+
+/// Asks in batches of several lengths, by a sweep, and one by one.
+fn assert_answers(filter: &Filter, asked: &[Digest], expected: &[bool], context: &str) {
+    let mut found = Vec::new();
+    for batch in [1, 127, 1000, asked.len()] {
+        let few = asked.chunks(batch).zip(expected.chunks(batch)).take(20);
+        for (asked, expected) in few {
+            filter.contains_digests(asked, &mut found);
+            assert!(found == expected, "{context}: a batch of {batch}");
+            filter.sweep_digests(asked, &mut found);
+            assert!(found == expected, "{context}: a sweep of {batch}");
+        }
+    }
+    let mut each = asked.iter().zip(expected);
+    assert!(each.all(|(asked, found)| filter.contains_digest(*asked) == *found), "{context}: one");
+}
+
+#[test]
+fn a_sweep_answers_for_every_kind() {
+    for (name, plan) in common::shapes(1000) {
+        let mut filter = Filter::new(plan).unwrap();
+        for key in common::keys(0..1000) {
+            filter.insert(key).unwrap();
+        }
+        let asked: Vec<Digest> =
+            common::keys(0..3000).iter().map(|key| filter.digest(key)).collect();
+        let (mut expected, mut found) = (Vec::new(), Vec::new());
+        filter.contains_digests(&asked, &mut expected);
+        filter.sweep_digests(&asked, &mut found);
+        assert_eq!(found, expected, "{name}");
+    }
 }

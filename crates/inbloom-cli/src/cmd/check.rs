@@ -1,6 +1,7 @@
 //! `inbloom check`: grep whose pattern is a filter, or several.
 
 use std::io::Write;
+use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use anyhow::{Result, ensure};
 use inbloom::{Digest, Filter};
 use serde_json::Value;
 
-use crate::blocks::{BadRecord, Block, InOrder};
+use crate::blocks::{BadRecord, Block, InOrder, Job};
 use crate::filter_file::KeyArgs;
 use crate::input::Input;
 use crate::keys::{InputArgs, Keys};
+use crate::lookup::{self, Situation, Way};
+use crate::numbers;
 use crate::output;
 use crate::progress::{Beside, Progress};
 
@@ -68,6 +71,14 @@ struct How {
     /// Write every line by itself, as soon as it is known
     #[arg(long)]
     line_buffered: bool,
+
+    /// Say on standard error how each filter is asked, and why
+    #[arg(long)]
+    verbose: bool,
+
+    /// Take so much memory for free, whatever the system says: for tests
+    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes, hide = true)]
+    free_memory: Option<u64>,
 }
 
 const AFTER_HELP: &str = "\
@@ -82,6 +93,10 @@ hashed once for all filters that hash alike.
 --json prints {\"input\", \"number\", \"line\", \"found\", \"filters\"}; a line that is not UTF-8 is
 given as \"line_hex\" instead. Answers are never held back while the input is slow, so 'tail -f'
 works as it is.
+
+A ribbon filter may be larger than memory: the parts of the file that lines need are asked for many
+at a time; and if the input is a file of millions of lines, these are collected, and answered by one
+pass over the filter. --verbose says which it is.
 
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
@@ -102,41 +117,94 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let search = Arc::new(Search::new(args)?);
     let reader = args.input.reader(&inputs);
     let beside = if args.how.prints_lines() { Beside::Lines } else { Beside::Nothing };
-    let mut progress = Progress::new("checking", &inputs, &reader, beside);
+    let progress = Progress::new("checking", &inputs, &reader, beside);
     let worker = Arc::clone(&search);
     let look_up = move |block: &_, answer: &mut _| worker.look_up(block, answer);
     let mut jobs = InOrder::new(reader, args.input.threads(), look_up);
-    let mut tally = Tally { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
+    let tally = Tally { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
+    let mut printer = Printer { search: &search, tally, progress };
+    let mut waiting = Waiting::default();
     while let Some(job) = jobs.next() {
         let job = match job {
             Ok(job) => job,
             // As grep does: a bad input is reported, and the others are still read.
             Err(failure) => {
                 output::say(format_args!("{:#}", failure.error));
-                tally.failed[failure.input] = true;
+                printer.tally.failed[failure.input] = true;
                 continue;
             }
         };
-        let answer = &mut job.product;
-        tally.selected[job.block.input] += answer.selected;
-        if args.how.quiet && answer.selected > 0 {
-            return Ok(ExitCode::SUCCESS);
+        let Some(room) = search.room else {
+            printer.print(job)?;
+            if args.how.quiet && printer.tally.total() > 0 {
+                return Ok(ExitCode::SUCCESS);
+            }
+            continue;
+        };
+        waiting.push(mem::take(job));
+        if waiting.memory >= room {
+            printer.print_swept(&mut waiting)?;
         }
-        if search.decorates() {
-            search.write(&job.block, answer);
-        }
-        if args.how.line_buffered {
-            answer.lines(args.input.terminator()).try_for_each(output::print)?;
-        } else if !answer.text.is_empty() {
-            output::print(&answer.text)?;
-        }
-        progress.step(job.block.len());
     }
+    printer.print_swept(&mut waiting)?;
+    let Printer { tally, progress, .. } = printer;
     drop(progress);
     if args.how.count && !args.how.quiet {
         output::print(&tally.shown(&args.how, &inputs))?;
     }
     Ok(tally.exit_code())
+}
+
+/// What happens to blocks that are answered, in their order.
+struct Printer<'a> {
+    search: &'a Search,
+    tally: Tally,
+    progress: Progress,
+}
+
+impl Printer<'_> {
+    fn print(&mut self, job: &mut Job<Answer>) -> Result<()> {
+        let answer = &mut job.product;
+        self.tally.selected[job.block.input] += answer.selected;
+        if self.search.decorates() {
+            self.search.write(&job.block, answer);
+        }
+        if self.search.how.line_buffered {
+            answer.lines(self.search.terminator).try_for_each(output::print)?;
+        } else if !answer.text.is_empty() {
+            output::print(&answer.text)?;
+        }
+        self.progress.step(job.block.len());
+        Ok(())
+    }
+
+    /// Answers all that wait, and prints them in the order in which they came.
+    fn print_swept(&mut self, waiting: &mut Waiting) -> Result<()> {
+        let mut jobs = mem::take(waiting).jobs;
+        self.search.sweep(&mut jobs);
+        for mut job in jobs {
+            self.search.select(&job.block, &mut job.product);
+            self.print(&mut job)?;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks that wait for a sweep over the filters that are larger than memory.
+#[derive(Default)]
+struct Waiting {
+    jobs: Vec<Job<Answer>>,
+    /// The bytes that they take, and that the sweep is going to.
+    memory: u64,
+}
+
+impl Waiting {
+    fn push(&mut self, job: Job<Answer>) {
+        // A digest for each way of hashing, its place in the order of the sweep, two answers.
+        let each = size_of::<Digest>() * job.product.digests.len() + 16 + 2;
+        self.memory += (job.block.memory() + job.block.len() * each) as u64;
+        self.jobs.push(job);
+    }
 }
 
 impl How {
@@ -187,6 +255,8 @@ struct Search {
     terminator: u8,
     inputs: Vec<Input>,
     filters: Vec<Pattern>,
+    /// The bytes that blocks may take which wait for a sweep; None if no filter is swept.
+    room: Option<u64>,
     /// The ways in which keys are hashed, each once.
     keys: Vec<Keys>,
 }
@@ -198,6 +268,13 @@ struct Pattern {
     name: String,
     /// Which of the ways of hashing is its own.
     keys: usize,
+    way: Way,
+}
+
+impl Pattern {
+    fn is_swept(&self) -> bool {
+        matches!(self.way, Way::Sweep { .. })
+    }
 }
 
 /// What is said of a block.
@@ -231,10 +308,23 @@ impl Search {
             terminator: args.input.terminator(),
             inputs: args.input.inputs(),
             filters: Vec::new(),
+            room: None,
             keys: Vec::new(),
         };
+        // Whoever stops at the first line, or wants each as soon as it is known, waits for no sweep.
+        let may_wait = !args.how.quiet && !args.how.line_buffered;
+        let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in std::iter::once(&args.filter).chain(&args.more) {
-            let filter = args.key.open_now(path)?;
+            let mut filter = args.key.open_now(path)?;
+            let situation = Situation::new(path, &filter, args.how.free_memory, input);
+            let way = situation.way();
+            if args.how.verbose {
+                output::say(format_args!("{}: {situation}", path.display()));
+            }
+            lookup::prepare(&mut filter, way);
+            if let Way::Sweep { room } = way {
+                search.room = Some(room);
+            }
             let keys = args.input.keys_for(&filter);
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
@@ -242,7 +332,7 @@ impl Search {
                 search.keys.len() - 1
             });
             let name = path.display().to_string();
-            search.filters.push(Pattern { filter, name, keys });
+            search.filters.push(Pattern { filter, name, keys, way });
         }
         Ok(search)
     }
@@ -254,17 +344,41 @@ impl Search {
             keys.digests(block, digests)?;
         }
         for (pattern, found) in self.filters.iter().zip(&mut answer.found) {
-            pattern.filter.contains_digests(&answer.digests[pattern.keys], found);
+            if !pattern.is_swept() {
+                pattern.filter.contains_digests(&answer.digests[pattern.keys], found);
+            }
         }
-        self.select(answer);
-        answer.text.clear();
-        if self.how.prints_lines() && !self.decorates() {
-            block.copy_selected(&answer.selects, &mut answer.text);
+        if self.room.is_none() {
+            self.select(block, answer);
         }
         Ok(())
     }
 
-    fn select(&self, answer: &mut Answer) {
+    /// Asks the filters that [`Search::look_up`] has not asked, for all of these blocks at once.
+    fn sweep(&self, jobs: &mut [Job<Answer>]) {
+        for keys in 0..self.keys.len() {
+            let count = jobs.iter().map(|job| job.block.len()).sum();
+            let mut digests: Vec<Digest> = Vec::with_capacity(count);
+            for job in &mut *jobs {
+                digests.append(&mut mem::take(&mut job.product.digests[keys]));
+            }
+            let swept = |pattern: &Pattern| pattern.keys == keys && pattern.is_swept();
+            let filters = self.filters.iter().enumerate().filter(|(_, pattern)| swept(pattern));
+            for (number, pattern) in filters {
+                let mut found = Vec::new();
+                pattern.filter.sweep_digests(&digests, &mut found);
+                let mut rest = found.as_slice();
+                for job in &mut *jobs {
+                    let (of_job, later) = rest.split_at(job.block.len());
+                    job.product.found[number] = of_job.to_vec();
+                    rest = later;
+                }
+            }
+        }
+    }
+
+    /// Decides from the answers of all filters, and copies what is printed as it is.
+    fn select(&self, block: &Block, answer: &mut Answer) {
         let (first, more) = answer.found.split_first().expect("there is at least one filter");
         answer.selects.clone_from(first);
         for found in more {
@@ -276,6 +390,10 @@ impl Search {
             answer.selects.iter_mut().for_each(|selects| *selects = !*selects);
         }
         answer.selected = answer.selects.iter().map(|selects| u64::from(*selects)).sum();
+        answer.text.clear();
+        if self.how.prints_lines() && !self.decorates() {
+            block.copy_selected(&answer.selects, &mut answer.text);
+        }
     }
 
     /// Whether something stands before the lines.

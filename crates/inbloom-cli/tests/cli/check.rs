@@ -180,3 +180,87 @@ fn line_buffered_output_is_the_same() {
     let outcome = folder.run_with("check --line-buffered names.ib", "bob\nx\nalice").expect(0);
     assert_eq!(outcome.text(), "bob\nalice\n");
 }
+
+/// A ribbon of the numbers below 200,000, about 550 kB.
+fn with_ribbon() -> Folder {
+    let folder = Folder::new();
+    folder.write("members.txt", numbers(0, 200_000));
+    folder.run("build --kind ribbon -p 1e-6 -o ribbon.ib members.txt").expect(0);
+    folder
+}
+
+#[test]
+fn verbose_says_how_each_filter_is_asked_and_why() {
+    let folder = with_ribbon();
+    folder.run_with("build -o blocked.ib", "1\n").expect(0);
+    folder.write("long.txt", numbers(0, 100_000));
+    folder.write("short.txt", numbers(0, 10));
+    for (arguments, expected) in [
+        ("--free-memory 1MB ribbon.ib long.txt", ["1.00 MB of memory free", "as they come"]),
+        ("--free-memory 400kB ribbon.ib long.txt", ["400 kB of memory free", "sweeping over all"]),
+        ("--free-memory 400kB ribbon.ib short.txt", ["pages in batches", "20 B of input are few"]),
+        // From a pipe, which may be slow.
+        ("--free-memory 400kB ribbon.ib", ["pages in batches", "no line has to wait"]),
+        ("--free-memory 400kB -q ribbon.ib long.txt", ["pages in batches", "no line has to wait"]),
+        ("--free-memory 1 blocked.ib short.txt", ["blocked.ib: ", "as they are touched"]),
+    ] {
+        let outcome = folder.run_with(&format!("check --verbose {arguments}"), "5\n").expect(0);
+        for word in expected {
+            assert!(outcome.stderr.contains(word), "{arguments}: {}", outcome.stderr);
+        }
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    }
+    let outcome = folder.run("check --verbose ribbon.ib -F blocked.ib short.txt").expect(0);
+    assert_eq!(outcome.stderr.lines().count(), 2, "one for each: {}", outcome.stderr);
+    assert!(outcome.stderr.starts_with("inbloom: ribbon.ib: "), "{}", outcome.stderr);
+    assert_eq!(folder.run("check ribbon.ib short.txt").expect(0).stderr, "");
+}
+
+#[test]
+fn output_does_not_depend_on_how_a_filter_is_asked() {
+    let folder = with_ribbon();
+    folder.run_with("build -p 1e-9 -o spam.ib", "7\n300000\n").expect(0);
+    folder.run_with("build --kind ribbon -p 1e-9 -o caps.ib --normalize lower", "Erin\n").expect(0);
+    // Members and others in no order, in several blocks, of several inputs.
+    let line = |number: u64| format!("{}\n", number.wrapping_mul(2_654_435_761) % 400_000);
+    folder.write("a.txt", (0..100_000).map(line).collect::<String>());
+    folder.write("b.txt", (100_000..200_000).map(line).collect::<String>() + "ERIN\n7");
+    let all = "-F spam.ib -F caps.ib";
+    for options in [
+        "ribbon.ib",
+        "-v ribbon.ib",
+        "-c ribbon.ib",
+        "-cH ribbon.ib",
+        "-nH ribbon.ib",
+        "--json ribbon.ib",
+        "-n -j 1 ribbon.ib",
+        "-H ribbon.ib -F spam.ib",
+        "-v ribbon.ib -F spam.ib",
+        &format!("ribbon.ib {all}"),
+        &format!("-nH spam.ib -F ribbon.ib {all}"),
+    ] {
+        let run = |memory: &str| {
+            folder.run(&format!("check --verbose --free-memory {memory} {options} a.txt b.txt"))
+        };
+        let expected = run("1GB").expect(0);
+        assert!(!expected.stderr.contains("sweeping") && !expected.stdout.is_empty());
+        // The last leaves room for one block at a time.
+        for (memory, way) in [("10kB", "in batches"), ("400kB", "sweeping"), ("30kB", "sweeping")] {
+            let outcome = run(memory).expect(0);
+            assert!(outcome.stderr.contains(way), "{options} with {memory}: {}", outcome.stderr);
+            assert!(outcome.stdout == expected.stdout, "{options} with {memory}");
+        }
+    }
+}
+
+#[test]
+fn a_sweep_reports_a_bad_input_and_reads_the_others() {
+    let folder = with_ribbon();
+    folder.write("a.txt", numbers(199_990, 230_000));
+    folder.write("broken.gz", [&b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], &[7; 99]].concat());
+    let arguments = "check --verbose --free-memory 400kB -c ribbon.ib a.txt broken.gz members.txt";
+    let outcome = folder.run(arguments).expect(2);
+    assert!(outcome.stderr.contains("sweeping"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("broken.gz"), "{}", outcome.stderr);
+    assert_eq!(outcome.text(), "200010\n");
+}

@@ -44,13 +44,14 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::cells::{Bits, Cells};
+use crate::cells::{Bits, Cells, Order};
 use crate::digest::{Digest, Hasher, Key};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter};
 use crate::format;
 use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{Kind, Plan, cannot_shard};
 use crate::profile::Slice;
 
@@ -849,6 +850,14 @@ impl State for Piece {
 
     fn room(&self) -> u64 {
         self.inner.room()
+    }
+
+    fn expect(&self, order: Order) {
+        self.inner.expect(order);
+    }
+
+    fn set_paging(&mut self, paging: Paging) {
+        self.inner.set_paging(paging);
     }
 
     fn is_read_only(&self) -> bool {

@@ -61,14 +61,16 @@ mod layout;
 mod shard;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use crate::cells::{Cells, Order};
+use crate::cells::{Cells, LARGE, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
 use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::{Pager, Paging};
 use crate::plan::ribbon::{
     BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
 };
@@ -91,6 +93,18 @@ pub struct Ribbon {
     keys: u64,
     /// What the directory says, never empty.
     shards: Vec<Shard>,
+    /// Where the thresholds begin in the cells, in bytes.
+    thresholds: usize,
+    /// Only of a filter whose cells are a mapped file.
+    mapped: Option<Mapped>,
+}
+
+/// What is kept in memory of a filter whose cells may not be: so that a lookup touches one random
+/// page of the file, or two neighbours.
+struct Mapped {
+    /// A copy: 20 MB for 10^10 keys at 0.01%, a thousandth of the filter.
+    thresholds: Cells,
+    pager: Pager,
 }
 
 /// Where a shard's layers are. All of it is within the cells: that is seen to when a filter is
@@ -110,7 +124,8 @@ struct Shard {
 struct Layer {
     /// Slots at which equations can begin; 0 if there is no such layer.
     starts: u64,
-    /// The word of the payload where its columns begin, and that where its thresholds do.
+    /// The word of the payload where its columns begin, and the word of the thresholds where its
+    /// own do.
     columns: usize,
     thresholds: usize,
 }
@@ -209,7 +224,7 @@ impl Ribbon {
         if expected != length {
             return Err(mismatch("length of the payload", expected, length));
         }
-        let (mut column, mut threshold) = (0, in_columns as usize);
+        let (mut column, mut threshold) = (0, 0);
         let shards: Vec<Shard> = entries()
             .map(|entry| {
                 let places = std::array::from_fn(|number| {
@@ -230,7 +245,19 @@ impl Ribbon {
             })
             .collect();
         let keys = shards.iter().map(|shard| shard.keys).fold(0, u64::saturating_add);
-        Ok(Ribbon { plan, kernel: Kernel::select(), cells, keys, shards })
+        let thresholds = in_columns as usize * 8;
+        let mapped = if cells.is_mapped() {
+            let end = thresholds + in_thresholds as usize * 8;
+            // A smaller file is brought in by the system's reading ahead.
+            let paging = if bytes.len() < LARGE { Paging::OnDemand } else { Paging::default() };
+            Some(Mapped {
+                thresholds: cells.copy_part(thresholds..end)?,
+                pager: Pager::new(paging),
+            })
+        } else {
+            None
+        };
+        Ok(Ribbon { plan, kernel: Kernel::select(), cells, keys, shards, thresholds, mapped })
     }
 
     /// The plan it was made from.
@@ -244,29 +271,45 @@ impl Ribbon {
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
+        self.find(digest).is_some_and(|(shard, layer, equation)| self.holds(shard, layer, equation))
+    }
+
+    /// Where a digest would be, and what it would ask of the solution there; None if there is no
+    /// such layer, so that it is certainly not in the filter.
+    #[inline(always)]
+    fn find(&self, digest: Digest) -> Option<(&Shard, &Layer, Equation)> {
         let (number, rest) = digest.pick(self.shards.len() as u64);
         let (shard, key) = (&self.shards[number as usize], rest.place);
         for (number, layer) in shard.places[..shard.layers as usize].iter().enumerate() {
             let start = start_in(key, number as u64, layer.starts);
             if !self.is_bumped(layer, start) {
                 let equation = Equation::at(start, key, number as u64, shard.width);
-                return self.holds(shard, layer, equation);
+                return Some((shard, layer, equation));
             }
         }
         let layer = &shard.places[LAYERS];
         if layer.starts == 0 {
-            return false;
+            return None;
         }
         let start = start_in(key, shard.last, layer.starts);
-        self.holds(shard, layer, Equation::at(start, key, shard.last, shard.width))
+        Some((shard, layer, Equation::at(start, key, shard.last, shard.width)))
     }
 
     /// Whether keys that begin there are in a later layer.
     #[inline(always)]
     fn is_bumped(&self, layer: &Layer, start: u64) -> bool {
         let bucket = start / BUCKET;
-        let byte = self.cells.bytes()[layer.thresholds * 8 + (bucket / 4) as usize];
+        let byte = self.thresholds()[layer.thresholds * 8 + (bucket / 4) as usize];
         start % BUCKET < THRESHOLDS[usize::from(byte >> (bucket % 4 * 2) & 3)]
+    }
+
+    /// The thresholds of all layers of all shards.
+    #[inline(always)]
+    fn thresholds(&self) -> &[u8] {
+        match &self.mapped {
+            Some(mapped) => mapped.thresholds.bytes(),
+            None => &self.cells.bytes()[self.thresholds..],
+        }
     }
 
     #[inline(always)]
@@ -287,15 +330,37 @@ impl Ribbon {
         let shard = &self.shards[number as usize];
         let layer = &shard.places[0];
         let start = start_in(rest.place, 0, layer.starts);
-        let base = self.cells.bytes().as_ptr();
+        let thresholds = self.thresholds().as_ptr();
         prefetch(
-            base.wrapping_add(layer.thresholds * 8 + (start / BUCKET / 4) as usize),
+            thresholds.wrapping_add(layer.thresholds * 8 + (start / BUCKET / 4) as usize),
             Towards::Far,
         );
+        let base = self.cells.bytes().as_ptr();
         let width = shard.width as usize;
         let at = (layer.columns + (start / 64) as usize * width) * 8;
         for line in (0..=width * 16).step_by(64) {
             prefetch(base.wrapping_add(at + line), Towards::Far);
+        }
+    }
+
+    /// The bytes of the columns that a digest would be looked up in.
+    fn bytes_of(&self, digest: Digest) -> Option<Range<usize>> {
+        let (shard, layer, equation) = self.find(digest)?;
+        let (block, columns) = equation.columns();
+        let width = shard.width as usize;
+        let blocks = if columns.next == 0 { 1 } else { 2 };
+        let start = (layer.columns + block as usize * width) * 8;
+        Some(start..start + blocks * width * 8)
+    }
+
+    /// Brings in the pages of a run of digests, if they are a file's and may not be in memory.
+    fn ask_for_pages(&self, run: &[Digest]) {
+        let Some(Mapped { pager, .. }) = &self.mapped else { return };
+        let is_resident =
+            |digest| self.bytes_of(digest).is_none_or(|bytes| self.cells.is_resident(bytes.start));
+        if pager.asks(run, is_resident) {
+            let pages = run.iter().filter_map(|digest| self.bytes_of(*digest));
+            pages.for_each(|bytes| self.cells.ask_for(bytes));
         }
     }
 
@@ -355,6 +420,7 @@ impl Membership for Ribbon {
     }
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.ask_for_pages(next);
         let next = if self.cells.bytes().len() <= FITS_IN_L2 { &[] } else { next };
         for (at, (digest, found)) in run.iter().zip(found).enumerate() {
             if let Some(far) = next.get(at) {
@@ -388,7 +454,7 @@ impl State for Ribbon {
     /// Keys cannot be counted; what can be checked is that nothing is behind the last threshold of
     /// a layer.
     fn recount(&self) -> Option<u64> {
-        let (words, _) = self.cells.bytes().as_chunks();
+        let (words, _) = self.thresholds().as_chunks();
         let layers = self.shards.iter().flat_map(|shard| &shard.places[..shard.layers as usize]);
         for layer in layers {
             let buckets = layer.starts.div_ceil(BUCKET);
@@ -429,9 +495,8 @@ impl State for Ribbon {
     }
 
     fn copy(&self) -> Result<Box<dyn State>> {
-        let cells = self.cells.copy()?;
-        let (plan, kernel, keys, shards) = (self.plan, self.kernel, self.keys, self.shards.clone());
-        Ok(Box::new(Ribbon { plan, kernel, cells, keys, shards }))
+        let (cells, shards) = (self.cells.copy()?, self.shards.clone());
+        Ok(Box::new(Ribbon { cells, shards, mapped: None, ..*self }))
     }
 
     fn same(&self, other: &dyn State) -> bool {
@@ -475,6 +540,19 @@ impl State for Ribbon {
         0
     }
 
+    fn expect(&self, order: Order) {
+        if let Some(mapped) = &self.mapped {
+            mapped.pager.expect(order);
+        }
+        self.cells.expect(order);
+    }
+
+    fn set_paging(&mut self, paging: Paging) {
+        if let Some(mapped) = &mut self.mapped {
+            mapped.pager = Pager::new(paging);
+        }
+    }
+
     fn details(&self) -> Vec<(&'static str, String)> {
         let slots = self.slots();
         let layers = self.shards.iter().map(|shard| shard.layers).max().unwrap_or(0);
@@ -488,5 +566,80 @@ impl State for Ribbon {
             ("fingerprints", format!("{width} bits each, {per_key:.2} bits per key in all")),
             ("slots", format!("{slots}, in {} shards of up to {layers} layers", self.shards.len())),
         ]
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use std::os::unix::fs::FileExt;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use memmap2::Mmap;
+
+    use super::*;
+    use crate::Hasher;
+
+    fn digests() -> Vec<Digest> {
+        (0..200_000_u64).map(|key| Hasher::default().digest(key.to_le_bytes())).collect()
+    }
+
+    /// A ribbon in a file whose columns were never written, nor read: none of their pages is in
+    /// memory, and its answers are worth nothing.
+    fn cold(paging: Paging) -> Ribbon {
+        let plan = Plan::new(Kind::Ribbon).items(200_000).rate(1e-9).build().unwrap();
+        let built = Ribbon::build(plan, &digests()).unwrap();
+        // Beside the tests, and not where temporary files are: that may be memory.
+        let tests = std::env::current_exe().unwrap();
+        let file = tempfile::tempfile_in(tests.parent().unwrap()).unwrap();
+        let bytes = built.cells.bytes();
+        file.set_len(bytes.len() as u64).unwrap();
+        file.write_all_at(&bytes[built.thresholds..], built.thresholds as u64).unwrap();
+        // SAFETY: nobody else has the file, and nobody writes to it.
+        let map = unsafe { Mmap::map(&file) }.unwrap();
+        map.advise(memmap2::Advice::Random).unwrap();
+        let mut ribbon = Ribbon::from_cells(plan, Cells::mapped(map, 0, bytes.len())).unwrap();
+        ribbon.set_paging(paging);
+        ribbon
+    }
+
+    fn pages_in_memory(ribbon: &Ribbon, digests: &[Digest]) -> usize {
+        let place = |digest: &Digest| ribbon.bytes_of(*digest).map(|bytes| bytes.end - 1);
+        let places = digests.iter().filter_map(place);
+        places.filter(|at| ribbon.cells.is_resident(*at)).count()
+    }
+
+    #[test]
+    fn a_batch_asks_for_its_pages_before_it_touches_them() {
+        let batch = &digests()[..50];
+        for paging in [Paging::Ahead, Paging::Sampled] {
+            let ribbon = cold(paging);
+            assert_eq!(pages_in_memory(&ribbon, batch), 0, "{paging:?}");
+            ribbon.prefetch(batch);
+            // They come while nobody waits for them.
+            for _ in 0..1000 {
+                if pages_in_memory(&ribbon, batch) < batch.len() {
+                    sleep(Duration::from_millis(10));
+                }
+            }
+            assert_eq!(pages_in_memory(&ribbon, batch), batch.len(), "{paging:?}");
+        }
+        let ribbon = cold(Paging::OnDemand);
+        ribbon.prefetch(batch);
+        sleep(Duration::from_millis(100));
+        assert_eq!(pages_in_memory(&ribbon, batch), 0);
+    }
+
+    /// Else it would wait for another one.
+    #[test]
+    fn to_look_for_a_key_in_a_file_takes_no_page_but_its_own() {
+        let (ribbon, digests) = (cold(Paging::OnDemand), digests());
+        let all = ribbon.cells.bytes().len().div_ceil(4096);
+        let in_memory = || (0..all).filter(|page| ribbon.cells.is_resident(page * 4096)).count();
+        let before = in_memory();
+        assert!(digests.iter().all(|digest| ribbon.bytes_of(*digest).is_some()));
+        assert_eq!(in_memory(), before, "where a key is can be told without the file");
+        let _ = ribbon.contains(digests[0]);
+        assert!((1..=2).contains(&(in_memory() - before)));
     }
 }

@@ -1,0 +1,169 @@
+//! How lines are looked up in a filter whose file may be larger than memory.
+//!
+//! The library knows three ways, of which two wait for the disk as little as can be: asking for the
+//! pages of a batch before it touches them, and sweeping once over the whole file with very many
+//! keys in its order. Which one is faster depends on what only the command line knows, the length
+//! of the input; so it is chosen here, once for each filter.
+
+use std::fmt::{self, Display};
+use std::fs;
+use std::path::Path;
+
+use inbloom::{Filter, Kind, Paging};
+
+use crate::input::Input;
+use crate::numbers;
+
+/// Bytes of a filter that are swept in the time in which one page is asked for, waited for and
+/// looked at: 1 GB/s against 154,000 pages a second on the disk that was measured. A slower disk is
+/// slower in both.
+const SWEPT_PER_LINE: u64 = 6500;
+/// Bytes of a line of input, about. If lines are shorter, or compressed, there are more of them than
+/// thought, and a sweep would have paid sooner.
+const LINE: u64 = 64;
+/// The share of the free memory that lines may take which wait for a sweep. The rest is for the
+/// pages of the filter, and for others.
+const WAITING_SHARE: u64 = 4;
+
+/// The way in which a filter is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Line by line as they come, where the filter is: it is in memory, or comes in as it is used.
+    InPlace,
+    /// A batch asks for the pages that it is going to touch.
+    Pages,
+    /// Lines wait until they take so many bytes of memory, and then the file is swept.
+    Sweep { room: u64 },
+}
+
+/// What the way depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation {
+    /// The bytes of a filter of which the pages of a batch can be foreseen, and that is in a file.
+    filter: Option<u64>,
+    /// The bytes of memory that can be had, unless nobody knows.
+    memory: Option<u64>,
+    /// The bytes of the input, if all of it is there; None if lines may be waited for, or must not
+    /// wait.
+    input: Option<u64>,
+}
+
+impl Situation {
+    /// `memory` is what the person says is free, if anything.
+    pub fn new(path: &Path, filter: &Filter, memory: Option<u64>, input: Option<u64>) -> Situation {
+        let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        let foreseen = filter.plan().kind() == Kind::Ribbon && is_file;
+        Situation {
+            filter: foreseen.then(|| filter.bytes()),
+            memory: memory.or_else(free_memory),
+            input,
+        }
+    }
+
+    pub fn way(&self) -> Way {
+        let (Some(filter), Some(memory)) = (self.filter, self.memory) else { return Way::InPlace };
+        if filter <= memory {
+            return Way::InPlace;
+        }
+        let room = memory / WAITING_SHARE;
+        let lines = |bytes: u64| bytes / LINE;
+        match self.input {
+            Some(input) if lines(input.min(room)) >= filter / SWEPT_PER_LINE => Way::Sweep { room },
+            _ => Way::Pages,
+        }
+    }
+}
+
+/// The way and its reason, for `--verbose`.
+impl Display for Situation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(filter) = self.filter else {
+            return f.write_str("no ribbon in a file: pages come in as they are touched");
+        };
+        write!(f, "{}, ", numbers::bytes(filter))?;
+        match self.memory {
+            Some(memory) => write!(f, "{} of memory free: ", numbers::bytes(memory))?,
+            None => f.write_str("nobody knows how much memory is free: ")?,
+        }
+        match (self.way(), self.input) {
+            (Way::InPlace, _) => f.write_str("looking lines up as they come"),
+            (Way::Pages, None) => {
+                f.write_str("asking for pages in batches, so that no line has to wait")
+            }
+            (Way::Pages, Some(input)) => write!(
+                f,
+                "asking for pages in batches, as {} of input are few for a sweep",
+                numbers::bytes(input),
+            ),
+            (Way::Sweep { room }, _) => {
+                write!(f, "sweeping over all of it for every {} of lines", numbers::bytes(room),)
+            }
+        }
+    }
+}
+
+/// Makes a filter ready for its way.
+pub fn prepare(filter: &mut Filter, way: Way) {
+    if way == Way::Pages {
+        // No need to look whether pages are in memory: they cannot all be.
+        filter.set_paging(Paging::Ahead);
+    }
+}
+
+/// The bytes of all inputs, if none of them has to be waited for.
+pub fn at_hand(inputs: &[Input]) -> Option<u64> {
+    inputs.iter().map(Input::bytes_at_hand).sum()
+}
+
+/// The bytes that a program can use without others losing theirs: what is free, and what the system
+/// keeps of files, the filter's own included. Less, if the program is confined to less.
+fn free_memory() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let available = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = available.trim().strip_suffix(" kB")?.parse().ok()?;
+    // Of a container; elsewhere there is no such file, or it says "max".
+    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(u64::MAX);
+    Some((kibibytes * 1024).min(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+
+    fn way(filter: u64, memory: u64, input: Option<u64>) -> Way {
+        Situation { filter: Some(filter), memory: Some(memory), input }.way()
+    }
+
+    #[test]
+    fn a_filter_that_fits_into_memory_is_asked_in_place() {
+        assert_eq!(way(9 * GB, 9 * GB, Some(100 * GB)), Way::InPlace);
+        let unknown = Situation { filter: Some(GB), memory: None, input: Some(100 * GB) };
+        assert_eq!(unknown.way(), Way::InPlace);
+        let other = Situation { filter: None, memory: Some(1), input: Some(100 * GB) };
+        assert_eq!(other.way(), Way::InPlace);
+    }
+
+    #[test]
+    fn lines_that_may_be_waited_for_do_not_wait_for_a_sweep() {
+        assert_eq!(way(18 * GB, 9 * GB, None), Way::Pages);
+    }
+
+    /// 18 GB are swept in the time of 2.8 million pages.
+    #[test]
+    fn a_sweep_takes_an_input_that_is_long_enough_for_the_filter() {
+        assert_eq!(way(18 * GB, 9 * GB, Some(170_000_000)), Way::Pages);
+        assert_eq!(way(18 * GB, 9 * GB, Some(180_000_000)), Way::Sweep { room: 9 * GB / 4 });
+        // There is no room for so many lines, however many come.
+        assert_eq!(way(18 * GB, GB / 2, Some(100 * GB)), Way::Pages);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_tells_how_much_memory_is_free() {
+        let free = free_memory().expect("there is /proc/meminfo");
+        assert!(free > 1 << 20, "{free} bytes");
+    }
+}
