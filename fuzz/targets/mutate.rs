@@ -37,6 +37,8 @@ enum Base {
     Scalable(u8),
     /// Of as many keys, planned for one shard or three.
     Ribbon(u8),
+    /// A ribbon of ten keys that as many were added to and as many removed from.
+    Living(u8, u8),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -51,6 +53,8 @@ enum Edit {
     Byte(u16, u8),
     /// The payload, from some byte on.
     Payload(u8, Vec<u8>),
+    /// A field of the header of the file in section MORE, whose checksum is made right.
+    Added(u8, Value),
     /// A word at the start of the payload: the directory of a window, or of a scalable filter.
     Directory(u8, Value),
     /// An entry more in the section table, and room for it.
@@ -114,7 +118,8 @@ const FIELDS: [(usize, usize); 23] = [
     (116, 4),
 ];
 
-const TAGS: [&[u8; 4]; 6] = [b"BITS", b"note", b"norm", b"LAYR", b"null", b"\0\0\0\0"];
+const TAGS: [&[u8; 4]; 8] =
+    [b"BITS", b"note", b"norm", b"MORE", b"GONE", b"LAYR", b"null", b"\0\0\0\0"];
 
 fn base(input: &Input) -> Vec<u8> {
     let bitmap = |universe, items| Plan::new(Kind::Bitmap).universe(universe).items(items).build();
@@ -154,11 +159,24 @@ fn base(input: &Input) -> Vec<u8> {
             let items = if keys % 2 == 0 { 100 } else { 5_000_000 };
             (Plan::new(Kind::Ribbon).items(items).rate(0.1).build(), Hasher::default())
         }
+        Base::Living(..) => {
+            (Plan::new(Kind::Ribbon).items(10).rate(0.1).build(), Hasher::default())
+        }
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
-    if let Base::Ribbon(keys) = input.base {
+    if let Base::Ribbon(keys) | Base::Living(_, keys) = input.base {
+        let keys = if matches!(input.base, Base::Living(..)) { 10 } else { keys };
         let digests: Vec<_> = (0..keys).map(|key| hasher.digest([key])).collect();
         let mut filter = Filter::build(plan.unwrap(), hasher, &digests).unwrap();
+        if let Base::Living(added, removed) = input.base {
+            filter = filter.into_living(0.2).unwrap();
+            for key in 0..added {
+                filter.insert([100, key]).unwrap();
+            }
+            for key in 0..removed {
+                filter.remove([key]).unwrap();
+            }
+        }
         if input.texts {
             filter.set_note("a note").unwrap();
         }
@@ -218,6 +236,16 @@ fn section(bytes: &[u8], entry: usize) -> Option<&[u8]> {
     let start = usize::try_from(get(bytes, entry + 8)).ok()?;
     let length = usize::try_from(get(bytes, entry + 16)).ok()?;
     bytes.get(start..start.checked_add(length)?)
+}
+
+/// Makes the header's checksum right, if all of the header is there.
+fn seal(bytes: &mut [u8]) {
+    let header = 128 + 32 * sections(bytes);
+    if header <= bytes.len() {
+        put(bytes, 120, 0);
+        let checksum = xxh3_64(&bytes[..header]);
+        put(bytes, 120, checksum);
+    }
 }
 
 /// Where the payload starts, which is the last section that is in the file.
@@ -298,6 +326,16 @@ fuzz_target!(|input: Input| {
                     change(&mut bytes, 16, 8, &Value::Change(32));
                 }
             }
+            Edit::Added(index, value) => {
+                let tagged = |entry: &usize| bytes.get(*entry..entry + 4) == Some(b"MORE");
+                let mut entries = (0..4).map(|index| 128 + 32 * index);
+                let start = entries.find(tagged).map(|entry| get(&bytes, entry + 8) as usize);
+                if let Some(file) = start.and_then(|start| bytes.get_mut(start..)) {
+                    let (at, length) = FIELDS[usize::from(*index) % FIELDS.len()];
+                    change(file, at, length, value);
+                    seal(file);
+                }
+            }
             Edit::Cut(length) => bytes.truncate(usize::from(*length)),
             Edit::Append(count) => bytes.resize(bytes.len() + usize::from(*count), 0),
             Edit::TrueLength => {
@@ -326,11 +364,6 @@ fuzz_target!(|input: Input| {
             }
         }
     }
-    let header = 128 + 32 * sections(&bytes);
-    if header <= bytes.len() {
-        put(&mut bytes, 120, 0);
-        let checksum = xxh3_64(&bytes[..header]);
-        put(&mut bytes, 120, checksum);
-    }
+    seal(&mut bytes);
     inbloom_fuzz::check_ways(&bytes);
 });

@@ -52,25 +52,38 @@ impl<'a> Change<'a> {
         keys: Keys,
         mut take: impl FnMut(&mut Filter, &[Digest]) -> inbloom::Result<u64>,
     ) -> Result<Tally> {
-        let inputs = input.inputs();
-        let reader = input.reader(&inputs);
-        let mut progress = Progress::new(what, &inputs, &reader, Beside::Nothing);
-        let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
-        let mut jobs = InOrder::new(reader, input.threads(), digests);
-        let mut tally = Tally::default();
-        while let Some(job) = jobs.next() {
-            let job = job.map_err(|failure| failure.error)?;
-            let changed = take(&mut self.filter, &job.product);
-            tally.changed +=
-                changed.with_context(|| format!("{} is left as it was", self.path.display()))?;
-            tally.read += job.block.len() as u64;
-            progress.step(job.block.len());
-        }
-        Ok(tally)
+        let path = self.path;
+        by_lines(&mut self.filter, what, input, keys, |filter, digests| {
+            take(filter, digests).with_context(|| format!("{} is left as it was", path.display()))
+        })
     }
 
     /// Replaces the file, unless nothing has changed: a large one takes its time.
     pub fn save(&mut self, tally: Tally) -> Result<()> {
         if tally.changed > 0 { self.file.save(&self.filter) } else { Ok(()) }
     }
+}
+
+/// Hands the digests of all records to `take`, in order, which tells how many of them have changed
+/// the filter.
+pub fn by_lines(
+    filter: &mut Filter,
+    what: &'static str,
+    input: &InputArgs,
+    keys: Keys,
+    mut take: impl FnMut(&mut Filter, &[Digest]) -> Result<u64>,
+) -> Result<Tally> {
+    let inputs = input.inputs();
+    let reader = input.reader(&inputs);
+    let mut progress = Progress::new(what, &inputs, &reader, Beside::Nothing);
+    let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
+    let mut jobs = InOrder::new(reader, input.threads(), digests);
+    let mut tally = Tally::default();
+    while let Some(job) = jobs.next() {
+        let job = job.map_err(|failure| failure.error)?;
+        tally.changed += take(filter, &job.product)?;
+        tally.read += job.block.len() as u64;
+        progress.step(job.block.len());
+    }
+    Ok(tally)
 }

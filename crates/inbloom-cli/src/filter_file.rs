@@ -140,7 +140,8 @@ pub fn exceeds_promise(filter: &Filter) -> bool {
     let within_chance = match plan.kind() {
         // A window may hold its keys unevenly: its rate tells, not their number.
         Kind::Window => filter.rate() <= plan.rate_at(planned + 3.0 * estimate.error),
-        Kind::Scalable => false,
+        // How many keys there are leaves nothing to chance.
+        Kind::Scalable | Kind::Ribbon => false,
         _ => estimate.items - 3.0 * estimate.error <= planned,
     };
     filter.rate() > plan.rate() && !within_chance

@@ -462,6 +462,37 @@ fn a_file_built_with_the_library_answers() {
 }
 
 #[test]
+fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
+    let folders = Folders::new();
+    let path = folders.inside.join("list.ib");
+    build(Kind::Ribbon, Hasher::xxh3(7), &path);
+    let list = file::open(&path).expect("a list");
+    let mut list = list.into_living(0.001).expect("a ribbon can be changed");
+    assert!(list.insert("new").expect("it grows") && list.remove("b").expect("it was in"));
+    file::save(&list, &path).expect("a file");
+
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    client.check(&[
+        ("IB.OPEN f list.ib", "+OK/"),
+        ("BF.MEXISTS f a b c d new", "*5/:1/:0/:1/:0/:1/"),
+        ("BF.EXISTS f b", ":0/"),
+        ("BF.EXISTS f new", ":1/"),
+        ("BF.CARD f", ":3/"),
+        ("IB.CHECKANY new f", "*1/$1/f/"),
+        ("IB.CHECKANY b f", "*0/"),
+    ]);
+    assert_refused(&mut client, "BF.ADD f newer", "read-only");
+    refusal(&mut client, "IB.DEL f a");
+    client.check(&[
+        ("IB.SAVE f copy.ib", "+OK/"),
+        ("IB.OPEN copy copy.ib", "+OK/"),
+        ("BF.MEXISTS copy a b c d new", "*5/:1/:0/:1/:0/:1/"),
+    ]);
+    assert!(file::open(folders.inside.join("copy.ib")).expect("what was saved") == list);
+}
+
+#[test]
 fn an_opened_file_is_not_changed() {
     let folders = Folders::new();
     let server = folders.server();

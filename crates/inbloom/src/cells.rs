@@ -198,6 +198,25 @@ impl Cells {
         parts.collect()
     }
 
+    /// Cuts parts out of the cells, which own them together. Panics if a part is not within the
+    /// whole, has no multiple of 8 bytes, or overlaps another; what is in none is out of reach.
+    pub(crate) fn cut<const N: usize>(self, parts: [Range<usize>; N]) -> [Cells; N] {
+        let whole = Arc::new(self);
+        let apart = |one: &Range<usize>, other: &Range<usize>| {
+            one.end <= other.start || other.end <= one.start || one.is_empty() || other.is_empty()
+        };
+        for (index, part) in parts.iter().enumerate() {
+            assert!(part.start <= part.end && part.end <= whole.len, "parts within the whole");
+            assert!(part.len().is_multiple_of(8), "parts of whole words");
+            assert!(parts[..index].iter().all(|other| apart(part, other)), "parts that are apart");
+        }
+        parts.map(|part| {
+            // SAFETY: the start is within the whole, or just behind it.
+            let start = unsafe { whole.start.add(part.start) };
+            Cells::new(start, part.len(), Owner::Part { whole: Arc::clone(&whole) })
+        })
+    }
+
     /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::cells::{Bits, Cells, Order};
+use crate::compose::living::Living;
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
@@ -131,6 +132,16 @@ impl Any {
         }
     }
 
+    /// A static kind with what was added to it and what it denies, as a file has them.
+    pub(crate) fn living(
+        self,
+        hasher: Hasher,
+        added: Option<Filter>,
+        denied: Cells,
+    ) -> Result<Any> {
+        Ok(Any::other(Living::from_parts(self.into_state(), hasher, added, denied)?))
+    }
+
     fn piece(plan: Plan, inner: Any) -> Any {
         Any::other(Piece::new(plan, inner.into_state()))
     }
@@ -247,6 +258,40 @@ impl Filter {
         Ok(Filter::from_parts(hasher, Any::other(ribbon), inserted))
     }
 
+    /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
+    /// beside what was built, see [`living`](crate::compose::living). The other kinds take them as
+    /// they are.
+    ///
+    /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
+    /// is added takes a tenth of it at most, so that a filter which is to be changed should be
+    /// planned for nine tenths ([`BASE_SHARE`](crate::compose::living::BASE_SHARE)).
+    ///
+    /// Only the filter at hand takes changes, not what is read from its file again.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
+    /// let plan = Plan::new(Kind::Ribbon).items(3).rate(0.9e-6).build()?;
+    /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
+    /// let mut list = Filter::build(plan, hasher, &digests)?.into_living(1e-6)?;
+    /// assert!(list.insert("dave")? && list.remove("alice")?);
+    /// assert!(list.contains("dave") && list.contains("bob") && !list.contains("alice"));
+    /// assert!(list.rate() <= 1e-6);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn into_living(mut self, promise: f64) -> Result<Filter> {
+        if !self.plan().kind().is_static() {
+            return Err(Error::Unsupported {
+                kind: self.plan().kind(),
+                verb: "be made a living list",
+                remedy: "it takes changes as it is; insert into it, and remove if the kind can",
+            });
+        }
+        self.any = Any::other(Living::open(self.any.into_state(), self.hasher, promise)?);
+        Ok(self)
+    }
+
     /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
     /// from somebody else.
     pub fn new_within(plan: Plan, limit: u64) -> Result<Filter> {
@@ -290,7 +335,8 @@ impl Filter {
     /// Bitmap, counting and cuckoo filters can; in the other kinds keys share bits, and to clear one
     /// key's would deny others. **Remove only what you have inserted.** A key that was never inserted
     /// may be claimed all the same, and to remove it takes away what belongs to others, who are then
-    /// denied: the one way to a false negative.
+    /// denied: the one way to a false negative. (A list that [`Filter::into_living`] made denies
+    /// the key and no other.)
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
@@ -683,6 +729,13 @@ impl Filter {
     /// The bitmap, if that is what the filter is: to walk its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
+        (self.any.state() as &dyn Dynamic).downcast_ref()
+    }
+
+    /// What was added to a static filter and what it denies, if there is such: see
+    /// [`Filter::into_living`].
+    #[must_use]
+    pub fn as_living(&self) -> Option<&Living> {
         (self.any.state() as &dyn Dynamic).downcast_ref()
     }
 

@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::cells::{Cells, Order, words};
+use crate::compose::living::{LISTED, is_in_order};
 use crate::digest::{Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
@@ -50,6 +51,10 @@ const HASH_INTEGERS: u16 = 3;
 const BITS: [u8; 4] = *b"BITS";
 const NOTE: [u8; 4] = *b"note";
 const NORMALIZATION: [u8; 4] = *b"norm";
+/// Of a static filter: the keys that were added later, as a whole file of a scalable filter, and
+/// the digests that are denied.
+const MORE: [u8; 4] = *b"MORE";
+const GONE: [u8; 4] = *b"GONE";
 
 const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
 const FOREIGN: &str = "this is not an inbloom filter: check the path";
@@ -141,8 +146,8 @@ fn alignment(length: u64) -> u64 {
 }
 
 pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
-    let bits = filter.any.state().bits();
-    let expect = |order| bits.map_or((), |bits| bits.cells.expect(order));
+    let cells = filter.any.state().cells();
+    let expect = |order| cells.map_or((), |cells| cells.expect(order));
     expect(Order::Ascending);
     let result = write_all(filter, writer);
     expect(Order::Random);
@@ -152,14 +157,26 @@ pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
 fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     let payload = filter.any.state().payload();
     let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
-    let contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.chain([(BITS, payload)]).collect();
+    let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.collect();
+    if let Some(living) = filter.as_living() {
+        let denied = living.denied_part();
+        if !denied.is_empty() {
+            contents.push((GONE, denied));
+        }
+        if let Some(added) = living.added_part() {
+            let mut file = Vec::new();
+            write_all(added, &mut file)?;
+            contents.push((MORE, Cow::Owned(file)));
+        }
+    }
+    contents.push((BITS, payload));
 
     let mut end = (FIXED + ENTRY * contents.len()) as u64;
     let sections: Vec<Section> = contents
         .iter()
         .map(|(tag, bytes)| {
             let length = bytes.len() as u64;
-            let align = if *tag == BITS { alignment(length) } else { 8 };
+            let align = if matches!(*tag, NOTE | NORMALIZATION) { 8 } else { alignment(length) };
             let offset = end.next_multiple_of(align);
             end = offset + length;
             Section { tag: *tag, offset, length, checksum: xxh3_64(bytes) }
@@ -527,14 +544,35 @@ impl Header {
                         section.length,
                     ));
                 }
-                tag @ (BITS | NOTE | NORMALIZATION) => {
+                MORE | GONE if !self.plan.kind().is_static() => {
+                    let expected = format!("BITS, note or norm in kind {}", self.plan.kind());
+                    return Err(unknown("section", expected, section.name()));
+                }
+                MORE if !section.length.is_multiple_of(8) => {
+                    return Err(mismatch(
+                        "length of section MORE",
+                        "a multiple of 8",
+                        section.length,
+                    ));
+                }
+                GONE if !section.length.is_multiple_of(LISTED as u64) => {
+                    return Err(mismatch(
+                        "length of section GONE",
+                        "a multiple of 16",
+                        section.length,
+                    ));
+                }
+                tag @ (BITS | NOTE | NORMALIZATION | MORE | GONE) => {
                     if self.sections[..index].iter().any(|earlier| earlier.tag == tag) {
                         let expected = format!("one section {}", section.name());
                         return Err(mismatch("section", expected, "several"));
                     }
                 }
                 tag if tag[0].is_ascii_lowercase() => {}
-                _ => return Err(unknown("section", "BITS, note or norm", section.name())),
+                _ => {
+                    let expected = "BITS, note or norm (or MORE or GONE, in a static filter)";
+                    return Err(unknown("section", expected, section.name()));
+                }
             }
         }
         if end != self.file_length {
@@ -546,8 +584,25 @@ impl Header {
         Ok(())
     }
 
+    fn section(&self, tag: [u8; 4]) -> Option<&Section> {
+        self.sections.iter().find(|section| section.tag == tag)
+    }
+
     fn payload(&self) -> &Section {
-        self.sections.iter().find(|section| section.tag == BITS).expect("checked when read")
+        self.section(BITS).expect("checked when read")
+    }
+
+    /// Checks the header of the file in section MORE, whose filter is asked with the same digests.
+    fn check_added(&self, added: &Header) -> Result<()> {
+        let (plan, what) = (added.plan, "filter in section MORE");
+        if plan.kind() != Kind::Scalable || plan.shard().is_some() {
+            return Err(unknown(what, "a whole one of kind scalable", plan.kind()));
+        }
+        if added.hash != self.hash {
+            let named = |(hash, seed): (u16, u64)| format!("hash {hash} with seed {seed:016x}");
+            return Err(mismatch(what, named(self.hash), named(added.hash)));
+        }
+        Ok(())
     }
 
     fn hasher(&self, key: Option<&Key>) -> Result<Hasher> {
@@ -602,12 +657,27 @@ fn read_text(texts: &mut Texts, section: &Section, bytes: &[u8]) -> Result<()> {
 pub(crate) struct Parsed {
     header: Header,
     texts: Texts,
-    /// The offset and length of the payload.
+    /// The offset and length of the payload; with sections MORE and GONE, of all three and of what
+    /// is between them.
     pub payload: (usize, usize),
+    /// What is found in section MORE.
+    added: Option<Box<Parsed>>,
 }
 
-/// Checks the header and the texts of a whole file.
+/// Checks the header and the texts of a whole file, and the header of the file in section MORE.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed> {
+    let mut parsed = parse_one(bytes)?;
+    if let Some(section) = parsed.header.section(MORE) {
+        let added = parse_one(in_section(bytes, section))?;
+        // Not a static kind: so it has no such section, and there is no end of them to follow.
+        parsed.header.check_added(&added.header)?;
+        parsed.added = Some(Box::new(added));
+    }
+    Ok(parsed)
+}
+
+/// As [`parse`], without looking into section MORE.
+fn parse_one(bytes: &[u8]) -> Result<Parsed> {
     let length = header_length(bytes)?;
     if bytes.len() < length {
         let got = format!("{} bytes", bytes.len());
@@ -621,8 +691,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed> {
     for section in &header.sections {
         read_text(&mut texts, section, in_section(bytes, section))?;
     }
-    let Section { offset, length, .. } = *header.payload();
-    Ok(Parsed { header, texts, payload: (offset as usize, length as usize) })
+    let mut queried = header.sections.iter().filter(|one| matches!(one.tag, BITS | MORE | GONE));
+    let first = queried.next().expect("there is a payload");
+    let last = queried.next_back().unwrap_or(first);
+    let length = last.offset + last.length - first.offset;
+    let payload = (first.offset as usize, length as usize);
+    Ok(Parsed { header, texts, payload, added: None })
 }
 
 fn in_section<'a>(bytes: &'a [u8], section: &Section) -> &'a [u8] {
@@ -651,13 +725,30 @@ impl Parsed {
 
     /// The filter over these cells, which hold the payload.
     pub(crate) fn into_filter(self, cells: Cells, key: Option<&Key>) -> Result<Filter> {
-        Ok(Filter {
-            hasher: self.header.hasher(key)?,
-            any: self.header.any(cells)?,
-            inserted: self.header.inserted,
-            auto_clear: self.header.auto_clear,
-            texts: self.texts,
-        })
+        let (header, hasher) = (&self.header, self.header.hasher(key)?);
+        let any = match (header.section(MORE), header.section(GONE)) {
+            (None, None) => header.any(cells)?,
+            (more, gone) => {
+                let within = |section: &Section| {
+                    let start = section.offset as usize - self.payload.0;
+                    start..start + section.length as usize
+                };
+                let parts = [Some(header.payload()), more, gone];
+                let [bits, more, gone] = cells.cut(parts.map(|part| part.map_or(0..0, within)));
+                let added = self.added.map(|added| added.into_added(more, key)).transpose()?;
+                header.any(bits)?.living(hasher, added, gone)?
+            }
+        };
+        let Header { inserted, auto_clear, .. } = self.header;
+        Ok(Filter { hasher, any, inserted, auto_clear, texts: self.texts })
+    }
+
+    /// The filter of section MORE, which these cells hold.
+    fn into_added(self, section: Cells, key: Option<&Key>) -> Result<Filter> {
+        let (offset, length) = self.payload;
+        let payload = offset..offset + length;
+        let [payload] = section.cut([payload]);
+        self.into_filter(payload, key)
     }
 }
 
@@ -675,7 +766,17 @@ pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&Key>) -> Result<View<'a>> {
 /// [`Filter::view`] and [`file::open`](crate::file::open) check only what they must, so as not to
 /// read a large file through.
 pub fn verify(bytes: &[u8]) -> Result<()> {
-    let Parsed { header, payload: (offset, length), .. } = parse(bytes)?;
+    let Parsed { header, added, .. } = parse(bytes)?;
+    verify_one(bytes, &header)?;
+    let part = |tag| header.section(tag).map(|section| in_section(bytes, section));
+    if let (Some(added), Some(file)) = (added, part(MORE)) {
+        verify_one(file, &added.header)?;
+    }
+    part(GONE).map_or(Ok(()), check_order)
+}
+
+/// Checks every byte of a file but those within section MORE, of which only their sum.
+fn verify_one(bytes: &[u8], header: &Header) -> Result<()> {
     let mut end = header_length(bytes)?;
     for section in &header.sections {
         check_padding(&bytes[end..section.offset as usize])?;
@@ -683,8 +784,16 @@ pub fn verify(bytes: &[u8]) -> Result<()> {
         end = (section.offset + section.length) as usize;
     }
     // SAFETY: dropped before `bytes` can be.
-    let cells = unsafe { Cells::lent(&bytes[offset..][..length]) };
+    let cells = unsafe { Cells::lent(in_section(bytes, header.payload())) };
     header.check_cells(&header.any(cells)?)
+}
+
+/// Checks that all digests of section GONE are found there.
+fn check_order(gone: &[u8]) -> Result<()> {
+    if is_in_order(gone) {
+        return Ok(());
+    }
+    Err(mismatch("digests in section GONE", "each above the one before", "another order"))
 }
 
 fn check_padding(bytes: &[u8]) -> Result<()> {
@@ -708,7 +817,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
     let hasher = header.hasher(key)?;
 
     let mut texts = Texts::default();
-    let mut any = None;
+    let (mut any, mut added, mut denied) = (None, None, None);
     let mut position = length as u64;
     for section in &header.sections {
         let mut padding = Vec::new();
@@ -721,6 +830,20 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
                 let state = header.any(cells)?;
                 header.check_cells(&state)?;
                 any = Some(state);
+            }
+            MORE => {
+                let cells = read_payload(&mut reader, section.length)?;
+                section.check(cells.bytes())?;
+                let parsed = parse_one(cells.bytes())?;
+                header.check_added(&parsed.header)?;
+                verify_one(cells.bytes(), &parsed.header)?;
+                added = Some(parsed.into_added(cells, key)?);
+            }
+            GONE => {
+                let cells = read_payload(&mut reader, section.length)?;
+                section.check(cells.bytes())?;
+                check_order(cells.bytes())?;
+                denied = Some(cells);
             }
             NOTE | NORMALIZATION => {
                 let mut text = Vec::new();
@@ -736,7 +859,11 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
         }
         position = section.offset + section.length;
     }
-    let any = any.expect("a header has one payload");
+    let mut any: Any = any.expect("a header has one payload");
+    if added.is_some() || denied.is_some() {
+        let denied = denied.map_or_else(|| Cells::zeroed(0), Ok)?;
+        any = any.living(hasher, added, denied)?;
+    }
     let Header { inserted, auto_clear, .. } = header;
     Ok(Filter { hasher, any, inserted, auto_clear, texts })
 }

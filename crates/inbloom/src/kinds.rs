@@ -12,7 +12,7 @@ pub mod scalable;
 use std::any::Any;
 use std::borrow::Cow;
 
-use crate::cells::{Bits, Order};
+use crate::cells::{Bits, Cells, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -75,6 +75,11 @@ pub(crate) trait State: Membership + Any + Send + Sync {
     /// The array of cells, if that is all of the state.
     fn bits(&self) -> Option<&Bits> {
         None
+    }
+
+    /// The cells that a pass over the payload reads, where they are the payload.
+    fn cells(&self) -> Option<&Cells> {
+        self.bits().map(|bits| &bits.cells)
     }
 
     /// As [`State::bits`], taken out.

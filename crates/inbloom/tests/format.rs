@@ -62,6 +62,7 @@ fn samples() -> Vec<Sample> {
         sample("window of time", window_of_time(), None, words()),
         sample("ribbon", small(Kind::Ribbon, 0.1), None, words()),
         sample("ribbon of three shards, keyed", three_shards(), Some(Hasher::sip13(KEY)), words()),
+        sample("ribbon, changed since", small(Kind::Ribbon, 0.1), None, words()),
         // A place for the scalable kind.
         sample("blocked, with texts", blocked, Some(Hasher::xxh3(77)), words()),
     ];
@@ -70,6 +71,16 @@ fn samples() -> Vec<Sample> {
             "counting" | "cuckoo" => {
                 let removed = sample.members.pop().unwrap();
                 assert!(sample.filter.remove(removed).unwrap());
+            }
+            "ribbon, changed since" => {
+                let mut list = sample.filter.clone().into_living(0.2).unwrap();
+                assert!(list.remove(sample.members.pop().unwrap()).unwrap());
+                assert!(list.remove(sample.members.pop().unwrap()).unwrap());
+                for late in ["late", "later"] {
+                    list.insert(late).unwrap();
+                    sample.members.push(late.into());
+                }
+                sample.filter = list;
             }
             "window of time" => {
                 // One that is older than the clock says, and one of now.
@@ -394,7 +405,7 @@ fn regions(bytes: &[u8]) -> Vec<Region> {
         let entry = 128 + 32 * section;
         let offset = get_u64(bytes, entry + 8) as usize;
         let length = get_u64(bytes, entry + 16) as usize;
-        let payload = &bytes[entry..entry + 4] == b"BITS";
+        let payload = matches!(&bytes[entry..entry + 4], b"BITS" | b"MORE" | b"GONE");
         mark(offset..offset + length, if payload { Region::Payload } else { Region::Text });
     }
     regions

@@ -39,6 +39,8 @@ enum Members {
     Words(u64),
     /// The same words, which the filter was built from.
     Built(u64),
+    /// The members of [`living`].
+    Changed,
     /// These integers are, as 8 little-endian bytes.
     Integers(fn() -> Vec<u64>),
     /// Members are inserted, removed or forgotten, after which those from the one to the other are
@@ -63,6 +65,7 @@ impl Members {
     fn keys(self) -> Vec<Vec<u8>> {
         match self {
             Members::Words(count) | Members::Built(count) => words(0..count),
+            Members::Changed => words(0..920),
             Members::Integers(values) => {
                 values().iter().map(|value| value.to_le_bytes().to_vec()).collect()
             }
@@ -74,7 +77,7 @@ impl Members {
     fn apply(self, filter: &mut Filter, insert: impl Fn(&mut Filter, &[Vec<u8>])) {
         let steps = match self {
             Members::Steps(steps, _) => steps,
-            Members::Built(_) => return,
+            Members::Built(_) | Members::Changed => return,
             _ => return insert(filter, &self.keys()),
         };
         for step in steps {
@@ -117,8 +120,27 @@ fn cuckoo(items: u64, rate: f64) -> PlanBuilder {
     Plan::new(Kind::Cuckoo).items(items).rate(rate)
 }
 
+/// A list of members 0 to 900 and, since it was built, 900 to 920; of those that it was built from,
+/// 1000 to 1100 were removed, and "absent 0" to "absent 300" are denied.
+fn living(plan: Plan, hasher: Hasher) -> Filter {
+    let built: Vec<_> = [words(0..900), words(1000..1100)].concat();
+    let digests: Vec<_> = built.iter().map(|key| hasher.digest(key)).collect();
+    let mut list = Filter::build(plan, hasher, &digests).unwrap().into_living(plan.rate()).unwrap();
+    one_by_one(&mut list, &words(900..920));
+    for word in words(1000..1100) {
+        assert!(list.remove(word).unwrap());
+    }
+    for number in 0..300 {
+        list.remove(format!("absent {number}")).unwrap();
+    }
+    list
+}
+
 /// A filter to start from: of a static kind one that has all members.
 fn start(plan: Plan, hasher: Hasher, members: Members) -> Filter {
+    if let Members::Changed = members {
+        return living(plan, hasher);
+    }
     let keys = if plan.kind().is_static() { members.keys() } else { Vec::new() };
     let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
     Filter::build(plan, hasher, &digests).unwrap()
@@ -436,6 +458,14 @@ const GOLDEN: &[Golden] = &[
         payload: 0xfa5c_46b5_0803_1946,
         false_positives: &[],
     },
+    // Changed since it was built: keys were added and removed, and some that it claims are denied.
+    Golden {
+        name: "ribbon-living",
+        make: || living(*ribbon(1000, 0.01, 0).plan(), Hasher::default()),
+        members: Members::Changed,
+        payload: 0x2478_5c95_c176_c5ee,
+        false_positives: &[489, 548, 739, 782, 807, 902, 980, 1337, 1354, 1747],
+    },
     Golden {
         name: "texts-and-auto-clear",
         make: || {
@@ -565,6 +595,7 @@ fn what_is_not_bits_is_read_as_it_was_written() {
         ("ribbon-7", Kind::Ribbon, 7),
         ("ribbon-1-shards", Kind::Ribbon, 1),
         ("ribbon-32", Kind::Ribbon, 32),
+        ("ribbon-living", Kind::Ribbon, 7),
     ] {
         let bytes = by_name(name);
         let plan = *Filter::view(&bytes).unwrap().plan();
@@ -581,6 +612,14 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     let bytes = by_name("ribbon-1-shards");
     assert_eq!(Filter::view(&bytes).unwrap().ones(), 3000);
     assert_eq!(payload(&bytes).last_chunk(), Some(&3_u64.to_le_bytes()), "three shards");
+
+    let bytes = by_name("ribbon-living");
+    let list = Filter::view(&bytes).unwrap();
+    let parts = list.as_living().unwrap();
+    assert_eq!((list.ones(), parts.added()), (1000, 20));
+    assert!((1000..1100).all(|i| !list.contains(format!("member {i}"))));
+    assert!((0..300).all(|i| !list.contains(format!("absent {i}"))));
+    assert!(parts.denied() > 100, "{}", parts.denied());
 
     let bytes = by_name("window-keys");
     let window = Filter::view(&bytes).unwrap();

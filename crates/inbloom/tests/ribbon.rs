@@ -266,8 +266,8 @@ fn what_changes_a_filter_is_refused_with_a_remedy() {
     let members = digests(SORTS[1].1, 0..100);
     let mut filter = build(plan(100, 8), &members);
     let other = build(plan(100, 8), &members[..50]);
-    let remedy = "it is built once, from all its keys; build it anew from the keys, or keep new \
-                  ones in a filter of another kind beside it";
+    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
+                  changed beside it: 'inbloom build --base', Filter::into_living in the library";
     let text = |error: inbloom::Error| error.to_string();
     let refused = |verb: &str| format!("kind ribbon cannot {verb}: {remedy}");
     let mut answers = Vec::new();

@@ -9,6 +9,7 @@
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
 
+mod living;
 mod out_of_core;
 mod unfinished;
 
@@ -17,7 +18,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
 use crate::blocks::{InOrder, Job};
@@ -30,7 +31,7 @@ use crate::{count, numbers, output};
 use out_of_core::{Built, Resources};
 
 /// Build a filter from keys, one per line
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// File to write; replaced only when the new filter is complete
@@ -55,6 +56,9 @@ pub struct Args {
     #[command(flatten)]
     key: KeyArgs,
 
+    #[command(flatten)]
+    living: living::LivingArgs,
+
     // These last: their headings hold for all options that follow.
     #[command(flatten)]
     input: InputArgs,
@@ -71,8 +75,8 @@ Every line is a key, byte for byte: empty lines too, and without --crlf a carria
 its line. Gzip and zstd are recognised and read. Without -n the lines are counted first: files are
 read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
 and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
-bits, is built once and takes no more keys later. Its keys are kept as 5.2 bytes each, in memory as
-long as they fit, and then in temporary files.
+bits and is built once. Its keys are kept as 5.2 bytes each, in memory as long as they fit, and then
+in temporary files.
 
 Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
   lower  ASCII letters become small; other characters stay
@@ -87,6 +91,16 @@ was claimed by accident has no entry of its own then, and must not be removed la
 All keys come now: by the system's clock, and in one of the steps of a --window of time. Without -n
 it is planned for as many keys in every step; with it, for -n keys in the whole window.
 
+A ribbon filter is kept up to date by --base: the output is the base with keys added to it and
+removed from it, one file that answers as a whole, and may replace the base. Keys are removed first,
+then added: a key in both is in. What is added takes several times the memory that it would take in
+the base: from some 2% on it is better to build anew. It also takes a tenth of the promised rate,
+which a base that was built with --living has left to it.
+
+Keys of --allow are known to be good and must never be hit. Those that the finished filter would
+claim are kept by name, 16 bytes each, and denied. That is done last, and --allow wins: a key that
+is also in the list, or added, is denied. Later additions may claim others: give --allow every time.
+
 Examples:
   inbloom build -o seen.ib urls.txt
   inbloom build -o seen.ib -p 1e-4 --note 'crawl of May' urls-*.txt.gz
@@ -97,6 +111,8 @@ Examples:
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
   inbloom build -o blocked.ib --kind ribbon -p 1e-4 urls.txt
   zcat big/*.gz | inbloom build -o big.ib --kind ribbon -p 1e-4 --memory 1G --tmp /data
+  inbloom build -o list.ib --kind ribbon -p 1e-4 --living --allow top-sites.txt list.txt
+  inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt --allow top-sites.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
 
 Exit status:
@@ -104,28 +120,35 @@ Exit status:
   2  an error; the output file is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(base) = &args.living.base {
+        return living::update(args, base);
+    }
+    let promise = living::promise(args)?;
+    let args = &living::planned(args, promise);
     filter_file::check_output(&args.output)?;
     let hasher = args.key.hasher(args.kind)?;
     let inputs = input::in_folders(args.input.inputs())?;
     let mut builder = Builder { args, hasher, inputs, read: 0, new: 0 };
     builder.check_inputs()?;
-    let filter = match args.kind.is_static() {
-        true => match builder.build_static()? {
-            Built::Filter(filter) => {
-                builder.new = filter.inserted();
-                *filter
-            }
-            Built::File => {
-                let filter = args.key.open(&args.output)?;
-                builder.new = filter.inserted();
-                builder.summarize(&filter);
-                return Ok(ExitCode::SUCCESS);
-            }
-            Built::Stopped(signal) => return Ok(ExitCode::from(128 + signal)),
-        },
-        false => builder.build()?,
+    let built = match args.kind.is_static() {
+        true => builder.build_static()?,
+        false => Built::Filter(Box::new(builder.build()?)),
     };
-    filter_file::save(&filter, &args.output)?;
+    let (filter, written) = match built {
+        Built::Filter(filter) => (*filter, None),
+        Built::File(path) => (args.key.open(&path)?, Some(path)),
+        Built::Stopped(signal) => return Ok(ExitCode::from(128 + signal)),
+    };
+    if args.kind.is_static() {
+        builder.new = filter.inserted();
+    }
+    let filter = living::finish(args, filter, builder.keys(), promise)?;
+    if written.as_ref() != Some(&args.output) {
+        filter_file::save(&filter, &args.output)?;
+    }
+    if let Some(base) = written.filter(|written| *written != args.output) {
+        fs::remove_file(&base).with_context(|| format!("cannot remove {}", base.display()))?;
+    }
     builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
 }
@@ -190,6 +213,7 @@ impl Builder<'_> {
             ("kind", args.kind.to_string()),
             ("size or rate", format!("{:?}", args.sizing)),
             ("note", args.note.clone().unwrap_or_default()),
+            ("list to deny, or room for one", args.living.is_wanted().to_string()),
             ("normalization", normalization.to_string()),
             ("way to read lines", args.input.described()),
             ("hash", format!("{:016x}", self.hasher.digest("inbloom build --resume").place)),
@@ -326,7 +350,7 @@ impl Builder<'_> {
             numbers::rate(filter.rate()),
             self.args.output.display(),
         ));
-        if filter.inserted() < self.new {
+        if self.args.auto_clear.is_some() && filter.inserted() < self.new {
             output::say(format_args!(
                 "the filter emptied itself (--auto-clear) and holds the last {} only",
                 numbers::keys(filter.inserted()),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use inbloom::compose::living::Living;
 use inbloom::{Filter, Kind, Plan, Slice};
 use serde_json::{Map, Value, json};
 
@@ -190,6 +191,7 @@ fn verdict(filter: &Filter) -> &'static str {
         match filter.plan().kind() {
             Kind::Window => "ABOVE the promise: more keys than planned in a step",
             Kind::Scalable => "ABOVE the promise",
+            Kind::Ribbon => "ABOVE the promise: build it anew, with the keys that were added",
             _ => "ABOVE the promise: it holds more keys than planned",
         }
     }
@@ -233,6 +235,8 @@ fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
         "current_rate": filter.rate(),
         "full": is_full(filter),
         "details": details,
+        "added": filter.as_living().map(Living::added),
+        "denied": filter.as_living().map(Living::denied),
         "auto_clear": filter.auto_clear(),
         "normalization": filter.normalization(),
         "note": filter.note(),

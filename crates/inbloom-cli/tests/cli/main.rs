@@ -12,6 +12,7 @@ mod folder;
 mod r#gen;
 mod info;
 mod lines;
+mod living;
 mod man;
 mod measure;
 mod merge;

@@ -60,6 +60,7 @@ mod equation;
 mod layout;
 mod shard;
 
+use std::any::Any as Dynamic;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -376,8 +377,8 @@ impl Ribbon {
 
 /// Why a static kind does not do this.
 pub(crate) fn cannot_change(kind: Kind, verb: &'static str) -> Error {
-    let remedy = "it is built once, from all its keys; build it anew from the keys, or keep new \
-                  ones in a filter of another kind beside it";
+    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
+                  changed beside it: 'inbloom build --base', Filter::into_living in the library";
     Error::Unsupported { kind, verb, remedy }
 }
 
@@ -500,7 +501,11 @@ impl State for Ribbon {
     }
 
     fn same(&self, other: &dyn State) -> bool {
-        self.cells.bytes() == other.of::<Ribbon>().cells.bytes()
+        match (other as &dyn Dynamic).downcast_ref::<Ribbon>() {
+            Some(other) => self.cells.bytes() == other.cells.bytes(),
+            // A list that has one for its base: it knows what else it has.
+            None => other.same(self),
+        }
     }
 
     fn unite(&mut self, _other: &dyn State) -> Result<()> {
@@ -517,6 +522,10 @@ impl State for Ribbon {
 
     fn payload(&self) -> Cow<'_, [u8]> {
         Cow::Borrowed(self.cells.bytes())
+    }
+
+    fn cells(&self) -> Option<&Cells> {
+        Some(&self.cells)
     }
 
     fn bytes(&self) -> u64 {

@@ -85,8 +85,8 @@ impl Resources {
 pub enum Built {
     /// It fitted into memory.
     Filter(Box<Filter>),
-    /// It was written to the output.
-    File,
+    /// It was written to a file: the output, unless that is to become another one.
+    File(PathBuf),
     /// A signal came.
     Stopped(u8),
 }
@@ -206,7 +206,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut like = Filter::build(plan, self.builder.hasher, &[])?;
         self.builder.describe(&mut like)?;
         match self.unfinished.is_some() {
-            true => self.write(&like).map(|()| Built::File),
+            true => self.write(&like).map(Built::File),
             false => self.build_in_memory(&like).map(|filter| Built::Filter(Box::new(filter))),
         }
     }
@@ -418,14 +418,20 @@ impl<'a, 'b> Work<'a, 'b> {
         Ok(filter)
     }
 
-    /// Writes the output, shard by shard, keeping the state from time to time.
-    fn write(&mut self, like: &Filter) -> Result<()> {
+    /// Writes a file, shard by shard, keeping the state from time to time, and returns its path.
+    fn write(&mut self, like: &Filter) -> Result<PathBuf> {
         let start = Instant::now();
         let layout = Layout::new(*like.plan());
-        let partial = Unfinished::partial(&self.args().output);
+        let output = &self.args().output;
+        let partial = Unfinished::partial(output);
+        let path = match self.args().living.is_wanted() {
+            // Nobody is to meet a list that hits what it must not.
+            true => Unfinished::base(output),
+            false => output.clone(),
+        };
         let mut unfinished = self.unfinished.take().expect("what is on disk is unfinished");
         // Given back whatever happens: it is to be removed, or to be spoken of.
-        let written = self.write_to(&partial, like, &layout, &mut unfinished);
+        let written = self.write_to(&path, &partial, like, &layout, &mut unfinished);
         self.unfinished = Some(unfinished);
         written?;
         output::say(format_args!(
@@ -433,11 +439,12 @@ impl<'a, 'b> Work<'a, 'b> {
             numbers::exact(layout.shards()),
             shown(start.elapsed()),
         ));
-        Ok(())
+        Ok(path)
     }
 
     fn write_to(
         &self,
+        path: &Path,
         partial: &Path,
         like: &Filter,
         layout: &Layout,
@@ -469,7 +476,7 @@ impl<'a, 'b> Work<'a, 'b> {
         unfinished.state.complete = true;
         unfinished.save(&[], &fresh)?;
         self.check_bytes(writer.keys(), writer.payload())?;
-        Ok(writer.finish(&self.args().output)?)
+        Ok(writer.finish(path)?)
     }
 
     fn check_bytes(&self, keys: u64, bytes: u64) -> Result<()> {

@@ -68,9 +68,12 @@ impl Unfinished {
 
     /// The unfinished file.
     pub fn partial(output: &Path) -> PathBuf {
-        let mut path = OsString::from(output);
-        path.push(".partial");
-        path.into()
+        beside(output, ".partial")
+    }
+
+    /// The finished file, where something is still to be done to it.
+    pub fn base(output: &Path) -> PathBuf {
+        beside(output, ".base")
     }
 
     /// Whether there is a build to go on with.
@@ -197,6 +200,12 @@ impl Unfinished {
 const STATE: &str = "state";
 const CHUNKS: &str = "chunks";
 const SHARDS: &str = "shards";
+
+fn beside(output: &Path, ending: &str) -> PathBuf {
+    let mut path = OsString::from(output);
+    path.push(ending);
+    path.into()
+}
 
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join("lock");
