@@ -89,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     file::save(&build(options)?, &path)?;
     // From here on the filter in memory is the one that was read: what is compared is one file.
     let heap = Filter::read_from(io::BufReader::new(File::open(&path)?))?;
-    let mut contestants = contestants(fs::metadata(&path)?.len() / PAGE / PAGES_PER_KEY);
+    let mut contestants = contestants((fs::metadata(&path)?.len() / PAGE / PAGES_PER_KEY).max(1));
     for round in 0..options.rounds as u64 {
         for (number, contestant) in contestants.iter_mut().enumerate() {
             let first = (round * 100 + number as u64) * MANY;

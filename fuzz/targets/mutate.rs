@@ -164,8 +164,12 @@ fn base(input: &Input) -> Vec<u8> {
         }
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
-    if let Base::Ribbon(keys) | Base::Living(_, keys) = input.base {
-        let keys = if matches!(input.base, Base::Living(..)) { 10 } else { keys };
+    let static_keys = match input.base {
+        Base::Ribbon(keys) => Some(keys),
+        Base::Living(..) => Some(10),
+        _ => None,
+    };
+    if let Some(keys) = static_keys {
         let digests: Vec<_> = (0..keys).map(|key| hasher.digest([key])).collect();
         let mut filter = Filter::build(plan.unwrap(), hasher, &digests).unwrap();
         if let Base::Living(added, removed) = input.base {

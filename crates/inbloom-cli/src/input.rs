@@ -94,6 +94,14 @@ impl Input {
         self.file_size().is_some()
     }
 
+    /// Whether it can be read again from the middle, which an empty one can too.
+    pub fn is_file(&self) -> bool {
+        match self {
+            Input::Stdin => false,
+            Input::File(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_file()),
+        }
+    }
+
     /// Whether what is read of it comes at once: of a file, but not of a pipe or a terminal.
     pub fn never_waits(&self) -> bool {
         self.bytes_at_hand().is_some()
@@ -198,9 +206,11 @@ impl Input {
 }
 
 /// The inputs, with the files of a folder in its place: in the order of their names, without those
-/// whose names begin with a dot, and without folders.
-pub fn in_folders(inputs: Vec<Input>) -> Result<Vec<Input>> {
+/// whose names begin with a dot, without folders, and without these.
+pub fn in_folders(inputs: Vec<Input>, except: &[PathBuf]) -> Result<Vec<Input>> {
     let mut all = Vec::new();
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let except: Vec<PathBuf> = except.iter().filter_map(|path| real(path)).collect();
     for input in inputs {
         let Input::File(folder) = &input else {
             all.push(input);
@@ -215,7 +225,8 @@ pub fn in_folders(inputs: Vec<Input>) -> Result<Vec<Input>> {
         for entry in fs::read_dir(folder).with_context(failed)? {
             let path = entry.with_context(failed)?.path();
             let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
-            if !hidden && !path.is_dir() {
+            let excepted = real(&path).is_some_and(|path| except.contains(&path));
+            if !hidden && !excepted && !path.is_dir() {
                 files.push(path);
             }
         }

@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
 
-use inbloom::{Filter, Kind, Paging};
+use inbloom::{Digest, Filter, Kind, Paging};
 
 use crate::input::Input;
 use crate::numbers;
@@ -24,6 +24,12 @@ const LINE: u64 = 64;
 /// The share of the free memory that lines may take which wait for a sweep. The rest is for the
 /// pages of the filter, and for others.
 const WAITING_SHARE: u64 = 4;
+
+/// Bytes that a line which waits for a sweep takes beside its block, if keys are hashed in so many
+/// ways: its digests, its place in the order of the sweep, and two answers.
+pub fn beside_line(hashes: usize) -> usize {
+    size_of::<Digest>() * hashes + size_of::<(u64, usize)>() + 2
+}
 
 /// The way in which a filter is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +72,12 @@ impl Situation {
             return Way::InPlace;
         }
         let room = memory / WAITING_SHARE;
-        let lines = |bytes: u64| bytes / LINE;
+        // Of a block that waits there are the lines, and where each ends.
+        let waiting = room / (LINE + (size_of::<usize>() + beside_line(1)) as u64);
         match self.input {
-            Some(input) if lines(input.min(room)) >= filter / SWEPT_PER_LINE => Way::Sweep { room },
+            Some(input) if waiting.min(input / LINE) >= filter / SWEPT_PER_LINE => {
+                Way::Sweep { room }
+            }
             _ => Way::Pages,
         }
     }
@@ -96,7 +105,7 @@ impl Display for Situation {
                 numbers::bytes(input),
             ),
             (Way::Sweep { room }, _) => {
-                write!(f, "sweeping over all of it for every {} of lines", numbers::bytes(room),)
+                write!(f, "sweeping over all of it for every {} of lines", numbers::bytes(room))
             }
         }
     }
@@ -156,8 +165,10 @@ mod tests {
     fn a_sweep_takes_an_input_that_is_long_enough_for_the_filter() {
         assert_eq!(way(18 * GB, 9 * GB, Some(170_000_000)), Way::Pages);
         assert_eq!(way(18 * GB, 9 * GB, Some(180_000_000)), Way::Sweep { room: 9 * GB / 4 });
-        // There is no room for so many lines, however many come.
+        // There is no room for so many lines, however many come: 106 bytes each.
         assert_eq!(way(18 * GB, GB / 2, Some(100 * GB)), Way::Pages);
+        assert_eq!(way(18 * GB, GB, Some(100 * GB)), Way::Pages);
+        assert_eq!(way(18 * GB, GB * 6 / 5, Some(100 * GB)), Way::Sweep { room: GB * 3 / 10 });
     }
 
     #[cfg(target_os = "linux")]

@@ -108,14 +108,19 @@ pub fn exact(number: u64) -> String {
     grouped
 }
 
+/// `1 shard`, `2,000 shards`: so many of what has this name.
+pub fn counted(number: u64, name: &str) -> String {
+    format!("{} {name}{}", exact(number), if number == 1 { "" } else { "s" })
+}
+
 /// `1 key`, `2,000 keys`.
 pub fn keys(number: u64) -> String {
-    format!("{} key{}", exact(number), if number == 1 { "" } else { "s" })
+    counted(number, "key")
 }
 
 /// `1 line`, `2,000 lines`.
 pub fn lines(number: u64) -> String {
-    format!("{} line{}", exact(number), if number == 1 { "" } else { "s" })
+    counted(number, "line")
 }
 
 /// A size in decimal units with three significant digits, as disks and memory budgets are stated:

@@ -34,6 +34,8 @@ const FILES: usize = 64;
 /// Places that are moved to a buffer together. The buffers are many and large: one place at a time
 /// would wait for the memory of its buffer each time.
 const LINE: usize = 8;
+/// So many places are looked through for repetitions, before there are more.
+const MANY: usize = 1 << 22;
 /// The least memory to work with.
 pub const LEAST_MEMORY: u64 = 8_000_000;
 
@@ -227,16 +229,23 @@ impl Spill {
         Ok(spill)
     }
 
-    /// Appends the places within a range, in no order, with repetitions.
-    pub fn gather(&self, range: &RangeInclusive<u64>, places: &mut Vec<u64>) -> Result<()> {
-        let mut bytes = Vec::new();
-        let mut take = |place: u64| {
+    /// The places within a range, in no order; some come more than once.
+    pub fn gather(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>> {
+        let (mut places, mut bytes) = (Vec::new(), Vec::new());
+        let mut most = MANY;
+        let take = |place: u64, places: &mut Vec<u64>| {
             if range.contains(&place) {
                 places.push(place);
             }
         };
         for partition in partition(*range.start())..=partition(*range.end()) {
             for chunk in &self.chunks[partition] {
+                // A key that comes a billion times is kept a few million times.
+                if places.len() >= most {
+                    places.sort_unstable();
+                    places.dedup();
+                    most = MANY.max(2 * places.len());
+                }
                 let count = usize::from(chunk.count);
                 let chunk_bytes = match (&chunk.body, &self.disk) {
                     (Body::Memory(bytes), _) => bytes,
@@ -252,14 +261,24 @@ impl Spill {
                     "temporary files were changed, or the disk does not give back what was written: \
                      check it, and build again",
                 );
-                chunk::decode(partition, count, chunk_bytes, &mut take);
+                chunk::decode(partition, count, chunk_bytes, |place| take(place, &mut places));
             }
-            let buffer = &self.buffers[partition * self.capacity..];
-            let in_buffer = &buffer[..usize::from(self.in_buffer[partition])];
-            let in_line = &self.lines[partition][..usize::from(self.in_line[partition])];
-            in_buffer.iter().chain(in_line).for_each(|place| take(*place));
+            if let Some(buffer) = self.buffers.get(partition * self.capacity..) {
+                let in_buffer = &buffer[..usize::from(self.in_buffer[partition])];
+                let in_line = &self.lines[partition][..usize::from(self.in_line[partition])];
+                in_buffer.iter().chain(in_line).for_each(|place| take(*place, &mut places));
+            }
         }
-        Ok(())
+        Ok(places)
+    }
+
+    /// Gives the memory of the buffers back, when no more places come and all are in files.
+    pub fn end(&mut self) -> Result<Vec<u8>> {
+        let told = self.checkpoint()?;
+        if self.disk.is_some() {
+            self.buffers = Vec::new();
+        }
+        Ok(told)
     }
 
     /// Frees the files of partitions that are all before this place.
@@ -286,10 +305,11 @@ pub fn partitions() -> impl Iterator<Item = RangeInclusive<u64>> {
 /// The bytes of files for so many places with so much memory: 0 if they fit into it.
 pub fn disk_for(places: u64, memory: u64) -> u64 {
     let capacity = capacity(memory);
-    let chunks = places.div_ceil(capacity as u64);
-    let bytes = chunks.saturating_mul(chunk::length(capacity) as u64);
-    // One chunk in nine is cut short by a checkpoint.
-    if bytes <= memory / 2 { 0 } else { bytes.saturating_add(chunks / 8 * 512) }
+    let (chunks, each) = (places.div_ceil(capacity as u64), chunk::length(capacity) as u64);
+    let bytes = chunks.saturating_mul(each);
+    // One chunk in nine is cut short by a checkpoint, and the last of each partition by the end.
+    let cut = (chunks / 8).saturating_mul(512) + PARTITIONS as u64 * each;
+    if bytes <= memory / 2 { 0 } else { bytes.saturating_add(cut) }
 }
 
 /// The places of a buffer.
@@ -331,17 +351,20 @@ impl Disk {
         Ok(Disk { folder: folder.to_owned(), files, lengths: vec![0; FILES] })
     }
 
-    /// Opens files and cuts them to these lengths. One that is not there any more was free.
+    /// Opens files and cuts them to these lengths. An empty one was free.
     fn open(folder: &Path, lengths: Vec<u64>) -> Result<Disk> {
-        let open = |(file, length): (usize, &u64)| {
+        let open = |(file, told): (usize, &u64)| {
             let path = folder.join(file_name(file));
-            let options = File::options().read(true).write(true).create(true).to_owned();
-            let opened = options.open(&path).and_then(|opened| {
-                // Longer never: what is missing would read as zeros.
-                opened.set_len(opened.metadata()?.len().min(*length))?;
-                Ok(opened)
-            });
-            opened.with_context(|| format!("cannot open {}", path.display()))
+            let opened = File::options().read(true).write(true).open(&path);
+            let opened = opened.with_context(|| format!("cannot open {}", path.display()))?;
+            let length = opened.metadata().map_or(0, |metadata| metadata.len());
+            ensure!(
+                length == 0 || length >= *told,
+                "{} has {length} bytes, and should have {told}: remove the folder, and build anew",
+                path.display(),
+            );
+            opened.set_len(length.min(*told)).with_context(|| format!("{}", path.display()))?;
+            Ok(opened)
         };
         let files = lengths.iter().enumerate().map(open).collect::<Result<_>>()?;
         Ok(Disk { folder: folder.to_owned(), files, lengths })
@@ -403,9 +426,7 @@ mod tests {
     }
 
     fn all(spill: &Spill) -> Vec<u64> {
-        let mut all = Vec::new();
-        spill.gather(&(0..=u64::MAX), &mut all).expect("they are there");
-        sorted(all)
+        sorted(spill.gather(&(0..=u64::MAX)).expect("they are there"))
     }
 
     #[test]
@@ -421,7 +442,7 @@ mod tests {
             spill.checkpoint().expect("it can be written to");
             assert!(all(&spill) == expected, "{count} on disk");
             assert_eq!(spill.places(), count);
-            let most = disk_for(count, LEAST_MEMORY).max(LEAST_MEMORY / 2 + 4096 * 1024);
+            let most = disk_for(count, LEAST_MEMORY).max(LEAST_MEMORY / 2 + (4096 * 1024));
             assert!(spill.bytes_on_disk() <= most, "{count}: {}", spill.bytes_on_disk());
         }
     }
@@ -431,8 +452,7 @@ mod tests {
         let mut spill = Spill::new(LEAST_MEMORY);
         spill.add(places(200_000)).expect("there is memory");
         for range in [0..=0, 0..=u64::MAX / 3, u64::MAX / 3 + 1..=u64::MAX / 2, 7 << 52..=8 << 52] {
-            let mut found = Vec::new();
-            spill.gather(&range, &mut found).expect("they are there");
+            let found = spill.gather(&range).expect("they are there");
             let expected = places(200_000).filter(|place| range.contains(place)).collect();
             assert!(sorted(found) == sorted(expected), "{range:?}");
         }
@@ -466,6 +486,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_comes_very_often_takes_little_memory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut spill = Spill::new(LEAST_MEMORY);
+        spill.go_to_disk(folder.path()).expect("it can be written to");
+        spill.add((0..20_000_000_u64).map(|n| n % 1000)).expect("there is disk");
+        spill.end().expect("there is disk");
+        let gathered = spill.gather(&(0..=u64::MAX)).expect("they are there");
+        assert!(gathered.len() < MANY + chunk::MOST, "{}", gathered.len());
+        let mut different = sorted(gathered);
+        different.dedup();
+        assert!(different.into_iter().eq(0..1000));
+    }
+
+    #[test]
     fn files_are_freed_and_damage_is_noticed() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut spill = Spill::new(LEAST_MEMORY);
@@ -478,12 +512,12 @@ mod tests {
             let length = fs::metadata(folder.path().join(file_name(file))).expect("there").len();
             assert_eq!(length == 0, file < FILES / 2, "{file}");
         }
-        spill.gather(&(half..=u64::MAX), &mut Vec::new()).expect("they are there");
+        spill.gather(&(half..=u64::MAX)).expect("they are there");
         let path = folder.path().join(file_name(FILES - 1));
         let mut bytes = fs::read(&path).expect("it is there");
         bytes[1000] ^= 1;
         fs::write(&path, bytes).expect("it is written");
-        let error = spill.gather(&(half..=u64::MAX), &mut Vec::new()).expect_err("damaged");
+        let error = spill.gather(&(half..=u64::MAX)).expect_err("damaged");
         assert!(error.to_string().contains("were changed"), "{error}");
     }
 }

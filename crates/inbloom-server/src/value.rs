@@ -146,6 +146,15 @@ impl Value {
         }
     }
 
+    /// The bytes that a pass over all of it reads: also those of a mapped file, which are on no
+    /// account.
+    pub fn length(&self) -> u64 {
+        match self {
+            Value::Filter(filter) if filter.origin().is_some() => filter.read(Filter::bytes),
+            _ => self.bytes(),
+        }
+    }
+
     /// A number that differs when it was changed in between.
     pub fn stamp(&self) -> u64 {
         match self {

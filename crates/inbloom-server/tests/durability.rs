@@ -598,6 +598,41 @@ fn a_file_that_was_opened_is_opened_again() {
     assert!(machine.say("BF.EXISTS f alice").0.starts_with(b":1"));
 }
 
+/// Also if it is a list that takes no changes: 17 GB of it would be copied.
+#[test]
+fn a_list_that_was_opened_is_kept_by_its_path() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().canonicalize().expect("a path");
+    let hasher = inbloom::Hasher::default();
+    let digests: Vec<_> = (0..100_000).map(|key: u64| hasher.digest(key.to_string())).collect();
+    let plan = inbloom::Plan::new(inbloom::Kind::Ribbon).items(100_000).rate(0.001);
+    let plain = inbloom::Filter::build(plan.build().expect("a plan"), hasher, &digests);
+    let plain = plain.expect("a filter");
+    let mut changed = plain.clone().into_living(0.001).expect("a list");
+    assert!(changed.remove("7").expect("an open list"));
+    let disk = Staged::new(Plan::default());
+    let on_disk = || {
+        let names = disk.names().expect("names").into_iter();
+        names.map(|name| disk.bytes(&name).len()).sum::<usize>()
+    };
+    let config = || Config { import_dir: Some(folder.clone()), ..Config::default() };
+    for (name, list, other) in [("f1", &plain, &changed), ("f2", &changed, &plain)] {
+        inbloom::file::save(list, folder.join(name)).expect("a file");
+        let (mut machine, _) = start_with(&disk, config()).expect("sound");
+        let before = on_disk();
+        assert_eq!(machine.say(&format!("IB.OPEN {name} {name}")).1, Some(true));
+        machine.store.snapshot(&machine.server).expect("a disk that works");
+        let more = on_disk().saturating_sub(before);
+        assert!(more < 10_000, "{more} bytes of a file of {}", list.bytes());
+        // It is the file that answers after a start, whichever is there then.
+        inbloom::file::save(other, folder.join(name)).expect("a file");
+        let (mut machine, _) = start_with(&disk, config()).expect("by the snapshot");
+        let expected = format!("*2\r\n:1\r\n:{}\r\n", u8::from(other.contains("7")));
+        let answers = machine.say(&format!("BF.MEXISTS {name} 6 7")).0;
+        assert_eq!(String::from_utf8(answers).expect("text"), expected, "{name}");
+    }
+}
+
 /// Files of filters that were deleted, or have others by now, do not stay.
 #[test]
 fn files_are_removed_when_nothing_names_them() {

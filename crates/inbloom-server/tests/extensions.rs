@@ -7,8 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use client::{Client, server};
+use client::{Client, request, server};
 use inbloom::{Filter, Hasher, Kind, Plan, file};
+use inbloom_server::session::{Next, Place};
 use inbloom_server::{Config, Server};
 
 const FULL: &str = "-ERR non scaling filter is full/";
@@ -490,6 +491,41 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
         ("BF.MEXISTS copy a b c d new", "*5/:1/:0/:1/:0/:1/"),
     ]);
     assert!(file::open(folders.inside.join("copy.ib")).expect("what was saved") == list);
+}
+
+#[test]
+fn a_list_larger_than_max_memory_is_served_from_its_file() {
+    let folders = Folders::new();
+    let (path, hasher) = (folders.inside.join("list.ib"), Hasher::default());
+    let digests: Vec<_> = names("item", 100_000).iter().map(|item| hasher.digest(item)).collect();
+    let plan = Plan::new(Kind::Ribbon).items(100_000).rate(1e-6).build().expect("a plan");
+    let plain = Filter::build(plan, hasher, &digests).expect("a filter");
+    let mut changed = plain.clone().into_living(2e-6).expect("a ribbon can be changed");
+    assert!(changed.insert("new").expect("it grows") && changed.remove("item1").expect("it was"));
+    for list in [plain, changed] {
+        file::save(&list, &path).expect("a file");
+        let mut config = Config { import_dir: Some(folders.inside.clone()), ..Config::default() };
+        config.settings.max_memory = 100_000;
+        assert!(list.bytes() > 2 * config.settings.max_memory, "{} bytes", list.bytes());
+        let server = Server::new(config);
+        let mut client = Client::new(&server);
+        client.check(&[
+            ("IB.OPEN list list.ib", "+OK/"),
+            ("BF.MEXISTS list item0 item99999 foreign", "*3/:1/:1/:0/"),
+            // It is on no account, so that there is room for others; but not for a copy of it.
+            ("BF.ADD other a", ":1/"),
+        ]);
+        assert!(server.memory_in_use() < 10_000, "{} bytes", server.memory_in_use());
+        assert_refused(&mut client, "DUMP list", "Insufficient memory");
+        assert_refused(&mut client, "IB.SAVE list copy.ib", "Insufficient memory");
+        // Queries may wait for the disk, which an event loop must not.
+        let place = |client: &mut Client<'_>, name| {
+            let input = request(&["BF.EXISTS", name, "a"]);
+            client.session.process(&server, &input, &mut Vec::new(), Place::Shared).next
+        };
+        assert_eq!(place(&mut client, "list"), Next::Work);
+        assert_eq!(place(&mut Client::new(&server), "other"), Next::Read);
+    }
 }
 
 #[test]

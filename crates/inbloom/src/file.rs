@@ -17,11 +17,12 @@ use crate::format::{self, Parsed};
 use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
 
-pub use ribbon::RibbonWriter;
+pub use ribbon::{RibbonWriter, header_checksum};
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory. (Of a ribbon the thousandth part is
-/// read that tells where each key is, so that a lookup waits for one page at most.)
+/// read that tells where each key is, so that a lookup waits for one page at most. What was added
+/// to it later, and what it denies, is mapped only: a lookup may wait for pages of these too.)
 ///
 /// The file may be larger than memory: batches of queries ask for the pages that they are going to
 /// touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::cells::{Bits, Cells, Order};
-use crate::compose::living::Living;
+use crate::compose::living::{self, Living};
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
@@ -350,6 +350,53 @@ impl Filter {
         Ok(removed)
     }
 
+    /// [`Filter::remove_digest`] for many keys, in order; tells how many were taken out. On an
+    /// error, those before it are out.
+    pub fn remove_digests(&mut self, digests: &[Digest]) -> Result<u64> {
+        let mut removed = 0;
+        match self.as_living_mut() {
+            Some(list) => {
+                removed = list.deny(digests, "remove")?;
+                self.inserted = self.inserted.saturating_sub(removed);
+            }
+            None => {
+                for digest in digests {
+                    removed += u64::from(self.remove_digest(*digest)?);
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Answers "no" from now on for those of these keys that are claimed, and tells how many there
+    /// are: for keys that were never in, and must not be hit by accident. Only a list can that
+    /// [`Filter::into_living`] has made.
+    ///
+    /// To queries it is the same as to remove them; but they do not count as keys that have left,
+    /// in [`Filter::inserted`] and [`Filter::estimated_items`]. A key that is in should be removed.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let hasher = Hasher::default();
+    /// let digests: Vec<_> = (0..2000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
+    /// let (members, foreign) = digests.split_at(1000);
+    /// let plan = Plan::new(Kind::Ribbon).items(1000).rate(0.1).build()?;
+    /// let mut list = Filter::build(plan, hasher, members)?.into_living(0.1)?;
+    /// assert!(list.deny_digests(foreign)? > 0);
+    /// assert!(!foreign.iter().any(|digest| list.contains_digest(*digest)));
+    /// assert_eq!(list.inserted(), 1000);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn deny_digests(&mut self, digests: &[Digest]) -> Result<u64> {
+        let kind = self.plan().kind();
+        let Some(list) = self.as_living_mut() else {
+            let remedy = "only a list can that Filter::into_living has made of a static filter";
+            return Err(Error::Unsupported { kind, verb: "deny keys by name", remedy });
+        };
+        list.deny(digests, "deny keys by name")
+    }
+
     /// How often a key was inserted and not removed, where the kind can tell: counting filters up to
     /// the maximum of a counter (where they stop), cuckoo filters up to 8. The others know 0 and 1.
     ///
@@ -504,7 +551,8 @@ impl Filter {
     }
 
     /// Says how the pages of a mapped file come into memory when keys are looked up in batches. Only
-    /// a ribbon that was opened from a file follows it; to others it makes no difference.
+    /// a ribbon that was opened from a file follows it, also as the base of a list that has
+    /// changed; to others it makes no difference.
     pub fn set_paging(&mut self, paging: Paging) {
         self.any.state_mut().set_paging(paging);
     }
@@ -574,7 +622,7 @@ impl Filter {
     /// How many distinct keys the set bits speak for; exact for a bitmap.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        self.any.state().estimate()
+        living::estimate(self.any.state(), self.inserted)
     }
 
     /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
@@ -739,6 +787,10 @@ impl Filter {
         (self.any.state() as &dyn Dynamic).downcast_ref()
     }
 
+    fn as_living_mut(&mut self) -> Option<&mut Living> {
+        (self.any.state_mut() as &mut dyn Dynamic).downcast_mut()
+    }
+
     /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the
     /// saturated counters of a counting one, the generations of a window.
     #[must_use]
@@ -752,14 +804,15 @@ impl Filter {
         self.any.state().bytes()
     }
 
-    /// Whether inserts are refused because the filter was opened read-only.
+    /// Whether the filter was opened read-only, so that its bytes are a file's, or somebody else's:
+    /// inserts are refused then. (A static kind refuses them in any case.)
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.any.state().is_read_only()
     }
 
-    /// Turns the filter over to many threads, without copying (unless it is open read-only). The way
-    /// back is [`SharedFilter::into_exclusive`].
+    /// Turns the filter over to many threads, without copying (unless it is open read-only, and of
+    /// a kind that takes inserts). The way back is [`SharedFilter::into_exclusive`].
     ///
     /// Refused for a filter that clears itself: a key inserted while another thread clears could be
     /// lost. A blocked filter is read all through, and refused if a bit is set that no key sets:

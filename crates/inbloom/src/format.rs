@@ -253,6 +253,11 @@ pub(crate) fn before(filter: &Filter, written: &Written) -> Vec<u8> {
     bytes
 }
 
+/// The header's own checksum, of a file that begins so.
+pub(crate) fn header_checksum(start: &[u8]) -> u64 {
+    u64::from_le_bytes(start[CHECKSUM].try_into().expect("8 bytes of the header"))
+}
+
 /// Writes a filter whose cells others may be changing, in pieces as they are copied, so that it takes
 /// no second copy of them: `copy` gives the bytes of the payload from an offset on. `put` gets
 /// bytes and where in the file they belong: all of it in ascending order, with zeros for the

@@ -87,9 +87,10 @@ pub(crate) trait State: Membership + Any + Send + Sync {
         None
     }
 
-    /// Whether inserts are refused because the cells are not ours to change.
+    /// Whether the cells are not ours to change: those of a file that is mapped to read, or lent.
+    /// (A static kind takes no inserts in any case; whoever accounts for memory asks it too.)
     fn is_read_only(&self) -> bool {
-        self.bits().is_some_and(|bits| !bits.cells.is_writable())
+        self.cells().is_some_and(|cells| !cells.is_writable())
     }
 
     /// The positions of a digest's cells, if they are always the same.
@@ -148,8 +149,8 @@ pub(crate) trait State: Membership + Any + Send + Sync {
     ///
     /// [`Cells::expect`]: crate::cells::Cells::expect
     fn expect(&self, order: Order) {
-        if let Some(bits) = self.bits() {
-            bits.cells.expect(order);
+        if let Some(cells) = self.cells() {
+            cells.expect(order);
         }
     }
 

@@ -1,20 +1,20 @@
 //! Files larger than memory: how the pages that a batch of keys touches come in.
 //!
-//! A page that is not in memory is waited for when it is touched: for 47 us on the disk that was
-//! measured, in which 400 keys are looked up in memory. Three ways through, with what one thread
-//! does with a file of which nothing is in memory:
+//! A page that is not in memory is waited for when it is touched: for 47 us (P), in which 400 keys
+//! are looked up in memory (M). Three ways through, with what one thread does with a file of which
+//! nothing is in memory:
 //!
-//! - *On demand*: page by page, 21,000 keys a second.
+//! - *On demand*: page by page, 21,000 keys a second (P).
 //! - *Ahead*: the pages of a run are asked for all at once, while the run before is looked up. The
-//!   disk works on as many as it can at a time: up to 154,000 keys a second. It takes a system call
-//!   for each key, also for those whose page is there: 1.2 us for a key instead of 0.12.
+//!   disk works on as many as it can at a time: up to 154,000 keys a second (P). It takes a system
+//!   call for each key, also for those whose page is there: 1.2 us for a key instead of 0.12 (M).
 //! - *Sweep*: very many keys are sorted, and the whole file is read once from front to back, at
-//!   1 GB/s. That pays from about one key for every page and a half on
+//!   1 GB/s (P). That pays from about one key for every page and a half on
 //!   ([`Filter::sweep_digests`]).
 //!
-//! (The disk's numbers are those of a prototype, with 300 million keys in 0.5 GB on a virtual disk;
-//! the cost of a system call is that of 20 million keys in 35 MB. `inbloom-bench cold` measures all
-//! of them.)
+//! (P): of the disk, by a prototype, with 300 million keys in 0.5 GB on one virtual disk; another
+//! disk has other numbers. (M): of memory alone, with 20 million keys in 35 MB, all of it there. No
+//! run of either is recorded: `inbloom-bench cold` measures all of them, where you are.
 //!
 //! Between the first two the default chooses by looking: a sample of the keys' pages, once for some
 //! thousand keys.

@@ -22,6 +22,7 @@
 use std::sync::Arc;
 
 use crate::cells::{Bits, Shared};
+use crate::compose::living;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter, Texts};
@@ -126,8 +127,10 @@ impl SharedFilter {
             None if plan.kind() == Kind::Scalable && plan.shard().is_none() => {
                 Content::Scalable(Box::new(SharedScalable::from_state(state)?))
             }
-            // What is open read-only has to be copied, as above.
-            None if state.is_read_only() => Content::Locked(RwLock::new(state.copy()?)),
+            // What is open read-only has to be copied, as above; but not what takes no inserts.
+            None if state.is_read_only() && !plan.kind().is_static() => {
+                Content::Locked(RwLock::new(state.copy()?))
+            }
             None => Content::Locked(RwLock::new(state)),
         };
         Ok(SharedFilter {
@@ -333,7 +336,9 @@ impl SharedFilter {
         match &self.content {
             Content::Words(words) => self.plan.estimate(words.ones.total()),
             Content::Scalable(scalable) => scalable.estimate(),
-            Content::Locked(lock) => unpoisoned(lock.read()).estimate(),
+            Content::Locked(lock) => {
+                living::estimate(unpoisoned(lock.read()).as_ref(), self.inserted.total())
+            }
         }
     }
 

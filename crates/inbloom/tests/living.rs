@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use common::mix;
 use inbloom::compose::living::BASE_SHARE;
-use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Plan, file, format};
+use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Paging, Plan, file, format};
 use xxhash_rust::xxh3::xxh3_64;
 
 const KEY: Key = Key::new(*b"sixteen byte key");
@@ -170,6 +170,94 @@ fn what_is_denied_is_no_others_loss() {
         assert!(!found(&list, &foreign).contains(&true));
         assert!(all(&found(&list, &digests(0..5000))));
         assert_eq!(list.as_living().unwrap().denied(), foreign.len() as u64);
+    }
+}
+
+#[test]
+fn only_what_was_removed_counts_as_gone() {
+    let mut list = living(0..100, 0.1);
+    let foreign = digests(10_000..20_000);
+    let denied = list.deny_digests(&foreign).unwrap();
+    assert!(denied > 100, "{denied} of 10,000 are claimed by accident: more than there are keys");
+    assert_eq!(list.deny_digests(&foreign).unwrap(), 0, "all of them are denied already");
+    assert_eq!(list.remove_digests(&digests(0..10)).unwrap(), 10);
+    assert_eq!(list.remove_digests(&[digest(20), digest(0), digest(20)]).unwrap(), 1);
+    for list in reopened(&list) {
+        assert!(!found(&list, &foreign).contains(&true));
+        assert!(all(&found(&list, &digests(21..100))));
+        assert_eq!(list.as_living().unwrap().denied(), denied + 11);
+        assert_eq!((list.inserted(), list.estimated_items().items), (89, 89.0));
+        let shared = list.into_shared().unwrap();
+        assert_eq!((shared.inserted(), shared.estimated_items().items), (89, 89.0));
+    }
+}
+
+#[test]
+fn keys_are_denied_by_an_open_list_only_and_removed_in_batches_by_others_too() {
+    let mut counting = Filter::new(Plan::new(Kind::Counting).items(100).build().unwrap()).unwrap();
+    counting.insert_digests(&digests(0..10), &mut Vec::new()).unwrap();
+    assert_eq!(counting.remove_digests(&digests(0..10)).unwrap(), 10);
+    assert_eq!((counting.inserted(), counting.ones()), (0, 0));
+    for mut filter in [counting, base(0..10, 0.1)] {
+        let text = filter.deny_digests(&digests(0..10)).unwrap_err().to_string();
+        assert!(text.contains("Filter::into_living"), "{text}");
+    }
+    let mut list = living(0..10, 0.1);
+    assert!(list.remove_digest(digest(0)).unwrap());
+    let mut closed = reopened(&list).swap_remove(0);
+    assert!(closed.deny_digests(&digests(0..10)).is_err());
+    assert!(closed.remove_digests(&digests(0..10)).is_err());
+    assert!(all(&found(&closed, &digests(1..10))));
+}
+
+#[test]
+fn what_is_mapped_to_read_says_so_until_it_takes_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list.ib");
+    let base = base(0..1000, 1e-6);
+    let mut changed = base.clone().into_living(1e-6).unwrap();
+    assert!(changed.insert("new").unwrap() && changed.remove_digest(digest(1)).unwrap());
+    for list in [base, changed] {
+        assert!(!list.is_read_only());
+        file::save(&list, &path).unwrap();
+        let bytes = write(&list);
+        assert!(Filter::view(&bytes).unwrap().is_read_only());
+        assert!(!Filter::read_from(&bytes[..]).unwrap().is_read_only());
+        assert!(!file::open_mut(&path).unwrap().is_read_only());
+        let opened = file::open(&path).unwrap();
+        assert!(opened.is_read_only() && !opened.clone().is_read_only());
+        // Threads share what is mapped: it takes no inserts, so that a copy would be for nothing.
+        let shared = file::open(&path).unwrap().into_shared().unwrap();
+        assert!(shared.into_exclusive().is_read_only());
+        let mut open = opened.into_living(1e-6).unwrap();
+        assert!(!open.is_read_only());
+        assert!(open.insert("newer").unwrap() && open.contains("newer"));
+    }
+}
+
+#[test]
+fn a_mapped_list_answers_alike_however_its_pages_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list.ib");
+    let mut list = living(0..50_000, 0.001);
+    list.insert_digests(&digests(60_000..61_000), &mut Vec::new()).unwrap();
+    assert_eq!(list.remove_digests(&digests(0..500)).unwrap(), 500);
+    file::save(&list, &path).unwrap();
+    // In no order.
+    let keys: Vec<Digest> = (0..70_000).map(|number| digest(mix(number) % 70_000)).collect();
+    let expected = found(&list, &keys);
+    for paging in [Paging::OnDemand, Paging::Sampled, Paging::Ahead] {
+        let mut opened = file::open(&path).unwrap();
+        opened.set_paging(paging);
+        assert!(found(&opened, &keys) == expected, "{paging:?}");
+        let mut swept = Vec::new();
+        opened.sweep_digests(&keys, &mut swept);
+        assert!(swept == expected, "{paging:?}");
+        // It goes on as before, also when it takes changes.
+        assert!(found(&opened, &keys) == expected, "{paging:?}");
+        let mut open = opened.into_living(0.001).unwrap();
+        open.set_paging(paging);
+        assert!(found(&open, &keys) == expected, "{paging:?}");
     }
 }
 

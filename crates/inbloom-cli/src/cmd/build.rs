@@ -15,7 +15,7 @@ mod unfinished;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let args = &living::planned(args, promise);
     filter_file::check_output(&args.output)?;
     let hasher = args.key.hasher(args.kind)?;
-    let inputs = input::in_folders(args.input.inputs())?;
+    let inputs = input::in_folders(args.input.inputs(), &unfinished::files_of(&args.output))?;
     let mut builder = Builder { args, hasher, inputs, read: 0, new: 0 };
     builder.check_inputs()?;
     let built = match args.kind.is_static() {
@@ -136,18 +136,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let (filter, written) = match built {
         Built::Filter(filter) => (*filter, None),
-        Built::File(path) => (args.key.open(&path)?, Some(path)),
+        Built::File(path, unfinished) => (args.key.open(&path)?, Some((path, unfinished))),
         Built::Stopped(signal) => return Ok(ExitCode::from(128 + signal)),
     };
     if args.kind.is_static() {
         builder.new = filter.inserted();
     }
     let filter = living::finish(args, filter, builder.keys(), promise)?;
-    if written.as_ref() != Some(&args.output) {
-        filter_file::save(&filter, &args.output)?;
-    }
-    if let Some(base) = written.filter(|written| *written != args.output) {
-        fs::remove_file(&base).with_context(|| format!("cannot remove {}", base.display()))?;
+    match written {
+        None => filter_file::save(&filter, &args.output)?,
+        Some((base, unfinished)) => {
+            // Until it is saved a kill leaves what it can be made from again.
+            if args.living.is_wanted() {
+                filter_file::save(&filter, &args.output)?;
+                fs::remove_file(&base)
+                    .with_context(|| format!("cannot remove {}", base.display()))?;
+            }
+            unfinished.remove(&unfinished::target_of(&args.output))?;
+        }
     }
     builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
@@ -205,11 +211,12 @@ impl Builder<'_> {
 
     /// What a build that goes on must have in common with what was begun, by the name of the
     /// option.
-    fn asked(&self) -> Result<BTreeMap<&'static str, String>> {
+    fn asked(&self, output: &Path) -> BTreeMap<&'static str, String> {
         let args = self.args;
         let normalization = args.input.normalization(&args.normalize);
         let inputs: Vec<String> = self.inputs.iter().map(Input::version).collect();
-        Ok(BTreeMap::from([
+        BTreeMap::from([
+            ("output", output.display().to_string()),
             ("kind", args.kind.to_string()),
             ("size or rate", format!("{:?}", args.sizing)),
             ("note", args.note.clone().unwrap_or_default()),
@@ -218,7 +225,7 @@ impl Builder<'_> {
             ("way to read lines", args.input.described()),
             ("hash", format!("{:016x}", self.hasher.digest("inbloom build --resume").place)),
             ("input", inputs.join(", ")),
-        ]))
+        ])
     }
 
     /// What is going to be refused is refused before hours of reading. A size per key is tried on

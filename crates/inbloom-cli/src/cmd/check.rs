@@ -200,8 +200,7 @@ struct Waiting {
 
 impl Waiting {
     fn push(&mut self, job: Job<Answer>) {
-        // A digest for each way of hashing, its place in the order of the sweep, two answers.
-        let each = size_of::<Digest>() * job.product.digests.len() + 16 + 2;
+        let each = lookup::beside_line(job.product.digests.len());
         self.memory += (job.block.memory() + job.block.len() * each) as u64;
         self.jobs.push(job);
     }

@@ -245,7 +245,7 @@ fn output_does_not_depend_on_how_a_filter_is_asked() {
         let expected = run("1GB").expect(0);
         assert!(!expected.stderr.contains("sweeping") && !expected.stdout.is_empty());
         // The last leaves room for one block at a time.
-        for (memory, way) in [("10kB", "in batches"), ("400kB", "sweeping"), ("30kB", "sweeping")] {
+        for (memory, way) in [("10kB", "in batches"), ("400kB", "sweeping"), ("45kB", "sweeping")] {
             let outcome = run(memory).expect(0);
             assert!(outcome.stderr.contains(way), "{options} with {memory}: {}", outcome.stderr);
             assert!(outcome.stdout == expected.stdout, "{options} with {memory}");

@@ -95,8 +95,29 @@ fn allowed_keys_are_never_hit_from_the_first_build_on() {
         assert!(!said.stderr.contains("emptied itself"), "{}", said.stderr);
         folder.run("check -c next.ib good.txt").expect(1);
         folder.run("check -v next.ib keys.txt").expect(1);
-        assert_eq!(folder.info("next.ib")["denied"], claimed);
+        let info = folder.info("next.ib");
+        assert_eq!(info["denied"], claimed);
+        // None of them was in.
+        assert_eq!(info["inserted"], 10_000);
+        assert_eq!(info["estimated_items"], 10_000.0);
     }
+}
+
+#[test]
+fn more_allowed_keys_than_members_leave_the_members_in_the_count() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 100));
+    folder.write("good.txt", numbers(50_000, 60_000));
+    folder.run("build --kind ribbon -p 0.1 --allow good.txt -o list.ib keys.txt").expect(0);
+    let info = folder.info("list.ib");
+    assert!(info["denied"].as_u64().expect("a number") > 100, "{info}");
+    assert_eq!(info["inserted"], 100);
+    assert_eq!(info["estimated_items"], 100.0);
+    // What is removed later has left.
+    folder.run_with("build --base list.ib --remove - -o list.ib", numbers(0, 10)).expect(0);
+    let info = folder.info("list.ib");
+    assert_eq!(info["inserted"], 90);
+    assert_eq!(info["estimated_items"], 90.0);
 }
 
 #[test]
@@ -171,6 +192,7 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
     let folder = with_list("-p 1e-4");
     folder.write("new.txt", "new\n");
     folder.run("build -o blocked.ib keys.txt").expect(0);
+    fs::create_dir(folder.path("lists")).expect("a new folder");
     let before = folder.read("list.ib");
     let names = folder.names();
     for (arguments, words) in [
@@ -179,6 +201,7 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
         ("--base absent.ib --add new.txt -o x.ib", &["absent.ib"]),
         ("--base new.txt --add new.txt -o x.ib", &["new.txt", "not an inbloom filter"]),
         ("--base list.ib --add absent.txt -o list.ib", &["absent.txt"]),
+        ("--base list.ib --add lists -o list.ib", &["lists is a directory"]),
         ("--base list.ib --add new.txt -o new.txt", &["input and output"]),
         ("--base list.ib --add - --remove - -o list.ib", &["standard input", "once"]),
         ("--base list.ib --add new.txt -o list.ib keys.txt", &["--base", "[FILES]"]),
@@ -194,6 +217,7 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
         ("--kind ribbon --living --bytes 1M -o list.ib keys.txt", &["--living", "--bytes"]),
         ("--kind ribbon --allow - -o list.ib", &["standard input", "once"]),
         ("--kind ribbon --allow absent.txt -o list.ib keys.txt", &["absent.txt"]),
+        ("--kind ribbon --allow lists -o list.ib keys.txt", &["lists is a directory"]),
     ] {
         folder.run(&format!("build {arguments}")).expect_error(words);
         assert!(folder.read("list.ib") == before, "{arguments}: the list was changed");

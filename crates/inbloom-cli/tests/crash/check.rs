@@ -13,7 +13,8 @@ use crate::chance::{Claims, Random, Tally};
 use crate::client::{Client, Reply};
 use crate::load::{NAMES, name, now, own_database};
 use crate::world::{
-    Deadline, Effect, Filter, HAZY, Item, Key, Kind, Operation, Outcome, SLACK, World, is_shared,
+    Deadline, Effect, Filter, HAZY, Item, Key, Kind, Operation, Outcome, SLACK, Verb, World,
+    is_shared,
 };
 
 /// Items that are asked for in one command.
@@ -124,8 +125,8 @@ pub fn check(
 }
 
 /// What was in flight, with commands that make several changes as these, one after another: the first may
-/// be there without the second. So it is with one that makes a filter and adds to it, and with one that deletes
-/// several.
+/// be there without the second. So it is with one that makes a filter and adds to it, with one that deletes
+/// several, and with one that adds many to a cuckoo filter, which is locked for a run of them at a time.
 fn divided(question: &Question<'_>) -> Vec<Operation> {
     let mut world = question.acknowledged.clone();
     let mut divided = Vec::new();
@@ -144,12 +145,31 @@ fn divided(question: &Question<'_>) -> Vec<Operation> {
                 effect: Effect::Delete { names: vec![name.clone()] },
                 ..operation.clone()
             })),
+            Effect::Add { name, own, shape, verb: Verb::Buckets, items } => {
+                let mut start = 0;
+                for end in ends_of_runs(items.len()) {
+                    let items = items[start..end].to_vec();
+                    let (name, verb) = (name.clone(), Verb::Buckets);
+                    let effect = Effect::Add { name, own: *own, shape: *shape, verb, items };
+                    divided.push(Operation { effect, ..operation.clone() });
+                    start = end;
+                }
+            }
             _ => divided.push(operation.clone()),
         }
         let applied = world.apply(operation, Outcome::Lost(question.ended), &mut Tally::default());
         applied.expect("what has no answer has no wrong one");
     }
     divided
+}
+
+/// Where a run of items may end that are added to a cuckoo filter: there are 512 in one, or a part of that, the
+/// more sub-filters it has, and at most 256.
+fn ends_of_runs(items: usize) -> BTreeSet<usize> {
+    let runs = (2..=32).map(|share| 512 / share);
+    let mut ends: BTreeSet<usize> = runs.flat_map(|run| (run..items).step_by(run)).collect();
+    ends.insert(items);
+    ends
 }
 
 /// No number of commands in flight fits: what speaks against none, all, and the number that comes

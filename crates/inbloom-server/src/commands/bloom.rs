@@ -158,12 +158,16 @@ fn adds_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) 
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
     let may_pause = |entry: &Entry| matches!(&entry.value, Value::Bloom(it) if it.may_pause());
-    entry.is_some_and(|entry| may_pause(&entry) || is_slow(&entry.value, arguments))
+    entry.is_some_and(|entry| may_pause(&entry) || is_slow(server, &entry.value, arguments))
 }
 
 /// Whether to use a filter for so many items may take more than a millisecond, also to ask it.
-fn is_slow(value: &Value, items: Arguments<'_>) -> bool {
+fn is_slow(server: &Server, value: &Value, items: Arguments<'_>) -> bool {
     match value {
+        // Of a file that memory does not hold each item may wait for the disk.
+        Value::Filter(guarded) if guarded.origin().is_some() => {
+            value.length() > server.settings().max_memory
+        }
         // What forgets empties itself, or a part of itself, now and then.
         Value::Filter(guarded) => value.bytes() > LARGE && guarded.read(forgets),
         // Every layer is asked.
@@ -186,7 +190,7 @@ fn queries_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
-    entry.is_some_and(|entry| is_slow(&entry.value, arguments))
+    entry.is_some_and(|entry| is_slow(server, &entry.value, arguments))
 }
 
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.
@@ -652,6 +656,11 @@ const READ_ONLY: Failure = Failure::new(
     "ERR this filter is a file opened by IB.OPEN, which is read-only: IB.MERGE makes a copy that is not",
 );
 
+const STATIC: Failure = Failure::new(
+    "ERR this filter is a list that is read-only here: change its file with 'inbloom build --base', \
+     delete the key and open the file again",
+);
+
 const FULL: Failure = Failure::new("ERR non scaling filter is full");
 
 fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> Failure {
@@ -665,7 +674,10 @@ fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> Fail
 
 /// Inserts into a filter that does not grow: it is full when it has what it is for, unless it forgets.
 pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> {
-    if filter.is_read_only() || filter.plan().kind().is_static() {
+    if filter.plan().kind().is_static() {
+        return Err(STATIC);
+    }
+    if filter.is_read_only() {
         return Err(READ_ONLY);
     }
     let is_known = || filter.contains_digest(digest);

@@ -105,7 +105,7 @@ pub fn dump_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
-    entry.is_some_and(|entry| entry.value.bytes() > LARGE as u64)
+    entry.is_some_and(|entry| entry.value.length() > LARGE as u64)
 }
 
 /// A large piece, or any that may be the last one of a filter which has to be read then.
@@ -439,7 +439,7 @@ fn changes_nothing(
             }
         }
         Value::Filter(_) => {
-            check_place(position.ok(), length, value.bytes())?;
+            check_place(position.ok(), length, value.length())?;
             false
         }
         Value::RedisBloom(guarded) => guarded.read(|bloom| {
@@ -488,7 +488,7 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
         call.reply.null();
         return Ok(());
     };
-    let (server, bytes) = (call.server, entry.value.bytes());
+    let (server, bytes) = (call.server, entry.value.length());
     let (most, remedy) = match &entry.value {
         Value::Cuckoo(_) => (LONGEST_STRING, "CF.SCANDUMP and CF.LOADCHUNK"),
         Value::RedisBloom(_) => (LONGEST_STRING, "BF.SCANDUMP and BF.LOADCHUNK"),

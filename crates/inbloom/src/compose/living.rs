@@ -17,6 +17,9 @@
 //! Most keys that are asked for are foreign, and the base and the added keys deny them: the denied
 //! are looked through only for a key that is claimed, by halving.
 //!
+//! Removed keys and those that were never in are one list, in memory and in a file. What sets them
+//! apart is a number: [`Filter::inserted`] is less by the removed ones, and by no other.
+//!
 //! **Exact.** A denied key takes nothing away from any other, whatever the base has under it: two
 //! keys would have to share 128 bits of hash. So a key that was never in may be removed without
 //! harm, which holds for no other kind that can remove. Base and added filter claim for ever what
@@ -39,13 +42,14 @@ use std::any::Any as Dynamic;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::cells::Cells;
+use crate::cells::{Cells, Order};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Estimate, Filter};
 use crate::kinds::State;
 use crate::kinds::ribbon::cannot_change;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{Kind, MIN_RATE, Plan};
 use crate::profile::Slice;
 
@@ -60,6 +64,9 @@ pub struct Living {
     plan: Plan,
     base: Box<dyn State>,
     added: Filter,
+    /// Whether queries ask the added keys: not before there are any. A file says so by its section
+    /// MORE, whatever is in there.
+    asks_added: bool,
     denied: Denied,
 }
 
@@ -71,9 +78,9 @@ impl Living {
         added: Option<Filter>,
         denied: Cells,
     ) -> Result<Living> {
-        let plan = *base.plan();
+        let (plan, asks_added) = (*base.plan(), added.is_some());
         let added = added.map_or_else(|| nothing_added(hasher, plan.rate()), Ok)?;
-        Ok(Living { plan, base, added, denied: Denied::Listed(denied) })
+        Ok(Living { plan, base, added, asks_added, denied: Denied::Listed(denied) })
     }
 
     /// Lets a static filter, with parts or without, take changes.
@@ -91,7 +98,8 @@ impl Living {
             true => *(state as Box<dyn Dynamic>).downcast().expect("it was just seen to be one"),
             false => {
                 let (plan, added) = (*state.plan(), nothing_added(hasher, promise)?);
-                Living { plan, base: state, added, denied: Denied::Open(BTreeSet::new()) }
+                let denied = Denied::Open(BTreeSet::new());
+                Living { plan, base: state, added, asks_added: false, denied }
             }
         };
         living.plan.rate = promise;
@@ -132,14 +140,42 @@ impl Living {
     /// certainly new.
     fn add(&mut self, digest: Digest, in_base: bool) -> Result<bool> {
         let Denied::Open(denied) = &mut self.denied else { return self.refuse("insert") };
+        self.asks_added |= !in_base;
         let known = in_base || !self.added.insert_digest(digest)?;
         let was_denied = denied.remove(&pair(digest));
         Ok(was_denied || !known)
     }
 
+    /// Denies those of these digests that are claimed, and tells how many are denied only now. All
+    /// are asked for at once: of a base that is not in memory each alone would wait for its page.
+    pub(crate) fn deny(&mut self, digests: &[Digest], verb: &'static str) -> Result<u64> {
+        let mut claimed = Vec::new();
+        self.contains_digests(digests, &mut claimed);
+        let Denied::Open(denied) = &mut self.denied else { return self.refuse(verb) };
+        let claimed = digests.iter().zip(claimed).filter(|(_, claimed)| *claimed);
+        Ok(claimed.map(|(digest, _)| u64::from(denied.insert(pair(*digest)))).sum())
+    }
+
+    fn claims(&self, digest: Digest) -> bool {
+        self.base.contains_digest(digest) || (self.asks_added && self.added.contains_digest(digest))
+    }
+
     fn refuse<T>(&self, verb: &'static str) -> Result<T> {
         Err(cannot_change(self.plan.kind(), verb))
     }
+}
+
+/// How many keys a filter of any kind speaks for, of which `inserted` were told new and are not
+/// removed.
+///
+/// Which of the denied keys were in once, a list does not know, and that count does: it is right
+/// but for added keys that were taken for others, which their own estimate knows. It comes from a
+/// file that may lie; more than all that are denied cannot have left.
+pub(crate) fn estimate(state: &dyn State, inserted: u64) -> Estimate {
+    let estimate = state.estimate();
+    let Some(living) = (state as &dyn Dynamic).downcast_ref::<Living>() else { return estimate };
+    let mistaken = living.added.estimated_items().items - living.added() as f64;
+    Estimate { items: (inserted as f64 + mistaken).max(estimate.items), ..estimate }
 }
 
 /// A filter for keys to come.
@@ -224,8 +260,7 @@ impl Denied {
 
 impl Membership for Living {
     fn contains_digest(&self, digest: Digest) -> bool {
-        let claimed = self.base.contains_digest(digest) || self.added.contains_digest(digest);
-        claimed && !self.denied.contains(digest)
+        self.claims(digest) && !self.denied.contains(digest)
     }
 
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
@@ -234,12 +269,14 @@ impl Membership for Living {
 
     fn prefetch(&self, digests: &[Digest]) {
         self.base.prefetch(digests);
-        self.added.any.members().prefetch(digests);
+        if self.asks_added {
+            self.added.any.members().prefetch(digests);
+        }
     }
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.base.contains_run(run, next, found);
-        if self.added_part().is_some() {
+        if self.asks_added {
             let mut in_added = vec![false; run.len()];
             self.added.any.members().contains_run(run, next, &mut in_added);
             found.iter_mut().zip(in_added).for_each(|(found, added)| *found |= added);
@@ -290,7 +327,8 @@ impl State for Living {
     fn copy(&self) -> Result<Box<dyn State>> {
         let (base, added, denied) =
             (self.base.copy()?, self.added.try_clone()?, self.denied.copy()?);
-        Ok(Box::new(Living { plan: self.plan, base, added, denied }))
+        let (plan, asks_added) = (self.plan, self.asks_added);
+        Ok(Box::new(Living { plan, base, added, asks_added, denied }))
     }
 
     /// A list that nothing was done to is the filter it was made from.
@@ -310,9 +348,7 @@ impl State for Living {
     }
 
     fn remove(&mut self, digest: Digest) -> Result<bool> {
-        let claimed = self.contains_digest(digest);
-        let Denied::Open(denied) = &mut self.denied else { return self.refuse("remove") };
-        Ok(claimed && denied.insert(pair(digest)))
+        Ok(self.deny(&[digest], "remove")? > 0)
     }
 
     fn payload(&self) -> Cow<'_, [u8]> {
@@ -323,6 +359,19 @@ impl State for Living {
         self.base.cells()
     }
 
+    /// A list that takes changes is not, even if what it was made from is mapped to read.
+    fn is_read_only(&self) -> bool {
+        matches!(self.denied, Denied::Listed(_)) && self.base.is_read_only()
+    }
+
+    fn expect(&self, order: Order) {
+        self.base.expect(order);
+    }
+
+    fn set_paging(&mut self, paging: Paging) {
+        self.base.set_paging(paging);
+    }
+
     fn bytes(&self) -> u64 {
         self.base.bytes() + self.added.bytes() + self.denied.len() * LISTED as u64
     }
@@ -331,8 +380,8 @@ impl State for Living {
         (self.base.rate() + self.added.rate()).min(1.0)
     }
 
-    /// Each key that is denied counts as one that has left. Those that were claimed by accident
-    /// never were in: the estimate is short by as many.
+    /// The least that it can be: each key that is denied counts as one that has left, though some
+    /// may never have been in. Who knows how many were, asks [`estimate`].
     fn estimate(&self) -> Estimate {
         let (base, added) = (self.base.estimate(), self.added.estimated_items());
         let items = (base.items + added.items - self.denied.len() as f64).max(0.0);

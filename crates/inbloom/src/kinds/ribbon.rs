@@ -588,6 +588,7 @@ mod tests {
 
     use super::*;
     use crate::Hasher;
+    use crate::compose::living::Living;
 
     fn digests() -> Vec<Digest> {
         (0..200_000_u64).map(|key| Hasher::default().digest(key.to_le_bytes())).collect()
@@ -637,6 +638,37 @@ mod tests {
         ribbon.prefetch(batch);
         sleep(Duration::from_millis(100));
         assert_eq!(pages_in_memory(&ribbon, batch), 0);
+    }
+
+    #[test]
+    fn a_list_of_changes_hands_on_to_its_base_how_pages_come() {
+        let batch = &digests()[..50];
+        let base = cold(Paging::Ahead);
+        let places = batch.iter().filter_map(|digest| base.bytes_of(*digest));
+        let places: Vec<usize> = places.map(|bytes| bytes.end - 1).collect();
+        let nothing = Cells::zeroed(0).unwrap();
+        let mut list =
+            Living::from_parts(Box::new(base), Hasher::default(), None, nothing).unwrap();
+        let in_memory = |list: &Living| {
+            let cells = list.cells().expect("those of the base");
+            places.iter().filter(|at| cells.is_resident(**at)).count()
+        };
+        // Nothing is asked for while the system reads ahead by itself, nor if it is not wanted.
+        list.expect(Order::Ascending);
+        list.prefetch(batch);
+        list.expect(Order::Random);
+        list.set_paging(Paging::OnDemand);
+        list.prefetch(batch);
+        sleep(Duration::from_millis(100));
+        assert_eq!(in_memory(&list), 0);
+        list.set_paging(Paging::Ahead);
+        list.prefetch(batch);
+        for _ in 0..1000 {
+            if in_memory(&list) < places.len() {
+                sleep(Duration::from_millis(10));
+            }
+        }
+        assert_eq!(in_memory(&list), batch.len());
     }
 
     /// Else it would wait for another one.

@@ -5,7 +5,7 @@
 //! added is in, and one that is allowed is not, whatever else was said of it. `--allow` and
 //! `--living` are for the first build too.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -121,7 +121,7 @@ pub fn finish(args: &Args, filter: Filter, keys: Keys, promise: Option<f64>) -> 
     }
     let promise = promise.unwrap_or(filter.plan().rate());
     let mut filter = filter.into_living(promise)?;
-    let denied = remove(&mut filter, "denying", &args.input, allow, &keys)?;
+    let denied = deny(&mut filter, &args.input, allow, &keys)?;
     if !allow.is_empty() {
         output::say(allowed(denied));
     }
@@ -152,13 +152,16 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
     );
     let keys = args.input.keys_for(&filter);
     let mut filter = filter.into_living(plan.rate())?;
-    let removed = remove(&mut filter, "removing", &args.input, &living.remove, &keys)?;
+    let gone = &living.remove;
+    let removed = change(&mut filter, "removing", &args.input, gone, &keys, |filter, keys| {
+        Ok(filter.remove_digests(keys)?)
+    })?;
     let mut new = Vec::new();
     let added = change(&mut filter, "adding", &args.input, &living.add, &keys, |filter, keys| {
         filter.insert_digests(keys, &mut new)?;
         Ok(filter_file::count_new(&new))
     })?;
-    let denied = remove(&mut filter, "denying", &args.input, &living.allow, &keys)?;
+    let denied = deny(&mut filter, &args.input, &living.allow, &keys)?;
     if let Some(note) = &args.note {
         filter.set_note(note)?;
     }
@@ -218,16 +221,10 @@ fn advice(filter: &Filter) -> Option<String> {
     })
 }
 
-fn remove(
-    filter: &mut Filter,
-    what: &'static str,
-    input: &InputArgs,
-    files: &[PathBuf],
-    keys: &Keys,
-) -> Result<Tally> {
-    change(filter, what, input, files, keys, |filter, digests| {
-        digests.iter().map(|digest| Ok(u64::from(filter.remove_digest(*digest)?))).sum()
-    })
+/// Denies the keys of these files. Most of them were never in, so that none counts as one that has
+/// left.
+fn deny(filter: &mut Filter, input: &InputArgs, files: &[PathBuf], keys: &Keys) -> Result<Tally> {
+    change(filter, "denying", input, files, keys, |filter, keys| Ok(filter.deny_digests(keys)?))
 }
 
 /// Hands the digests of all records of these files to `take`; of none, if there are no files.
@@ -247,14 +244,21 @@ fn change(
     change::by_lines(filter, what, &input, keys.clone(), take)
 }
 
-/// A slip of the hand must not replace keys by a filter, nor leave a list of them unread.
+/// A slip of the hand must not replace keys by a filter, nor leave a list of them unread; and what
+/// cannot be read is said before hours are spent on a build.
 fn check_files(args: &Args) -> Result<()> {
     let LivingArgs { base, add, remove, allow, .. } = &args.living;
     let output = fs::canonicalize(&args.output).ok();
     let (lists, is_stdin) =
         (add.iter().chain(remove).chain(allow), |path: &&PathBuf| path.as_os_str() == "-");
     for path in lists.clone().filter(|path| !is_stdin(path)) {
-        fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let failed = || format!("cannot open {}", path.display());
+        let metadata = fs::metadata(path).with_context(failed)?;
+        ensure!(!metadata.is_dir(), "{} is a directory: name the files in it", path.display());
+        // Only files: who writes to a pipe would be told that nobody reads it any more.
+        if metadata.is_file() {
+            File::open(path).with_context(failed)?;
+        }
         if output.is_some() && fs::canonicalize(path).ok() == output {
             bail!("{} is input and output: give -o another name", path.display());
         }

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::kinds::ribbon::{Layout, Part, Ribbon};
 use inbloom::{Filter, Plan, file};
+use signal_hook::consts::SIGINT;
 
-use super::unfinished::{Position, Unfinished};
+use super::unfinished::{Position, Unfinished, target_of};
 use super::{Args, Builder};
 use crate::blocks::{InOrder, Next};
 use crate::input::Input;
@@ -35,6 +36,9 @@ use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
 use crate::spill::{self, Spill};
 use crate::{filter_file, numbers, output};
+
+/// So many keys can be one shard, whatever was planned.
+const MANY: u64 = 1 << 22;
 
 /// How long to wait for lines before looking for a signal.
 const LOOK: Duration = Duration::from_millis(200);
@@ -49,7 +53,8 @@ pub struct Resources {
     #[arg(value_parser = numbers::parse_bytes)]
     memory: Option<u64>,
 
-    /// Folder for temporary files, about 5.3 bytes per key [default: that of the output]
+    /// Folder for temporary files: 5.2 bytes per key, more with less than 1 GB of memory [default:
+    /// that of the output]
     #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
 
@@ -85,8 +90,9 @@ impl Resources {
 pub enum Built {
     /// It fitted into memory.
     Filter(Box<Filter>),
-    /// It was written to a file: the output, unless that is to become another one.
-    File(PathBuf),
+    /// It was written to a file: the output, unless that is to become another one. What is kept of
+    /// the build is to be removed when the output is there.
+    File(PathBuf, Unfinished),
     /// A signal came.
     Stopped(u8),
 }
@@ -95,24 +101,47 @@ pub enum Built {
 pub fn build(builder: &mut Builder) -> Result<Built> {
     let mut work = Work::begin(builder)?;
     let outcome = work.run();
-    let output = &work.builder.args.output;
-    let Some(unfinished) = work.unfinished.take() else { return outcome };
-    match outcome {
-        Ok(built) => unfinished.remove(output).map(|()| built),
-        Err(error) => match error.downcast_ref::<Interrupted>() {
-            Some(Interrupted(signal)) => {
-                unfinished.remove(output)?;
-                output::say("stopped: temporary files are removed, and nothing was written");
-                Ok(Built::Stopped(*signal))
-            }
-            None if unfinished.was_saved() => Err(error.context(format!(
-                "the build is not finished, and kept in {}: 'inbloom build --resume' with the same \
-                 options goes on with it",
-                unfinished.folder().display(),
-            ))),
-            None => unfinished.remove(output).and(Err(error)),
-        },
+    let output = work.output.clone();
+    let Some(unfinished) = work.unfinished.take() else {
+        return match outcome? {
+            Done::Filter(filter) => Ok(Built::Filter(filter)),
+            Done::File(path) => bail!("{} was written without a folder", path.display()),
+        };
+    };
+    let error = match outcome {
+        Ok(Done::File(path)) => return Ok(Built::File(path, unfinished)),
+        Ok(Done::Filter(filter)) => {
+            return unfinished.remove(&output).map(|()| Built::Filter(filter));
+        }
+        Err(error) => error,
+    };
+    let kept = match unfinished.was_saved() {
+        true => format!(
+            "the build is not finished, and kept in {}: with --resume and the same options it goes \
+             on; or remove the folder",
+            unfinished.folder().display(),
+        ),
+        false => String::new(),
+    };
+    match error.downcast_ref::<Interrupted>() {
+        // Whoever types Ctrl-C means it; a machine that shuts down does not.
+        Some(Interrupted(signal)) if *signal == SIGINT as u8 || kept.is_empty() => {
+            unfinished.remove(&output)?;
+            output::say("stopped: temporary files are removed, and nothing was written");
+            Ok(Built::Stopped(*signal))
+        }
+        Some(Interrupted(signal)) => {
+            output::say(kept);
+            Ok(Built::Stopped(*signal))
+        }
+        None if kept.is_empty() => unfinished.remove(&output).and(Err(error)),
+        None => Err(error.context(kept)),
     }
+}
+
+enum Done {
+    Filter(Box<Filter>),
+    File(PathBuf),
 }
 
 /// A signal asked to stop.
@@ -130,7 +159,12 @@ impl std::fmt::Display for Interrupted {
 /// A build on its way.
 struct Work<'a, 'b> {
     builder: &'a mut Builder<'b>,
+    /// What is going to be replaced.
+    output: PathBuf,
     folder: PathBuf,
+    /// What the build was asked for, before anything was read.
+    asked: BTreeMap<&'static str, String>,
+    memory: u64,
     spill: Spill,
     unfinished: Option<Unfinished>,
     /// Listened for once there are files to remove.
@@ -144,7 +178,9 @@ impl<'a, 'b> Work<'a, 'b> {
         if let Some(tmp) = args.resources.tmp.as_ref().filter(|tmp| !tmp.is_dir()) {
             bail!("--tmp {} is no folder: make it, or give another", tmp.display());
         }
-        let folder = Unfinished::folder_for(&args.output, args.resources.tmp.as_deref());
+        let output = target_of(&args.output);
+        let folder = Unfinished::folder_for(&output, args.resources.tmp.as_deref());
+        let asked = builder.asked(&output);
         let is_there = Unfinished::is_there(&folder);
         if is_there && !args.resources.resume {
             bail!(
@@ -154,19 +190,22 @@ impl<'a, 'b> Work<'a, 'b> {
             );
         }
         let unfinished = match is_there {
-            true => Some(Unfinished::resume(&folder, builder.asked()?)?),
+            true => Some(Unfinished::resume(&folder, asked.clone())?),
             false => None,
         };
         let unfinished = unfinished.filter(|unfinished| {
-            let files = builder.inputs.iter().all(Input::is_regular_file);
-            let goes_on = files || unfinished.state.all_read;
-            if !goes_on {
-                output::say("a stream cannot be read on: it is read again, from its start");
-            }
-            goes_on
+            builder.inputs.iter().all(Input::is_file) || unfinished.state.all_read
         });
-        let mut work =
-            Work { builder, folder, spill: Spill::new(memory), unfinished, signals: None };
+        if unfinished.is_none() {
+            if is_there {
+                output::say("a stream cannot be read on: it is read again, from its start");
+            } else if args.resources.resume {
+                output::say("no unfinished build was found: this one begins anew");
+            }
+            Unfinished::clear(&folder)?;
+        }
+        let (spill, signals) = (Spill::new(memory), None);
+        let mut work = Work { builder, output, folder, asked, memory, spill, unfinished, signals };
         match &work.unfinished {
             Some(unfinished) => {
                 let (chunks, _) = unfinished.lists()?;
@@ -183,12 +222,7 @@ impl<'a, 'b> Work<'a, 'b> {
                     },
                 ));
             }
-            None => {
-                if work.builder.args.resources.resume {
-                    output::say("no unfinished build was found: this one begins anew");
-                }
-                work.check_disk(memory)?;
-            }
+            None => work.check_disk(memory)?,
         }
         Ok(work)
     }
@@ -197,7 +231,7 @@ impl<'a, 'b> Work<'a, 'b> {
         self.builder.args
     }
 
-    fn run(&mut self) -> Result<Built> {
+    fn run(&mut self) -> Result<Done> {
         if !self.unfinished.as_ref().is_some_and(|unfinished| unfinished.state.all_read) {
             self.read()?;
         }
@@ -206,8 +240,8 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut like = Filter::build(plan, self.builder.hasher, &[])?;
         self.builder.describe(&mut like)?;
         match self.unfinished.is_some() {
-            true => self.write(&like).map(Built::File),
-            false => self.build_in_memory(&like).map(|filter| Built::Filter(Box::new(filter))),
+            true => self.write(&like).map(Done::File),
+            false => self.build_in_memory(&like).map(|filter| Done::Filter(Box::new(filter))),
         }
     }
 
@@ -221,6 +255,11 @@ impl<'a, 'b> Work<'a, 'b> {
 
     fn threads(&self) -> usize {
         self.args().input.threads()
+    }
+
+    /// Threads that build shards, each of which takes about 100 MB.
+    fn builders(&self) -> usize {
+        self.threads().min((self.memory / 100_000_000).max(1) as usize)
     }
 
     // ------------------------------------------------------------------------------------ reading
@@ -278,12 +317,12 @@ impl<'a, 'b> Work<'a, 'b> {
 
     fn go_to_disk(&mut self) -> Result<()> {
         self.signals = Some(Signals::catch()?);
-        self.unfinished = Some(Unfinished::begin(&self.folder, self.builder.asked()?)?);
+        self.unfinished = Some(Unfinished::begin(&self.folder, self.asked.clone())?);
         self.spill.go_to_disk(&self.folder)
     }
 
     fn keep_read(&mut self, position: Position, all_read: bool) -> Result<()> {
-        let chunks = self.spill.checkpoint()?;
+        let chunks = if all_read { self.spill.end()? } else { self.spill.checkpoint()? };
         let unfinished = self.unfinished.as_mut().expect("what is on disk is unfinished");
         (unfinished.state.position, unfinished.state.all_read) = (position, all_read);
         unfinished.save(&chunks, &[])
@@ -299,14 +338,19 @@ impl<'a, 'b> Work<'a, 'b> {
         if temporary == 0 {
             return Ok(());
         }
-        let filter = self.builder.sizing_for(keys.max(1)).plan(self.args().kind)?.bytes();
-        let of = |path: &Path| filter_file::folder_of(path);
-        let (tmp, output) = (of(&self.folder), of(&self.args().output));
-        // One file in 64 is there together with the part of the filter that it became.
-        let together = temporary + temporary / 64 + filter / 64;
+        let plan = self.builder.sizing_for(keys.max(1)).plan(self.args().kind)?;
+        let filter = plan.bytes();
+        let (tmp, output) =
+            (filter_file::folder_of(&self.folder), filter_file::folder_of(&self.output));
+        // What is to be changed after it was built is written again.
+        let again = if self.args().living.is_wanted() { filter } else { 0 };
+        // Of many shards, one file in 64 is there together with the part of the filter that it
+        // became; of few all may be.
+        let shards = Layout::new(plan).shards();
+        let beside = if shards < 64 { filter } else { (temporary + filter) / 64 };
         let (for_tmp, for_output) = match on_one_disk(&tmp, &output) {
-            true => (together, 0),
-            false => (temporary, filter),
+            true => ((temporary + beside).max(filter + again), 0),
+            false => (temporary, filter + again),
         };
         for (folder, need, option) in [(tmp, for_tmp, "--tmp"), (output, for_output, "-o")] {
             let free = free_disk(&folder)?;
@@ -345,7 +389,9 @@ impl<'a, 'b> Work<'a, 'b> {
     /// The plan, for the number of keys that was asked for, or of those that are different.
     fn plan(&mut self) -> Result<Plan> {
         let builder = &self.builder;
-        if builder.size_is_known() {
+        // Shards for much fewer keys than there are would not fit into memory.
+        let planned = builder.args.sizing.items.unwrap_or(u64::MAX).max(MANY);
+        if builder.size_is_known() && self.spill.places() <= planned {
             return Ok(builder.args.sizing.plan(builder.args.kind)?);
         }
         let counted = self.unfinished.as_ref().and_then(|unfinished| unfinished.state.different);
@@ -361,8 +407,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let ranges: Vec<_> = spill::partitions().collect();
         let mut progress = Progress::steps("counting", ranges.len() as u64);
         let count = |range: u64| {
-            let mut places = Vec::new();
-            self.spill.gather(&ranges[range as usize], &mut places)?;
+            let mut places = self.spill.gather(&ranges[range as usize])?;
             places.sort_unstable();
             places.dedup();
             Ok(places.len() as u64)
@@ -393,11 +438,10 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut progress = Progress::steps("building", layout.shards());
         progress.step(first as usize);
         let build = |shard| {
-            let mut places = Vec::new();
-            self.spill.gather(&layout.places(shard), &mut places)?;
+            let places = self.spill.gather(&layout.places(shard))?;
             Ok(layout.build(shard, &places)?)
         };
-        in_order(first..layout.shards(), self.threads(), build, |shard, part| {
+        in_order(first..layout.shards(), self.builders(), build, |shard, part| {
             self.look()?;
             take(shard, part)?;
             progress.step(1);
@@ -422,12 +466,11 @@ impl<'a, 'b> Work<'a, 'b> {
     fn write(&mut self, like: &Filter) -> Result<PathBuf> {
         let start = Instant::now();
         let layout = Layout::new(*like.plan());
-        let output = &self.args().output;
-        let partial = Unfinished::partial(output);
+        let partial = Unfinished::partial(&self.output);
         let path = match self.args().living.is_wanted() {
             // Nobody is to meet a list that hits what it must not.
-            true => Unfinished::base(output),
-            false => output.clone(),
+            true => Unfinished::base(&self.output),
+            false => self.output.clone(),
         };
         let mut unfinished = self.unfinished.take().expect("what is on disk is unfinished");
         // Given back whatever happens: it is to be removed, or to be spoken of.
@@ -435,8 +478,8 @@ impl<'a, 'b> Work<'a, 'b> {
         self.unfinished = Some(unfinished);
         written?;
         output::say(format_args!(
-            "{} shards built, checked and written in {}",
-            numbers::exact(layout.shards()),
+            "{} built, checked and written in {}",
+            numbers::counted(layout.shards(), "shard"),
             shown(start.elapsed()),
         ));
         Ok(path)
@@ -450,7 +493,14 @@ impl<'a, 'b> Work<'a, 'b> {
         layout: &Layout,
         unfinished: &mut Unfinished,
     ) -> Result<()> {
-        if unfinished.state.complete && !partial.exists() {
+        if let Some(complete) = unfinished.state.complete.filter(|_| !partial.exists()) {
+            let found = file::header_checksum(path).ok();
+            ensure!(
+                found == Some(complete),
+                "{} was complete, and is not there any more: remove folder {}, and build anew",
+                partial.display(),
+                self.folder.display(),
+            );
             return Ok(()); // It had its name already when the build was killed.
         }
         let (_, shards) = unfinished.lists()?;
@@ -472,11 +522,10 @@ impl<'a, 'b> Work<'a, 'b> {
             }
             Ok(())
         })?;
-        writer.sync()?;
-        unfinished.state.complete = true;
-        unfinished.save(&[], &fresh)?;
         self.check_bytes(writer.keys(), writer.payload())?;
-        Ok(writer.finish(path)?)
+        unfinished.state.complete = Some(writer.seal()?);
+        unfinished.save(&[], &fresh)?;
+        Ok(writer.publish(path)?)
     }
 
     fn check_bytes(&self, keys: u64, bytes: u64) -> Result<()> {
@@ -508,12 +557,13 @@ fn in_order<T: Send>(
         lead: 2 * threads as u64,
     };
     thread::scope(|scope| {
+        // Whatever ends this, also a panic: nobody waits for a turn that does not come.
+        let _end = StopAtEnd(&line);
         let (send, done) = mpsc::channel();
         for _ in 0..threads {
             let (send, line, work) = (send.clone(), &line, &work);
             scope.spawn(move || {
-                // The others must not wait for what a panic has taken away.
-                let _stop = StopOnPanic(line);
+                let _end = StopAtEnd(line);
                 while let Some(number) = line.next() {
                     if send.send((number, work(number))).is_err() {
                         break;
@@ -537,9 +587,7 @@ fn in_order<T: Send>(
             }
             Ok(())
         };
-        let outcome = hand_over();
-        line.change(|turn| turn.stopped = true);
-        outcome
+        hand_over()
     })
 }
 
@@ -580,13 +628,13 @@ impl Line {
     }
 }
 
-struct StopOnPanic<'a>(&'a Line);
+/// Stops the line when it goes. A worker ends when no number is left, or in a panic: the others must
+/// not wait for what that has taken away.
+struct StopAtEnd<'a>(&'a Line);
 
-impl Drop for StopOnPanic<'_> {
+impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.change(|turn| turn.stopped = true);
-        }
+        self.0.change(|turn| turn.stopped = true);
     }
 }
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The unfinished file itself is beside the output, with `.partial` behind its name: what is renamed
-//! must be on the same disk.
+//! must be on the same disk. Where a link is the output, all that is of what it leads to.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,8 +39,8 @@ pub struct State {
     pub all_read: bool,
     /// Different keys, if they were counted.
     pub different: Option<u64>,
-    /// Whether all shards are in the unfinished file, which may have its name already.
-    pub complete: bool,
+    /// The checksum of the finished file's header, from when it is complete until it has its name.
+    pub complete: Option<u64>,
     /// Bytes of the lists of chunks and of shards.
     chunks: u64,
     shards: u64,
@@ -81,11 +81,24 @@ impl Unfinished {
         folder.join(STATE).exists()
     }
 
+    /// Removes what a build has left that is not to go on. Refused while somebody works on it.
+    pub fn clear(folder: &Path) -> Result<()> {
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        let _lock = lock(folder)?;
+        remove_folder(folder)
+    }
+
     /// Makes the folder, for a build that was asked for this.
     pub fn begin(folder: &Path, asked: BTreeMap<&'static str, String>) -> Result<Unfinished> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create folder {}", folder.display()))?;
         let lock = lock(folder)?;
+        // A folder is on disk only once that above it is.
+        if let Some(Ok(above)) = folder.parent().map(File::open) {
+            above.sync_all().with_context(|| format!("cannot sync {}", folder.display()))?;
+        }
         for list in [CHUNKS, SHARDS] {
             let path = folder.join(list);
             File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -120,7 +133,7 @@ impl Unfinished {
             },
             all_read: state["all_read"].as_bool().ok_or_else(damaged)?,
             different: state["different"].as_u64(),
-            complete: state["complete"].as_bool().ok_or_else(damaged)?,
+            complete: state["complete"].as_u64(),
             chunks: number(&state["chunks"])?,
             shards: number(&state["shards"])?,
         };
@@ -192,9 +205,31 @@ impl Unfinished {
             fs::remove_file(&partial)
                 .with_context(|| format!("cannot remove {}", partial.display()))?;
         }
-        fs::remove_dir_all(&self.folder)
-            .with_context(|| format!("cannot remove folder {}", self.folder.display()))
+        remove_folder(&self.folder)
     }
+}
+
+/// First what tells that there is something to go on with: a kill meanwhile leaves only litter.
+fn remove_folder(folder: &Path) -> Result<()> {
+    let state = folder.join(STATE);
+    let removed = if state.exists() { fs::remove_file(state) } else { Ok(()) };
+    removed
+        .and_then(|()| fs::remove_dir_all(folder))
+        .with_context(|| format!("cannot remove folder {}", folder.display()))
+}
+
+/// What is going to be replaced: where the output is a link, what it leads to.
+pub fn target_of(output: &Path) -> PathBuf {
+    match output.is_symlink() {
+        true => fs::canonicalize(output).unwrap_or_else(|_| output.to_owned()),
+        false => output.to_owned(),
+    }
+}
+
+/// The files that a build of this output may be in, at one time or another.
+pub fn files_of(output: &Path) -> [PathBuf; 3] {
+    let output = target_of(output);
+    [Unfinished::partial(&output), Unfinished::base(&output), output]
 }
 
 const STATE: &str = "state";

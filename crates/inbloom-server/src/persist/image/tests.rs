@@ -691,6 +691,33 @@ fn an_opened_file_is_opened_again_by_its_path() {
     assert!(reason(read(&image, Some(&import_dir))).contains("No such file"));
 }
 
+#[test]
+fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let import_dir = folder.path().canonicalize().unwrap();
+    let digests: Vec<Digest> = (0..1000).map(digest).collect();
+    let plain = Filter::build(planned(Kind::Ribbon, 1000), HASHER, &digests).unwrap();
+    let mut changed = plain.clone().into_living(0.02).unwrap();
+    let more: Vec<Digest> = (5000..5100).map(digest).collect();
+    changed.insert_digests(&more, &mut Vec::new()).unwrap();
+    assert_eq!(changed.remove_digests(&digests[..10]).unwrap(), 10);
+    for built in [plain, changed] {
+        file::save(&built, import_dir.join("list.ib")).unwrap();
+        let imported = Imported::below(Some(&import_dir), b"list.ib").unwrap();
+        let value = Value::opened(imported.open(None).unwrap(), "list.ib");
+        assert_eq!((value.bytes(), value.length()), (0, built.bytes()), "pages are the system's");
+        let disk = Memory::default();
+        let image = image_on(&disk, &value, 1);
+        assert_eq!(image, [b"\x03\x07\0\0\0".as_slice(), b"list.ib"].concat());
+        assert!(disk.contents().is_empty(), "it was copied");
+        let (shapes, import_dir) = (Shapes::default(), Some(import_dir.as_path()));
+        let with = Surroundings { hasher: &HASHER, disk: &disk, shapes: &shapes, import_dir };
+        let back = read(&image, &with).unwrap();
+        let Value::Filter(guarded) = &back else { panic!("a filter") };
+        assert!(guarded.read(|filter| filter.is_read_only() && *filter == built));
+    }
+}
+
 // ---------------------------------------------------------------------------------------- timings
 
 /// Run with `cargo test --release -p inbloom-server --lib what_ -- --ignored --nocapture`. November
