@@ -12,7 +12,7 @@ use std::path::Path;
 use inbloom::{Digest, Filter, Kind, Paging};
 
 use crate::input::Input;
-use crate::numbers;
+use crate::{memory, numbers};
 
 /// Bytes of a filter that are swept in the time in which one page is asked for, waited for and
 /// looked at: 1 GB/s against 154,000 pages a second on the disk that was measured. A slower disk is
@@ -61,7 +61,7 @@ impl Situation {
         let foreseen = filter.plan().kind() == Kind::Ribbon && is_file;
         Situation {
             filter: foreseen.then(|| filter.bytes()),
-            memory: memory.or_else(free_memory),
+            memory: memory.or_else(memory::free),
             input,
         }
     }
@@ -124,18 +124,6 @@ pub fn at_hand(inputs: &[Input]) -> Option<u64> {
     inputs.iter().map(Input::bytes_at_hand).sum()
 }
 
-/// The bytes that a program can use without others losing theirs: what is free, and what the system
-/// keeps of files, the filter's own included. Less, if the program is confined to less.
-fn free_memory() -> Option<u64> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let available = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = available.trim().strip_suffix(" kB")?.parse().ok()?;
-    // Of a container; elsewhere there is no such file, or it says "max".
-    let limit = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let limit = limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(u64::MAX);
-    Some((kibibytes * 1024).min(limit))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,12 +157,5 @@ mod tests {
         assert_eq!(way(18 * GB, GB / 2, Some(100 * GB)), Way::Pages);
         assert_eq!(way(18 * GB, GB, Some(100 * GB)), Way::Pages);
         assert_eq!(way(18 * GB, GB * 6 / 5, Some(100 * GB)), Way::Sweep { room: GB * 3 / 10 });
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn linux_tells_how_much_memory_is_free() {
-        let free = free_memory().expect("there is /proc/meminfo");
-        assert!(free > 1 << 20, "{free} bytes");
     }
 }

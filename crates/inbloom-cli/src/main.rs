@@ -21,6 +21,7 @@ mod integers;
 mod keys;
 mod log;
 mod lookup;
+mod memory;
 mod normalize;
 mod numbers;
 mod output;

@@ -35,7 +35,7 @@ use crate::input::Input;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
 use crate::spill::{self, Spill};
-use crate::{filter_file, numbers, output};
+use crate::{filter_file, memory, numbers, output};
 
 /// So many keys can be one shard, whatever was planned.
 const MANY: u64 = 1 << 22;
@@ -75,7 +75,7 @@ impl Resources {
     }
 
     fn memory(&self) -> Result<u64> {
-        let memory = self.memory.unwrap_or_else(|| memory_of_machine() / 4);
+        let memory = self.memory.unwrap_or_else(|| memory::total().unwrap_or(4 << 30) / 4);
         ensure!(
             memory >= spill::LEAST_MEMORY || self.memory.is_none(),
             "--memory is {}, but it takes at least {}",
@@ -636,17 +636,6 @@ impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {
         self.0.change(|turn| turn.stopped = true);
     }
-}
-
-/// The memory that this program may use, of the machine or of its container; a gigabyte where
-/// nobody says.
-fn memory_of_machine() -> u64 {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let info = read("/proc/meminfo");
-    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.strip_suffix("kB"));
-    let total = total.and_then(|total| total.trim().parse::<u64>().ok()).map(|total| total * 1024);
-    let limit = read("/sys/fs/cgroup/memory.max").trim().parse::<u64>().ok();
-    total.into_iter().chain(limit).min().unwrap_or(1 << 30)
 }
 
 /// Bytes that may still be written in a folder.
