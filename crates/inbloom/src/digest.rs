@@ -17,6 +17,7 @@
 //! choose keys can craft false positives. Against such people use SipHash under a secret [`Key`].
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use siphasher::sip128::SipHasher13;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
@@ -61,6 +62,26 @@ impl Digest {
     pub fn pick(self, n: u64) -> (u64, Digest) {
         let product = u128::from(self.place) * u128::from(n);
         ((product >> 64) as u64, Digest { place: product as u64, print: self.print })
+    }
+
+    /// The places of the digests that pick this one of `n` choices: whoever has very many digests
+    /// can keep those apart that belong together before anything else is known of them.
+    ///
+    /// Panics if there is no such choice.
+    ///
+    /// ```
+    /// # use inbloom::{Digest, Hasher};
+    /// let digest = Hasher::default().digest("alice");
+    /// let (shard, _) = digest.pick(1000);
+    /// assert!(Digest::places(shard, 1000).contains(&digest.place));
+    /// assert_eq!(Digest::places(1, 4), 1 << 62..=(1 << 63) - 1);
+    /// ```
+    #[must_use]
+    pub fn places(choice: u64, n: u64) -> RangeInclusive<u64> {
+        assert!(choice < n, "choice {choice} of {n}");
+        // The first place of which the integer part is the choice.
+        let first = |choice: u64| (u128::from(choice) << 64).div_ceil(u128::from(n));
+        first(choice) as u64..=(first(choice + 1) - 1) as u64
     }
 }
 

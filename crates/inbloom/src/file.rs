@@ -1,9 +1,11 @@
 //! Filters in files: mapped to query, replaced as a whole to save.
 
+mod blocked;
+mod payload;
 mod ribbon;
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
@@ -17,7 +19,8 @@ use crate::format::{self, Parsed};
 use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
 
-pub use ribbon::{RibbonWriter, header_checksum};
+pub use blocked::BlockedWriter;
+pub use ribbon::RibbonWriter;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory. (Of a ribbon the thousandth part is
@@ -150,6 +153,29 @@ fn sync_folder(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Gives a finished file another name, in the same folder or at least on the same disk: what had that
+/// name is replaced. Its permissions are kept; a symbolic link is followed.
+pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+    let (from, path) = (from.as_ref(), path.as_ref());
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Ok(existing) = fs::metadata(path) {
+        let kept = fs::set_permissions(from, existing.permissions());
+        kept.map_err(failed("keeping the permissions of", path))?;
+    }
+    fs::rename(from, path).map_err(failed("replacing", path))?;
+    sync_folder(path)
+}
+
+/// The checksum of a file's header: two files of which it is the same are the same filter. It is not
+/// checked against the file.
+pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
+    let path = path.as_ref();
+    let mut start = [0; 128];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.map_err(failed("reading", path))?;
+    Ok(format::header_checksum(&start))
+}
+
 /// Saves shards side by side, each as [`save`] does: `seen` becomes `seen.000-of-016.ib` and so on.
 ///
 /// Each file is the old one or the new one. If it fails half-way, some shards are new and some old.
@@ -170,6 +196,7 @@ pub fn save_sharded(sharded: &Sharded, stem: impl AsRef<Path>) -> Result<()> {
 /// seen.insert("alice")?;
 /// file::save_sharded(&seen, &stem)?;
 /// assert!(file::open_sharded(&stem)?.contains("alice"));
+/// assert_eq!(file::shard_paths(&stem)?.len(), 16);
 ///
 /// // Each shard is a filter of its own.
 /// let shard = file::open(file::shard_path(&stem, seen.shard_of("alice"), 16))?;
@@ -201,6 +228,15 @@ pub fn shard_path(stem: impl AsRef<Path>, shard: u32, shards: u32) -> PathBuf {
     let mut path = stem.as_ref().as_os_str().to_owned();
     path.push(format!(".{shard:03}-of-{shards:03}.ib"));
     path.into()
+}
+
+/// The files of a stem's shards that are there, by their names, in order: all, some or none. Fails
+/// if the folder cannot be read.
+pub fn shard_paths(stem: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+    let stem = stem.as_ref();
+    let mut found = shards_of(stem)?;
+    found.sort_unstable();
+    Ok(found.into_iter().map(|(count, shard)| shard_path(stem, shard, count)).collect())
 }
 
 /// Opens all shards of a stem. How many there are is told by the names of those that are there.

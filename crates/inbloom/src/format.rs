@@ -222,8 +222,9 @@ pub(crate) struct Written {
 }
 
 /// What stands before a large payload that is written first, because its length is not known: the
-/// header, the texts of `filter`, and zeros up to a page. It is as long whatever was written.
-pub(crate) fn before(filter: &Filter, written: &Written) -> Vec<u8> {
+/// header, the hash and texts of `filter`, and zeros up to a page. It is as long whatever was
+/// written.
+pub(crate) fn before(filter: &Filter, plan: Plan, written: &Written) -> Vec<u8> {
     let texts: Vec<([u8; 4], &[u8])> = texts_of(filter).collect();
     let mut end = (FIXED + ENTRY * (texts.len() + 1)) as u64;
     let mut sections: Vec<Section> = Vec::new();
@@ -236,7 +237,7 @@ pub(crate) fn before(filter: &Filter, written: &Written) -> Vec<u8> {
     let Written { length, checksum, inserted, ones } = *written;
     sections.push(Section { tag: BITS, offset, length, checksum });
     let header = Header {
-        plan: *filter.plan(),
+        plan,
         hash: hash_of(&filter.hasher),
         inserted,
         ones,

@@ -1,23 +1,23 @@
 //! Files larger than memory: how the pages that a batch of keys touches come in.
 //!
-//! A page that is not in memory is waited for when it is touched: for 47 us (P), in which 400 keys
-//! are looked up in memory (M). Three ways through, with what one thread does with a file of which
-//! nothing is in memory:
+//! A page that is not in memory is waited for when it is touched: for 72 us, in which 1000 keys are
+//! looked up in memory. Three ways through, with what one thread does with a file of which nothing
+//! is in memory:
 //!
-//! - *On demand*: page by page, 21,000 keys a second (P).
+//! - *On demand*: page by page, 14,000 to 16,000 keys a second.
 //! - *Ahead*: the pages of a run are asked for all at once, while the run before is looked up. The
-//!   disk works on as many as it can at a time: up to 154,000 keys a second (P). It takes a system
-//!   call for each key, also for those whose page is there: 1.2 us for a key instead of 0.12 (M).
+//!   disk works on as many as it can at a time: 123,000 keys a second. It takes a system call for
+//!   each key, also for those whose page is there: 0.88 us for a key instead of 0.07.
 //! - *Sweep*: very many keys are sorted, and the whole file is read once from front to back, at
-//!   1 GB/s (P). That pays from about one key for every page and a half on
-//!   ([`Filter::sweep_digests`]).
+//!   0.7 GB/s: 4 million keys a second, of a million in 167 MB. That pays from about one key for
+//!   every page and a half on ([`Filter::sweep_digests`]).
 //!
-//! (P): of the disk, by a prototype, with 300 million keys in 0.5 GB on one virtual disk; another
-//! disk has other numbers. (M): of memory alone, with 20 million keys in 35 MB, all of it there. No
-//! run of either is recorded: `inbloom-bench cold` measures all of them, where you are.
+//! Figures of bench/record/2026-11-16-cold.txt, 100 million keys in 167 MB on one virtual disk;
+//! another disk has other numbers, and `inbloom-bench cold` measures them.
 //!
 //! Between the first two the default chooses by looking: a sample of the keys' pages, once for some
-//! thousand keys.
+//! thousand keys. Where all are in memory that costs 5% of a batch; where none is, it has three
+//! quarters of the speed of asking ahead.
 //!
 //! [`Filter::sweep_digests`]: crate::Filter::sweep_digests
 

@@ -1,15 +1,11 @@
 //! A ribbon filter's file, written shard by shard: one that is larger than memory never is in it.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
-
-use super::{failed, sync_folder};
+use super::payload::{Kept, Payload};
 use crate::error::Result;
 use crate::filter::Filter;
-use crate::format::{self, LARGE, Written, mismatch};
+use crate::format::mismatch;
 use crate::kinds::ribbon::{Layout, Lengths, Part};
 use crate::plan::ribbon::{ENTRY, TAIL};
 
@@ -40,13 +36,7 @@ use crate::plan::ribbon::{ENTRY, TAIL};
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 pub struct RibbonWriter {
-    file: File,
-    path: PathBuf,
-    /// A filter without keys: what it is like, the file becomes.
-    like: Filter,
-    sum: Xxh3Default,
-    /// Bytes of columns.
-    columns: u64,
+    payload: Payload,
     thresholds: Vec<u8>,
     directory: Vec<u8>,
     keys: u64,
@@ -56,32 +46,11 @@ impl RibbonWriter {
     /// Begins a file, over whatever is at this path. Plan, hash, note and normalization are those
     /// of `like`, a filter of kind ribbon, whose keys do not matter.
     pub fn create(path: impl AsRef<Path>, like: &Filter) -> Result<RibbonWriter> {
-        let path = path.as_ref();
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let mut writer = RibbonWriter::new(file.map_err(failed("creating", path))?, path, like)?;
-        let zeros = vec![0; before(like).len()];
-        let began = writer.file.set_len(0).and_then(|()| writer.file.write_all(&zeros));
-        began.map_err(failed("writing", path))?;
-        sync_folder(path)?;
-        Ok(writer)
+        Ok(RibbonWriter::new(Payload::create(path.as_ref(), *like.plan(), like)?))
     }
 
-    fn new(file: File, path: &Path, like: &Filter) -> Result<RibbonWriter> {
-        // Where files cannot be locked, as on some network drives, care has to do.
-        if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            let cause = io::Error::other("another program is writing it");
-            return Err(failed("locking", path)(cause));
-        }
-        Ok(RibbonWriter {
-            file,
-            path: path.to_owned(),
-            like: like.try_clone()?,
-            sum: Xxh3Default::new(),
-            columns: 0,
-            thresholds: Vec::new(),
-            directory: Vec::new(),
-            keys: 0,
-        })
+    fn new(payload: Payload) -> RibbonWriter {
+        RibbonWriter { payload, thresholds: Vec::new(), directory: Vec::new(), keys: 0 }
     }
 
     /// Goes on with a file that was begun with a filter like this one: with what [`append`] has
@@ -92,10 +61,7 @@ impl RibbonWriter {
     /// [`append`]: RibbonWriter::append
     /// [`sync`]: RibbonWriter::sync
     pub fn resume(path: impl AsRef<Path>, like: &Filter, mut kept: &[u8]) -> Result<RibbonWriter> {
-        let path = path.as_ref();
-        let file = File::options().read(true).write(true).open(path);
-        let mut writer = RibbonWriter::new(file.map_err(failed("opening", path))?, path, like)?;
-        let mut shards = Vec::new();
+        let (mut shards, mut entries) = (Vec::new(), Vec::new());
         while !kept.is_empty() {
             let cut = || mismatch("what was kept of the shards", "whole shards", "a part of one");
             let (entry, rest) = kept.split_first_chunk().ok_or_else(cut)?;
@@ -104,44 +70,16 @@ impl RibbonWriter {
             let thresholds = usize::try_from(lengths.thresholds).ok();
             let split = thresholds.and_then(|length| rest.split_at_checked(length));
             let (thresholds, rest) = split.ok_or_else(cut)?;
-            writer.keep(entry, thresholds, &lengths);
-            shards.push((lengths.columns, u64::from_le_bytes(*sum)));
+            shards.push(Kept { length: lengths.columns, sum: u64::from_le_bytes(*sum) });
+            entries.push((entry, thresholds, lengths));
             kept = rest;
         }
-        let start = before(like).len() as u64;
-        let end = start + writer.columns;
-        let length = writer.file.metadata().map_err(failed("opening", path))?.len();
-        if length < end {
-            return Err(mismatch("length of the unfinished file", end, length));
-        }
-        writer.file.set_len(end).map_err(failed("shortening", path))?;
-        writer.file.seek(SeekFrom::Start(start)).map_err(failed("reading", path))?;
-        for (length, expected) in shards {
-            let sum = writer.read_columns(length).map_err(failed("reading", path))?;
-            if sum != expected {
-                return Err(mismatch(
-                    "checksum of a shard of the unfinished file",
-                    format_args!("{expected:016x}"),
-                    format_args!("{sum:016x}"),
-                ));
-            }
+        let payload = Payload::resume(path.as_ref(), *like.plan(), like, &shards)?;
+        let mut writer = RibbonWriter::new(payload);
+        for (entry, thresholds, lengths) in entries {
+            writer.keep(entry, thresholds, &lengths);
         }
         Ok(writer)
-    }
-
-    /// Reads the columns of the next shard, and returns their checksum.
-    fn read_columns(&mut self, length: u64) -> io::Result<u64> {
-        let mut of_shard = Xxh3Default::new();
-        let mut buffer = vec![0; length.min(1 << 20) as usize];
-        let mut left = length;
-        while left > 0 {
-            let piece = &mut buffer[..left.min(1 << 20) as usize];
-            self.file.read_exact(piece)?;
-            of_shard.update(piece);
-            self.sum.update(piece);
-            left -= piece.len() as u64;
-        }
-        Ok(of_shard.digest())
     }
 
     /// Shards that were appended so far.
@@ -159,21 +97,18 @@ impl RibbonWriter {
     /// Bytes of the filter that these shards are, without the header of the file.
     #[must_use]
     pub fn payload(&self) -> u64 {
-        self.columns + (self.thresholds.len() + self.directory.len()) as u64 + TAIL
+        self.payload.length() + (self.thresholds.len() + self.directory.len()) as u64 + TAIL
     }
 
     /// Appends the next shard, and returns what has to be kept of it to go on after a crash.
     pub fn append(&mut self, part: &Part) -> Result<Vec<u8>> {
         let entry = part.entry().first_chunk().expect("an entry is as long");
-        self.file.write_all(part.columns()).map_err(failed("writing", &self.path))?;
-        self.sum.update(part.columns());
-        self.keep(entry, part.thresholds(), &Lengths::of(entry, self.like.plan())?);
-        let sum = xxh3_64(part.columns()).to_le_bytes();
+        let sum = self.payload.append(part.columns())?.to_le_bytes();
+        self.keep(entry, part.thresholds(), &Lengths::of(entry, self.payload.plan())?);
         Ok([part.entry(), &sum, part.thresholds()].concat())
     }
 
     fn keep(&mut self, entry: &[u8; ENTRY as usize], thresholds: &[u8], lengths: &Lengths) {
-        self.columns += lengths.columns;
         self.thresholds.extend_from_slice(thresholds);
         self.directory.extend_from_slice(entry);
         self.keys += lengths.keys;
@@ -181,85 +116,34 @@ impl RibbonWriter {
 
     /// Has what was appended on disk.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(failed("syncing", &self.path))
+        self.payload.sync()
     }
 
     /// Completes the file under the name that it has, and has it on disk. Returns what
-    /// [`header_checksum`] is going to say of it when it is published.
+    /// [`header_checksum`](super::header_checksum) is going to say of it when it is published.
     ///
     /// Fails if there are not as many shards as the plan has.
     pub fn seal(&mut self) -> Result<u64> {
-        let expected = Layout::new(*self.like.plan()).shards();
+        let expected = Layout::new(*self.payload.plan()).shards();
         if self.shards() != expected {
             return Err(mismatch("number of shards of the ribbon", expected, self.shards()));
         }
         let count = expected.to_le_bytes();
         let end = [self.thresholds.as_slice(), &self.directory, &count].concat();
-        let mut sum = self.sum.clone();
-        sum.update(&end);
-        let written = Written {
-            length: self.columns + end.len() as u64,
-            checksum: sum.digest(),
-            inserted: self.keys,
-            ones: self.keys,
-        };
-        let start = format::before(&self.like, &written);
-        let wrote = self.file.seek(SeekFrom::Start(start.len() as u64 + self.columns));
-        let wrote = wrote.and_then(|_| {
-            self.file.write_all(&end)?;
-            self.file.seek(SeekFrom::Start(0))?;
-            self.file.write_all(&start)?;
-            self.file.sync_all()
-        });
-        wrote.map_err(failed("writing", &self.path))?;
-        let mut bytes = start;
-        if self.is_small() {
-            bytes.clear();
-            format::write(&super::open(&self.path)?, &mut bytes)?;
-        }
-        Ok(format::header_checksum(&bytes))
-    }
-
-    /// Whether a filter of this length begins elsewhere in a file than on a page, where this one
-    /// does.
-    fn is_small(&self) -> bool {
-        self.payload() < LARGE
+        self.payload.seal(&end, self.keys, self.keys)
     }
 
     /// Gives a sealed file its name, as [`save`](super::save) does.
     pub fn publish(self, path: impl AsRef<Path>) -> Result<()> {
-        if self.is_small() {
-            super::save(&super::open(&self.path)?, path)?;
-            return fs::remove_file(&self.path).map_err(failed("removing", &self.path));
-        }
-        let path = path.as_ref();
-        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if let Ok(existing) = fs::metadata(path) {
-            let kept = fs::set_permissions(&self.path, existing.permissions());
-            kept.map_err(failed("keeping the permissions of", path))?;
-        }
-        fs::rename(&self.path, path).map_err(failed("replacing", path))?;
-        sync_folder(path)
+        self.payload.publish(path.as_ref())
     }
-}
-
-/// The checksum of a file's header: two files of which it is the same are the same filter. It is not
-/// checked against the file.
-pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
-    let path = path.as_ref();
-    let mut start = [0; 128];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.map_err(failed("reading", path))?;
-    Ok(format::header_checksum(&start))
-}
-
-/// What stands before the payload: as long as it is going to be.
-fn before(like: &Filter) -> Vec<u8> {
-    format::before(like, &Written { length: 0, checksum: 0, inserted: 0, ones: 0 })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write;
+
     use super::*;
     use crate::digest::Hasher;
     use crate::{Kind, Plan, file};
@@ -311,8 +195,9 @@ mod tests {
             let kept: Vec<u8> =
                 parts[..stop].iter().flat_map(|part| append(&mut writer, part)).collect();
             // What came after the last sync may be anything.
-            writer.file.write_all(b"torn").expect("it is written");
             drop(writer);
+            let torn = fs::File::options().append(true).open(&partial);
+            torn.and_then(|mut file| file.write_all(b"torn")).expect("it is written");
             let mut writer = RibbonWriter::resume(&partial, &like, &kept).expect("it goes on");
             assert_eq!(writer.shards(), stop as u64);
             parts[stop..].iter().for_each(|part| drop(append(&mut writer, part)));
@@ -320,7 +205,7 @@ mod tests {
             // As often as it is killed before it has its name.
             let sums = [(); 2].map(|()| writer.seal().expect("it is sealed"));
             writer.publish(&written).expect("it gets its name");
-            let sum = header_checksum(&written).expect("it is there");
+            let sum = file::header_checksum(&written).expect("it is there");
             assert_eq!(sums, [sum, sum]);
             assert!(fs::read(&written).expect("it is there") == expected, "stopped at {stop}");
             assert!(!partial.exists());
@@ -351,7 +236,7 @@ mod tests {
         bytes[last] ^= 1;
         fs::write(&partial, &bytes).expect("it is written");
         let error = RibbonWriter::resume(&partial, &filter, &kept).err().expect("it has changed");
-        assert!(error.to_string().contains("checksum of a shard"), "{error}");
+        assert!(error.to_string().contains("checksum of a part"), "{error}");
         fs::write(&partial, b"short").expect("it is written");
         assert!(RibbonWriter::resume(&partial, &filter, &kept).is_err());
     }

@@ -30,8 +30,10 @@
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
+mod pieces;
 mod shared;
 
+pub use pieces::{Piece, Pieces};
 pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 

@@ -64,10 +64,7 @@ impl Layout {
     /// Panics if there is no such shard.
     #[must_use]
     pub fn places(&self, shard: u64) -> RangeInclusive<u64> {
-        assert!(shard < self.shards, "shard {shard} of {}", self.shards);
-        // The first place with pick(place, shards) = shard.
-        let first = |shard: u64| (u128::from(shard) << 64).div_ceil(u128::from(self.shards));
-        first(shard) as u64..=(first(shard + 1) - 1) as u64
+        Digest::places(shard, self.shards)
     }
 
     /// What a shard knows of a key with this place.

@@ -1,0 +1,173 @@
+//! A file whose payload is written before its header, part by part: what is larger than memory never
+//! is in it.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
+
+use super::{failed, sync_folder};
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::format::{self, LARGE, Written, mismatch};
+use crate::plan::Plan;
+
+/// See the top of this file. It is locked for as long as this is there, and gets its name only when
+/// it is complete.
+pub(super) struct Payload {
+    file: File,
+    path: PathBuf,
+    plan: Plan,
+    /// A filter of the same kind: the file gets its hash and its texts.
+    like: Filter,
+    sum: Xxh3Default,
+    /// Bytes of all parts.
+    length: u64,
+    /// Bytes behind them, once it is sealed.
+    end: u64,
+}
+
+/// What has to be known of a part to find it again.
+pub(super) struct Kept {
+    pub length: u64,
+    pub sum: u64,
+}
+
+impl Payload {
+    /// Begins a file of this plan, over whatever is at this path.
+    pub fn create(path: &Path, plan: Plan, like: &Filter) -> Result<Payload> {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut payload = Payload::new(file.map_err(failed("creating", path))?, path, plan, like)?;
+        let zeros = vec![0; payload.start() as usize];
+        let began = payload.file.set_len(0).and_then(|()| payload.file.write_all(&zeros));
+        began.map_err(failed("writing", path))?;
+        sync_folder(path)?;
+        Ok(payload)
+    }
+
+    /// Goes on with a file that was begun so, of which these parts were written and synced. What was
+    /// written behind them is dropped. They are read again, and must be what was appended.
+    pub fn resume(path: &Path, plan: Plan, like: &Filter, parts: &[Kept]) -> Result<Payload> {
+        let file = File::options().read(true).write(true).open(path);
+        let mut payload = Payload::new(file.map_err(failed("opening", path))?, path, plan, like)?;
+        let end = payload.start() + parts.iter().map(|part| part.length).sum::<u64>();
+        let length = payload.file.metadata().map_err(failed("opening", path))?.len();
+        if length < end {
+            return Err(mismatch("length of the unfinished file", end, length));
+        }
+        payload.file.set_len(end).map_err(failed("shortening", path))?;
+        let start = SeekFrom::Start(payload.start());
+        payload.file.seek(start).map_err(failed("reading", path))?;
+        for part in parts {
+            let sum = payload.read_part(part.length).map_err(failed("reading", path))?;
+            if sum != part.sum {
+                return Err(mismatch(
+                    "checksum of a part of the unfinished file",
+                    format_args!("{:016x}", part.sum),
+                    format_args!("{sum:016x}"),
+                ));
+            }
+        }
+        Ok(payload)
+    }
+
+    fn new(file: File, path: &Path, plan: Plan, like: &Filter) -> Result<Payload> {
+        // Where files cannot be locked, as on some network drives, care has to do.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            let cause = io::Error::other("another program is writing it");
+            return Err(failed("locking", path)(cause));
+        }
+        let (path, like, sum) = (path.to_owned(), like.try_clone()?, Xxh3Default::new());
+        Ok(Payload { file, path, plan, like, sum, length: 0, end: 0 })
+    }
+
+    /// Reads the next part, and returns its checksum.
+    fn read_part(&mut self, length: u64) -> io::Result<u64> {
+        let mut of_part = Xxh3Default::new();
+        let mut buffer = vec![0; length.min(1 << 20) as usize];
+        let mut left = length;
+        while left > 0 {
+            let piece = &mut buffer[..left.min(1 << 20) as usize];
+            self.file.read_exact(piece)?;
+            of_part.update(piece);
+            self.sum.update(piece);
+            left -= piece.len() as u64;
+        }
+        self.length += length;
+        Ok(of_part.digest())
+    }
+
+    /// Where the payload begins: what stands before it is as long whatever it says.
+    fn start(&self) -> u64 {
+        let nothing = Written { length: 0, checksum: 0, inserted: 0, ones: 0 };
+        format::before(&self.like, self.plan, &nothing).len() as u64
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Bytes of all parts.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Appends a part, and returns its checksum.
+    pub fn append(&mut self, part: &[u8]) -> Result<u64> {
+        self.file.write_all(part).map_err(failed("writing", &self.path))?;
+        self.sum.update(part);
+        self.length += part.len() as u64;
+        Ok(xxh3_64(part))
+    }
+
+    /// Has what was appended on disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(failed("syncing", &self.path))
+    }
+
+    /// Completes the file with what stands behind the parts, and has it on disk, under the name that
+    /// it has. Returns what [`header_checksum`](super::header_checksum) is going to say of it when
+    /// it is published.
+    pub fn seal(&mut self, end: &[u8], inserted: u64, ones: u64) -> Result<u64> {
+        self.end = end.len() as u64;
+        let mut sum = self.sum.clone();
+        sum.update(end);
+        let length = self.length + self.end;
+        let written = Written { length, checksum: sum.digest(), inserted, ones };
+        let start = format::before(&self.like, self.plan, &written);
+        let wrote = self.file.seek(SeekFrom::Start(start.len() as u64 + self.length));
+        let wrote = wrote.and_then(|_| {
+            self.file.write_all(end)?;
+            self.file.seek(SeekFrom::Start(0))?;
+            self.file.write_all(&start)?;
+            self.file.sync_all()
+        });
+        wrote.map_err(failed("writing", &self.path))?;
+        let mut bytes = start;
+        if self.is_small() {
+            bytes.clear();
+            format::write(&self.reopen()?, &mut bytes)?;
+        }
+        Ok(format::header_checksum(&bytes))
+    }
+
+    /// Whether a filter of this length begins elsewhere in a file than on a page, where this one
+    /// does.
+    fn is_small(&self) -> bool {
+        self.length + self.end < LARGE
+    }
+
+    fn reopen(&self) -> Result<Filter> {
+        super::open_for(&self.path, super::Access::Query, self.like.hasher().key())
+    }
+
+    /// Gives a sealed file its name, as [`save`](super::save) does.
+    pub fn publish(self, path: &Path) -> Result<()> {
+        if self.is_small() {
+            super::save(&self.reopen()?, path)?;
+            return fs::remove_file(&self.path).map_err(failed("removing", &self.path));
+        }
+        super::rename(&self.path, path)
+    }
+}
