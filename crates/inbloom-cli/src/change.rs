@@ -33,7 +33,7 @@ impl<'a> Change<'a> {
     pub fn open(path: &'a Path, key: &KeyArgs) -> Result<Change<'a>> {
         let file = Changed::new(path)?;
         ensure!(
-            file.exists(),
+            file.exists()?,
             "{0} does not exist: plan and make it with 'inbloom build -o {0}' first",
             path.display(),
         );

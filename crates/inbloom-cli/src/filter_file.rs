@@ -1,12 +1,13 @@
 //! Filters as files named on the command line.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Span, file};
+use inbloom::{Digest, Error, Estimate, Filter, Hasher, Key, Kind, Plan, Span, file};
 
 use crate::signals::Signals;
 
@@ -52,27 +53,19 @@ impl KeyArgs {
 
     /// Opens a filter as it was saved.
     pub fn open(&self, path: &Path) -> Result<Filter> {
-        let filter = match self.key()? {
-            Some(key) => file::open_keyed(path, &key),
-            None => file::open(path),
-        };
-        filter.map_err(|error| name(error, path))
+        open(path, self.key()?.as_ref())
     }
 
     /// Opens a filter to change it.
     pub fn open_mut(&self, path: &Path) -> Result<Filter> {
-        let filter = match self.key()? {
-            Some(key) => file::open_mut_keyed(path, &key),
-            None => file::open_mut(path),
-        };
-        filter.map_err(|error| name(error, path))
+        open_mut(path, self.key()?.as_ref())
     }
 
     /// Opens a filter to query it: what a window of time has forgotten by now is not in it any
     /// more.
     pub fn open_now(&self, path: &Path) -> Result<Filter> {
         let filter = self.open(path)?;
-        if !has_clock(&filter) {
+        if !has_clock(filter.plan()) {
             return Ok(filter);
         }
         // To forget is a change, which is made in memory; the file stays as it is.
@@ -82,18 +75,78 @@ impl KeyArgs {
     }
 }
 
+/// Opens a file as it was saved.
+pub fn open(path: &Path, key: Option<&Key>) -> Result<Filter> {
+    let filter = match key {
+        Some(key) => file::open_keyed(path, key),
+        None => file::open(path),
+    };
+    filter.map_err(|error| name(error, path))
+}
+
+/// Opens a file to change what is in it.
+pub fn open_mut(path: &Path, key: Option<&Key>) -> Result<Filter> {
+    let filter = match key {
+        Some(key) => file::open_mut_keyed(path, key),
+        None => file::open_mut(path),
+    };
+    filter.map_err(|error| name(error, path))
+}
+
+/// The files that a name stands for: the one of that name; or if there is none, those of the
+/// filter's shards, in order. If there are none either, the name is taken for a file's.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let shards = shards_instead_of(path);
+    if shards.is_empty() { vec![path.to_owned()] } else { shards }
+}
+
+/// What the names of a filter's shards begin with: `seen` for `seen.ib`, and for `seen` itself.
+pub fn stem_of(path: &Path) -> PathBuf {
+    match path.extension() {
+        Some(extension) if extension == "ib" => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// The shards that are there of a filter of which there is no file.
+fn shards_instead_of(path: &Path) -> Vec<PathBuf> {
+    match path.try_exists() {
+        // In a folder that cannot be read there are none; opening the file tells what is wrong.
+        Ok(false) => file::shard_paths(stem_of(path)).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// What is wrong with a name that has shards only, for whoever takes one file.
+fn only_shards(path: &Path) -> Option<anyhow::Error> {
+    let shards = shards_instead_of(path);
+    let first = shards.first()?.display();
+    Some(anyhow!(
+        "there is no file {}, but there are {} shards of it, such as {first}: 'inbloom check', \
+         'info' and 'measure' read them together, and a file of that name would hide them; to \
+         change them build them anew, or give another name",
+        path.display(),
+        shards.len(),
+    ))
+}
+
 /// Lets the clock of a window of time go on to now; the other filters have none.
 pub fn advance(filter: &mut Filter) -> Result<()> {
-    if has_clock(filter) {
-        // A system clock that is set before 1970 stands still.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        filter.advance(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))?;
+    if has_clock(filter.plan()) {
+        filter.advance(now())?;
     }
     Ok(())
 }
 
-fn has_clock(filter: &Filter) -> bool {
-    matches!(filter.plan().span(), Some(Span::Millis(_)))
+pub fn has_clock(plan: &Plan) -> bool {
+    matches!(plan.span(), Some(Span::Millis(_)))
+}
+
+/// The time by which windows forget, in milliseconds since 1970. A system clock that is set before
+/// that stands still.
+pub fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Inserts the keys of a set, in order, and tells of each whether it was new.
@@ -131,20 +184,24 @@ pub fn count_new(new: &[bool]) -> u64 {
     new.iter().map(|new| u64::from(*new)).sum()
 }
 
-/// Whether the current rate is above the promise by more than chance. At the planned number of keys
-/// the fill scatters around its expectation, so half of all good filters are a little above it:
-/// that is not worth an alarm.
+/// Whether the current rate is above the promise by more than chance.
 pub fn exceeds_promise(filter: &Filter) -> bool {
-    let (plan, estimate) = (filter.plan(), filter.estimated_items());
+    is_beyond_chance(filter.plan(), filter.rate(), filter.estimated_items())
+}
+
+/// Whether a rate is above its promise by more than chance. At the planned number of keys the fill
+/// scatters around its expectation, so half of all good filters are a little above it: that is not
+/// worth an alarm.
+pub fn is_beyond_chance(plan: &Plan, rate: f64, estimate: Estimate) -> bool {
     let planned = plan.items() as f64;
     let within_chance = match plan.kind() {
         // A window may hold its keys unevenly: its rate tells, not their number.
-        Kind::Window => filter.rate() <= plan.rate_at(planned + 3.0 * estimate.error),
+        Kind::Window => rate <= plan.rate_at(planned + 3.0 * estimate.error),
         // How many keys there are leaves nothing to chance.
         Kind::Scalable | Kind::Ribbon => false,
         _ => estimate.items - 3.0 * estimate.error <= planned,
     };
-    filter.rate() > plan.rate() && !within_chance
+    rate > plan.rate() && !within_chance
 }
 
 /// Reads all of a filter's file and checks its checksums.
@@ -155,6 +212,9 @@ pub fn verify(path: &Path) -> Result<()> {
 /// Says which file it was, unless the library has.
 fn name(error: Error, path: &Path) -> anyhow::Error {
     match error {
+        Error::Io { ref cause, .. } if cause.kind() == ErrorKind::NotFound => {
+            only_shards(path).unwrap_or_else(|| error.into())
+        }
         Error::Io { .. } => error.into(),
         Error::Key { .. } => anyhow!("{}: {error}, given with --key-file", path.display()),
         _ => anyhow::Error::new(error).context(path.display().to_string()),
@@ -167,6 +227,9 @@ pub fn check_output(path: &Path) -> Result<()> {
     let shown = path.display();
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         bail!("cannot write to {shown}: it exists and is not a file; give it another name");
+    }
+    if let Some(error) = only_shards(path) {
+        return Err(error);
     }
     let folder = folder_of(path);
     tempfile::tempfile_in(&folder)
@@ -217,8 +280,13 @@ impl Changed {
         Ok(Changed { path: path.to_owned(), found: stamp(path) })
     }
 
-    pub fn exists(&self) -> bool {
-        self.found.is_some()
+    /// Whether there is a filter to begin with. If there are only shards of it, that is an error: a
+    /// new file would hide them.
+    pub fn exists(&self) -> Result<bool> {
+        match only_shards(&self.path) {
+            Some(error) => Err(error),
+            None => Ok(self.found.is_some()),
+        }
     }
 
     pub fn save(&mut self, filter: &Filter) -> Result<()> {

@@ -9,14 +9,15 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
 
-use inbloom::{Digest, Filter, Kind, Paging};
+use inbloom::{Digest, Kind, Paging};
 
 use crate::input::Input;
+use crate::stored::Stored;
 use crate::{memory, numbers};
 
 /// Bytes of a filter that are swept in the time in which one page is asked for, waited for and
-/// looked at: 1 GB/s against 154,000 pages a second on the disk that was measured. A slower disk is
-/// slower in both.
+/// looked at: 0.7 GB/s against 123,000 pages a second in bench/record/2026-11-16-cold.txt, and 1 GB/s
+/// against 154,000 on another disk. A slower disk is slower in both.
 const SWEPT_PER_LINE: u64 = 6500;
 /// Bytes of a line of input, about. If lines are shorter, or compressed, there are more of them than
 /// thought, and a sweep would have paid sooner.
@@ -47,6 +48,8 @@ pub enum Way {
 pub struct Situation {
     /// The bytes of a filter of which the pages of a batch can be foreseen, and that is in a file.
     filter: Option<u64>,
+    /// How many shards the filter is in, if it is. Of the kinds that are, no pages are foreseen.
+    shards: Option<usize>,
     /// The bytes of memory that can be had, unless nobody knows.
     memory: Option<u64>,
     /// The bytes of the input, if all of it is there; None if lines may be waited for, or must not
@@ -56,11 +59,12 @@ pub struct Situation {
 
 impl Situation {
     /// `memory` is what the person says is free, if anything.
-    pub fn new(path: &Path, filter: &Filter, memory: Option<u64>, input: Option<u64>) -> Situation {
+    pub fn new(path: &Path, filter: &Stored, memory: Option<u64>, input: Option<u64>) -> Situation {
         let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
         let foreseen = filter.plan().kind() == Kind::Ribbon && is_file;
         Situation {
             filter: foreseen.then(|| filter.bytes()),
+            shards: filter.shards(),
             memory: memory.or_else(memory::free),
             input,
         }
@@ -87,7 +91,11 @@ impl Situation {
 impl Display for Situation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(filter) = self.filter else {
-            return f.write_str("no ribbon in a file: pages come in as they are touched");
+            match self.shards {
+                Some(shards) => write!(f, "in {shards} shards")?,
+                None => f.write_str("no ribbon in a file")?,
+            }
+            return f.write_str(": pages come in as they are touched");
         };
         write!(f, "{}, ", numbers::bytes(filter))?;
         match self.memory {
@@ -112,8 +120,8 @@ impl Display for Situation {
 }
 
 /// Makes a filter ready for its way.
-pub fn prepare(filter: &mut Filter, way: Way) {
-    if way == Way::Pages {
+pub fn prepare(filter: &mut Stored, way: Way) {
+    if let (Stored::File(filter), Way::Pages) = (filter, way) {
         // No need to look whether pages are in memory: they cannot all be.
         filter.set_paging(Paging::Ahead);
     }
@@ -131,15 +139,17 @@ mod tests {
     const GB: u64 = 1_000_000_000;
 
     fn way(filter: u64, memory: u64, input: Option<u64>) -> Way {
-        Situation { filter: Some(filter), memory: Some(memory), input }.way()
+        Situation { filter: Some(filter), shards: None, memory: Some(memory), input }.way()
     }
 
     #[test]
     fn a_filter_that_fits_into_memory_is_asked_in_place() {
         assert_eq!(way(9 * GB, 9 * GB, Some(100 * GB)), Way::InPlace);
-        let unknown = Situation { filter: Some(GB), memory: None, input: Some(100 * GB) };
+        let unknown =
+            Situation { filter: Some(GB), shards: None, memory: None, input: Some(100 * GB) };
         assert_eq!(unknown.way(), Way::InPlace);
-        let other = Situation { filter: None, memory: Some(1), input: Some(100 * GB) };
+        let other =
+            Situation { filter: None, shards: None, memory: Some(1), input: Some(100 * GB) };
         assert_eq!(other.way(), Way::InPlace);
     }
 

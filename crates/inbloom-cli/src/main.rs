@@ -3,11 +3,11 @@
 //! A table of contents. Each subcommand is one file in `cmd/`. What they share, in the order in
 //! which data passes: `input` (files, pipes, gzip, zstd), `count` and `blocks` (records, by
 //! `split`, on all cores, in order), `keys` (from records to digests, by `fields` and `normalize`),
-//! `filter_file` (filters in files), `lookup` (those that are larger than memory), `change` (those
-//! that lines change), `seen` and `integers` (exact sets), `output` (stdout, stderr, exit codes),
-//! `progress` and `signals`. For arguments: `sizing` (the options that make a plan), `numbers`
-//! (10e9, 64MiB). For the eye: `plot` (curves), `histogram` (how evenly a filter is filled). For
-//! the server: `log`, `settings_file`.
+//! `filter_file` (filters in files), `stored` (those only read, also in shards), `lookup` (those
+//! that are larger than memory), `change` (those that lines change), `seen` and `integers` (exact
+//! sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments: `sizing`
+//! (the options that make a plan), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
+//! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
 
 mod blocks;
 mod change;
@@ -33,6 +33,7 @@ mod signals;
 mod sizing;
 mod spill;
 mod split;
+mod stored;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use inbloom::{Digest, Filter};
+use inbloom::Digest;
 use serde_json::Value;
 
 use crate::blocks::{BadRecord, Block, InOrder, Job};
@@ -18,12 +18,13 @@ use crate::lookup::{self, Situation, Way};
 use crate::numbers;
 use crate::output;
 use crate::progress::{Beside, Progress};
+use crate::stored::Stored;
 
 /// Print the lines that are probably in a filter
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on
     filter: PathBuf,
 
     /// Ask this filter too; may be given more than once. The names of those that have the line are
@@ -93,6 +94,9 @@ hashed once for all filters that hash alike.
 --json prints {\"input\", \"number\", \"line\", \"found\", \"filters\"}; a line that is not UTF-8 is
 given as \"line_hex\" instead. Answers are never held back while the input is slow, so 'tail -f'
 works as it is.
+
+If there is no seen.ib, it stands for its shards, seen.000-of-016.ib and so on: they are asked as
+one filter.
 
 A ribbon filter may be larger than memory: the parts of the file that lines need are asked for many
 at a time; and if the input is a file of millions of lines, these are collected, and answered by one
@@ -262,7 +266,7 @@ struct Search {
 
 /// One of the filters.
 struct Pattern {
-    filter: Filter,
+    filter: Stored,
     /// As it was named on the command line.
     name: String,
     /// Which of the ways of hashing is its own.
@@ -314,7 +318,7 @@ impl Search {
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in std::iter::once(&args.filter).chain(&args.more) {
-            let mut filter = args.key.open_now(path)?;
+            let mut filter = Stored::open_now(path, &args.key)?;
             let situation = Situation::new(path, &filter, args.how.free_memory, input);
             let way = situation.way();
             if args.how.verbose {
@@ -324,7 +328,7 @@ impl Search {
             if let Way::Sweep { room } = way {
                 search.room = Some(room);
             }
-            let keys = args.input.keys_for(&filter);
+            let keys = args.input.keys_for(filter.first());
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
                 search.keys.push(keys);

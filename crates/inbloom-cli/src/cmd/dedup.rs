@@ -363,7 +363,8 @@ struct Kept {
 impl Kept {
     fn open(args: &Args, normalization: Normalization) -> Result<Kept> {
         let file = args.filter.as_deref().map(Changed::new).transpose()?;
-        let existing = args.filter.as_ref().filter(|_| file.as_ref().is_some_and(Changed::exists));
+        let exists = file.as_ref().map_or(Ok(false), Changed::exists)?;
+        let existing = args.filter.as_ref().filter(|_| exists);
         let mut filter = match existing {
             Some(path) => {
                 let mut filter = args.key.open_mut(path)?;

@@ -1,30 +1,31 @@
-//! `inbloom info`: one screen about a filter's file.
+//! `inbloom info`: one screen about a filter's file, or about all its shards together.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use inbloom::compose::living::Living;
 use inbloom::{Filter, Kind, Plan, Slice};
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::KeyArgs;
 use crate::sizing::particulars;
+use crate::stored::Stored;
 use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on
     filter: PathBuf,
 
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 
-    /// Read the whole file and check all its checksums
+    /// Read the whole file, or those of all shards, and check all checksums
     #[arg(long)]
     verify: bool,
 
@@ -40,6 +41,10 @@ const AFTER_HELP: &str = "\
 The histogram reads the whole filter. A good hash fills all slices alike, within chance; if some
 stand out by more than 5 deviations, keys came in that were not hashed, or not as the filter says.
 
+If there is no seen.ib, it stands for its shards, seen.000-of-016.ib and so on, all together: counts
+and sizes are their sums and the rate is their mean. Note, auto-clear and what is particular to the
+kind are those of the first one. A histogram is of the file of one.
+
 Examples:
   inbloom info seen.ib
   inbloom info --histogram seen.ib                   were the keys hashed well?
@@ -51,13 +56,21 @@ Exit status:
   2  it is not, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = args.key.open(&args.filter)?;
+    let filter = Stored::open(&args.filter, &args.key)?;
+    let files = filter_file::files_of(&args.filter);
+    ensure!(
+        filter.shards().is_none() || !args.histogram,
+        "a histogram is of one array, and each of {}'s {} shards has its own: give the file of \
+         one, such as {}",
+        args.filter.display(),
+        files.len(),
+        files[0].display(),
+    );
     if args.verify {
-        filter_file::verify(&args.filter)?;
+        files.iter().try_for_each(|file| filter_file::verify(file))?;
     }
-    let metadata = fs::metadata(&args.filter);
-    let file_bytes = metadata.with_context(|| format!("cannot read {:?}", args.filter))?.len();
-    let slices = args.histogram.then(|| filter.profile(histogram::COLUMNS));
+    let file_bytes = files.iter().map(|file| length(file)).sum::<Result<u64>>()?;
+    let slices = args.histogram.then(|| filter.first().profile(histogram::COLUMNS));
     let text = match args.json {
         true => {
             let mut fields = as_json(&filter, file_bytes, args.verify);
@@ -67,15 +80,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             format!("{fields:#}\n")
         }
         false => {
-            let mut text = as_text(&filter, file_bytes, args.verify);
+            let mut text = as_text(&filter, &files, file_bytes, args.verify);
             if let Some(slices) = &slices {
                 text.push_str(
                     "\nshare of cells in use, from the begin of the array to its end:\n\n",
                 );
                 text.push_str(&histogram::plot(slices));
                 text.push('\n');
-                text.push_str(&wrapped("expected", &histogram::expectation(&filter, slices)));
-                text.push_str(&wrapped("verdict", &histogram::verdict(&filter, slices)));
+                let filter = filter.first();
+                text.push_str(&wrapped("expected", &histogram::expectation(filter, slices)));
+                text.push_str(&wrapped("verdict", &histogram::verdict(filter, slices)));
             }
             text
         }
@@ -84,8 +98,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
-    let plan = filter.plan();
+fn length(file: &Path) -> Result<u64> {
+    Ok(fs::metadata(file).with_context(|| format!("cannot read {file:?}"))?.len())
+}
+
+fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) -> String {
+    let (plan, first) = (filter.plan(), filter.first());
     let kind = plan.kind();
     let estimate = filter.estimated_items();
     let (exact, rate, share) = (numbers::exact, numbers::rate, numbers::share);
@@ -93,7 +111,7 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
     let mut row = |label: &str, value: &str| text.push_str(&wrapped(label, value));
 
     row("kind", kind.name());
-    row("planned keys", &planned_keys(plan));
+    row("planned keys", &planned_keys(&plan));
     row("promised rate", &rate(plan.rate()));
     match kind {
         Kind::Scalable | Kind::Ribbon => {}
@@ -105,9 +123,13 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
         row("probes", &format!("{} per key", plan.probes()));
     }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
-    row("hash", filter.hasher().name());
+    row("hash", first.hasher().name());
     if let Some((shard, shards)) = plan.shard() {
         row("shard", &format!("{} of {}", exact(u64::from(shard) + 1), exact(u64::from(shards))));
+    }
+    if let Some(shards) = filter.shards() {
+        let file = files[0].file_name().unwrap_or_default().display();
+        row("shards", &format!("{}, in files such as {file}", exact(shards as u64)));
     }
 
     row("keys told new", &exact(filter.inserted()));
@@ -121,16 +143,24 @@ fn as_text(filter: &Filter, file_bytes: u64, verified: bool) -> String {
         Kind::Scalable => row("entries", &exact(filter.ones())),
         _ => row("bits set", &in_use),
     }
-    for (name, value) in filter.details() {
-        row(name, &value);
+    match filter.shards() {
+        None => first.details().iter().for_each(|(name, value)| row(name, value)),
+        // Texts have no sum.
+        Some(_) if first.details().is_empty() => {}
+        Some(_) => {
+            let told = first.details().into_iter().map(|(name, value)| format!("{name} {value}"));
+            row("first shard", &told.collect::<Vec<_>>().join("; "));
+        }
     }
     row("current rate", &format!("{}, {}", rate(filter.rate()), verdict(filter)));
 
-    let auto_clear = filter.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
+    let auto_clear = first.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
     row("auto-clear", &auto_clear.unwrap_or("never".to_string()));
-    row("normalization", &printable(filter.normalization()));
-    row("note", &printable(filter.note()));
-    row("file size", &format!("{} bytes", exact(file_bytes)));
+    row("normalization", &printable(first.normalization()));
+    row("note", &printable(first.note()));
+    let in_files =
+        filter.shards().map(|shards| format!(" in {}", numbers::counted(shards as u64, "file")));
+    row("file size", &format!("{} bytes{}", exact(file_bytes), in_files.unwrap_or_default()));
     row("checksums", if verified { "all good" } else { "header good; --verify checks the rest" });
     text
 }
@@ -163,9 +193,9 @@ fn planned_keys(plan: &Plan) -> String {
 }
 
 /// What it takes now, and where it may take more what it was planned to take.
-fn memory(filter: &Filter) -> String {
+fn memory(filter: &Stored) -> String {
     let plan = filter.plan();
-    let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(plan.bytes()));
+    let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(filter.planned_bytes()));
     let per_key = |bits: f64| format!("{bits:.2} bits per");
     match plan.kind() {
         Kind::Scalable | Kind::Ribbon => {
@@ -180,12 +210,12 @@ fn memory(filter: &Filter) -> String {
     }
 }
 
-fn verdict(filter: &Filter) -> &'static str {
-    if is_full(filter) {
+fn verdict(filter: &Stored) -> &'static str {
+    if filter.parts().iter().any(is_full) {
         "and FULL: more keys may be refused"
     } else if filter.rate() <= filter.plan().rate() {
         "within the promise"
-    } else if !filter_file::exceeds_promise(filter) {
+    } else if !filter.exceeds_promise() {
         "at the promise, within chance"
     } else {
         match filter.plan().kind() {
@@ -207,14 +237,11 @@ fn is_full(filter: &Filter) -> bool {
     }
 }
 
-fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
-    let plan = filter.plan();
+fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
+    let (plan, first) = (filter.plan(), filter.first());
     let estimate = filter.estimated_items();
-    let details: Map<String, Value> = filter
-        .details()
-        .into_iter()
-        .map(|(name, value)| (name.to_string(), value.into()))
-        .collect();
+    let details: Map<String, Value> =
+        first.details().into_iter().map(|(name, value)| (name.to_string(), value.into())).collect();
     let mut fields = json!({
         "kind": plan.kind().to_string(),
         "planned_items": plan.items(),
@@ -222,10 +249,11 @@ fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
         "bits": plan.bits(),
         "bits_per_key": plan.bits_per_key(),
         "bytes": filter.bytes(),
-        "planned_bytes": plan.bytes(),
+        "planned_bytes": filter.planned_bytes(),
         "probes": plan.probes(),
         "cache_lines": plan.cache_lines(),
-        "hash": filter.hasher().name(),
+        "hash": first.hasher().name(),
+        "shards": filter.shards(),
         "shard": plan.shard().map(|(shard, shards)| json!({ "index": shard, "of": shards })),
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,
@@ -233,17 +261,17 @@ fn as_json(filter: &Filter, file_bytes: u64, verified: bool) -> Value {
         "ones": filter.ones(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
-        "full": is_full(filter),
+        "full": filter.parts().iter().any(is_full),
         "details": details,
-        "added": filter.as_living().map(Living::added),
-        "denied": filter.as_living().map(Living::denied),
-        "auto_clear": filter.auto_clear(),
-        "normalization": filter.normalization(),
-        "note": filter.note(),
+        "added": first.as_living().map(Living::added),
+        "denied": first.as_living().map(Living::denied),
+        "auto_clear": first.auto_clear(),
+        "normalization": first.normalization(),
+        "note": first.note(),
         "file_bytes": file_bytes,
         "verified": verified,
     });
-    for (name, value) in particulars(plan) {
+    for (name, value) in particulars(&plan) {
         fields[name] = value;
     }
     fields

@@ -14,15 +14,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
+use inbloom::{Digest, Kind, Measurement, Plan, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::blocks::{InOrder, Job};
-use crate::filter_file::{self, KeyArgs};
+use crate::filter_file::KeyArgs;
 use crate::keys::InputArgs;
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
+use crate::stored::Stored;
 use crate::{numbers, output};
 
 /// Measure a false-positive rate against its promise, of a plan or of a filter
@@ -32,7 +33,8 @@ use crate::{numbers, output};
                             inbloom measure [OPTIONS] <FILTER> [FILES]...")]
 #[command(mut_arg("files", |files| files.help(FILES_HELP)))]
 pub struct Args {
-    /// The filter's file; without one, filters of the plan given by -n, -p and so on are filled
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on.
+    /// Without one, filters of the plan given by -n, -p and so on are filled
     #[arg(conflicts_with_all = ["Sizing", "kind"])]
     filter: Option<PathBuf>,
 
@@ -165,8 +167,8 @@ fn of_plan(args: &Args) -> Result<Report> {
 }
 
 fn of_file(args: &Args, path: &Path) -> Result<Report> {
-    let filter = args.key.open_now(path)?;
-    let plan = *filter.plan();
+    let filter = Stored::open_now(path, &args.key)?;
+    let plan = filter.plan();
     let asked = match args.input.files.is_empty() {
         true => ask_random(args, &filter)?,
         false => ask_lines(args, &filter)?,
@@ -174,7 +176,7 @@ fn of_file(args: &Args, path: &Path) -> Result<Report> {
     let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, plan.rate());
     let estimate = filter.estimated_items();
     let allowed = plan.rate().max(plan.rate_at(plan.items() as f64 + 3.0 * estimate.error));
-    let overfull = filter_file::exceeds_promise(&filter).then_some(estimate.items.ceil() as u64);
+    let overfull = filter.exceeds_promise().then_some(estimate.items.ceil() as u64);
     Ok(Report { plan, filters: None, measured, allowed, overfull })
 }
 
@@ -199,20 +201,21 @@ struct Asked {
 }
 
 impl Asked {
-    fn ask(&mut self, filter: &Filter, digests: &[Digest], answers: &mut Vec<bool>) {
+    fn ask(&mut self, filter: &Stored, digests: &[Digest], answers: &mut Vec<bool>) {
         filter.contains_digests(digests, answers);
         self.probed += digests.len() as u64;
         self.claimed += answers.iter().map(|claimed| u64::from(*claimed)).sum::<u64>();
     }
 }
 
-fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
+fn ask_random(args: &Args, filter: &Stored) -> Result<Asked> {
+    let plan = filter.plan();
     ensure!(
-        filter.plan().kind() != Kind::Bitmap,
+        plan.kind() != Kind::Bitmap,
         "a bitmap is exact, so there is nothing to measure; to test it nevertheless, give a list \
          of integers that are not in it"
     );
-    let queries = args.queries(filter.plan())?;
+    let queries = args.queries(&plan)?;
     let _spinner = Spinner::new();
     let mut random = Random(args.seed);
     let mut asked = Asked::default();
@@ -221,8 +224,8 @@ fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
         let some = (queries - asked.probed).min(1 << 16);
         digests.clear();
         while (digests.len() as u64) < some {
-            let digest = filter.digest(random.key());
-            if is_of_shard(filter, digest) {
+            let digest = filter.first().digest(random.key());
+            if is_of_shard(&plan, digest) {
                 digests.push(digest);
             }
         }
@@ -231,11 +234,12 @@ fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
     Ok(asked)
 }
 
-fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
+fn ask_lines(args: &Args, filter: &Stored) -> Result<Asked> {
+    let plan = filter.plan();
     let inputs = args.input.inputs();
     let reader = args.input.reader(&inputs);
     let mut progress = Progress::new("measuring", &inputs, &reader, Beside::Nothing);
-    let keys = args.input.keys_for(filter);
+    let keys = args.input.keys_for(filter.first());
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
     let mut asked = Asked::default();
@@ -243,16 +247,16 @@ fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
     while let Some(job) = jobs.next() {
         let job: &mut Job<Vec<Digest>> = job.map_err(|failure| failure.error)?;
         let digests = &mut job.product;
-        digests.retain(|digest| is_of_shard(filter, *digest));
+        digests.retain(|digest| is_of_shard(&plan, *digest));
         asked.ask(filter, digests, &mut answers);
         progress.step(job.block.len());
     }
     Ok(asked)
 }
 
-/// A shard denies the keys of the others, which says nothing about its rate.
-fn is_of_shard(filter: &Filter, digest: Digest) -> bool {
-    let shard = filter.plan().shard();
+/// A shard's file alone denies the keys of the others, which says nothing about its rate.
+fn is_of_shard(plan: &Plan, digest: Digest) -> bool {
+    let shard = plan.shard();
     shard.is_none_or(|(shard, shards)| digest.pick(shards.into()).0 == u64::from(shard))
 }
 

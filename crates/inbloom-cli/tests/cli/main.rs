@@ -20,4 +20,5 @@ mod out_of_core;
 mod plan;
 mod remove;
 mod serve;
+mod shards;
 mod sort_ints;
