@@ -1,8 +1,8 @@
-//! Places of keys, more than fit into memory: kept apart by what they begin with, and given back
-//! range by range.
+//! Digests of keys, or only their places, more than fit into memory: kept apart by what they begin
+//! with, and given back range by range.
 //!
-//! The places are hashes. Divided by their first 12 bits into 4096 partitions they come in even
-//! parts, and the shards of a static filter are ranges of places: what a shard is built from are
+//! Places are hashes. Divided by their first 12 bits into 4096 partitions they come in even parts,
+//! and the parts of a filter, shards or pieces, are ranges of places: what one is built from are
 //! some partitions, or a part of one.
 //!
 //! ```text
@@ -25,8 +25,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use inbloom::Digest;
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use chunk::Kept;
 use chunk::{PARTITIONS, partition};
 
 /// Files that partitions share.
@@ -34,8 +36,8 @@ const FILES: usize = 64;
 /// Places that are moved to a buffer together. The buffers are many and large: one place at a time
 /// would wait for the memory of its buffer each time.
 const LINE: usize = 8;
-/// So many places are looked through for repetitions, before there are more.
-const MANY: usize = 1 << 22;
+/// The bytes of places or digests that are looked through for repetitions, before there are more.
+const MANY: usize = 32 << 20;
 /// The least memory to work with.
 pub const LEAST_MEMORY: u64 = 8_000_000;
 
@@ -54,10 +56,11 @@ enum Body {
 
 /// See the top of this file.
 pub struct Spill {
-    lines: Vec<[u64; LINE]>,
+    kept: Kept,
+    places: Columns,
+    /// In the order of the places, or none of them.
+    prints: Columns,
     in_line: Vec<u8>,
-    /// A buffer of `capacity` places for each partition.
-    buffers: Vec<u64>,
     in_buffer: Vec<u16>,
     capacity: usize,
     /// The chunks of each partition.
@@ -66,10 +69,19 @@ pub struct Spill {
     in_memory: u64,
     most_in_memory: u64,
     disk: Option<Disk>,
-    places: u64,
+    /// Digests that came.
+    count: u64,
     encoded: Vec<u8>,
     /// What tells of the chunks that went to files since the last checkpoint.
     told: Vec<u8>,
+}
+
+/// One of the two words of digests that are not in chunks yet.
+struct Columns {
+    /// A line for each partition.
+    lines: Vec<[u64; LINE]>,
+    /// A buffer of `capacity` words for each partition.
+    buffers: Vec<u64>,
 }
 
 /// Bytes that tell of a chunk in a file: its partition, how many places it has, its checksum.
@@ -77,30 +89,35 @@ const TOLD: usize = 12;
 
 impl Spill {
     /// With so much memory, of which the buffers take a quarter, and chunks a half.
-    pub fn new(memory: u64) -> Spill {
-        let capacity = capacity(memory);
+    pub fn new(memory: u64, kept: Kept) -> Spill {
+        let capacity = capacity(memory, kept);
+        let columns = |partitions: usize| Columns {
+            lines: vec![[0; LINE]; partitions],
+            buffers: vec![0; capacity * partitions],
+        };
         Spill {
-            lines: vec![[0; LINE]; PARTITIONS],
+            kept,
+            places: columns(PARTITIONS),
+            prints: columns(if kept == Kept::Digests { PARTITIONS } else { 0 }),
             in_line: vec![0; PARTITIONS],
-            buffers: vec![0; capacity * PARTITIONS],
             in_buffer: vec![0; PARTITIONS],
             capacity,
             chunks: (0..PARTITIONS).map(|_| Vec::new()).collect(),
             in_memory: 0,
             most_in_memory: memory / 2,
             disk: None,
-            places: 0,
+            count: 0,
             encoded: Vec::new(),
             told: Vec::new(),
         }
     }
 
-    /// Places that came.
-    pub fn places(&self) -> u64 {
-        self.places
+    /// Digests that came.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
-    /// How many places come between two checkpoints: eight times what is in the buffers, so that
+    /// How many come between two checkpoints: eight times what is in the buffers, so that
     /// few chunks are cut short by them.
     pub fn between_checkpoints(&self) -> u64 {
         8 * (self.capacity * PARTITIONS) as u64
@@ -121,12 +138,15 @@ impl Spill {
         self.disk.as_ref().map_or(0, |disk| disk.lengths.iter().sum())
     }
 
-    pub fn add(&mut self, places: impl Iterator<Item = u64>) -> Result<()> {
-        for place in places {
-            self.places += 1;
-            let partition = partition(place);
+    pub fn add(&mut self, digests: &[Digest]) -> Result<()> {
+        self.count += digests.len() as u64;
+        for digest in digests {
+            let partition = partition(digest.place);
             let at = usize::from(self.in_line[partition]);
-            self.lines[partition][at] = place;
+            self.places.lines[partition][at] = digest.place;
+            if self.kept == Kept::Digests {
+                self.prints.lines[partition][at] = digest.print;
+            }
             self.in_line[partition] += 1;
             if at + 1 == LINE {
                 self.empty_line(partition);
@@ -140,9 +160,13 @@ impl Spill {
 
     /// Moves a line to its buffer, which has room for a whole one.
     fn empty_line(&mut self, partition: usize) {
-        let (line, count) = (&self.lines[partition], usize::from(self.in_line[partition]));
+        let count = usize::from(self.in_line[partition]);
         let at = partition * self.capacity + usize::from(self.in_buffer[partition]);
-        self.buffers[at..][..count].copy_from_slice(&line[..count]);
+        for columns in [&mut self.places, &mut self.prints] {
+            if let Some(line) = columns.lines.get(partition) {
+                columns.buffers[at..][..count].copy_from_slice(&line[..count]);
+            }
+        }
         self.in_buffer[partition] += count as u16;
         self.in_line[partition] = 0;
     }
@@ -150,9 +174,11 @@ impl Spill {
     /// Makes a chunk of what is in a buffer.
     fn empty_buffer(&mut self, partition: usize) -> Result<()> {
         let count = std::mem::take(&mut self.in_buffer[partition]);
-        let places = &self.buffers[partition * self.capacity..][..usize::from(count)];
-        chunk::encode(places, &mut self.encoded);
-        let sum = xxh3_64(&self.encoded);
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let [places, prints] = self.in_buffers(partition, usize::from(count));
+        chunk::encode(places, prints, &mut encoded);
+        let sum = xxh3_64(&encoded);
+        self.encoded = encoded;
         let body = match &mut self.disk {
             None => {
                 self.in_memory += self.encoded.len() as u64;
@@ -166,6 +192,14 @@ impl Spill {
         }
         self.chunks[partition].push(chunk);
         Ok(())
+    }
+
+    /// The first places of a partition's buffer, and their prints, if these are kept.
+    fn in_buffers(&self, partition: usize, count: usize) -> [&[u64]; 2] {
+        [&self.places, &self.prints].map(|columns| {
+            let start = partition * self.capacity;
+            columns.buffers.get(start..start + count).unwrap_or_default()
+        })
     }
 
     /// Moves all chunks to files in this folder, and those that are going to come.
@@ -205,8 +239,8 @@ impl Spill {
     }
 
     /// A spill as it was when these chunks were told of. What was written later is dropped.
-    pub fn restore(memory: u64, folder: &Path, told: &[u8]) -> Result<Spill> {
-        let mut spill = Spill::new(memory);
+    pub fn restore(memory: u64, kept: Kept, folder: &Path, told: &[u8]) -> Result<Spill> {
+        let mut spill = Spill::new(memory, kept);
         let (told, rest) = told.as_chunks::<TOLD>();
         ensure!(rest.is_empty(), "the list of chunks in {} is cut short", folder.display());
         let mut lengths = vec![0; FILES];
@@ -221,8 +255,8 @@ impl Spill {
             );
             let length = &mut lengths[file_of(partition)];
             let body = Body::Disk(*length);
-            *length += chunk::length(usize::from(count)) as u64;
-            spill.places += u64::from(count);
+            *length += chunk::length(usize::from(count), kept) as u64;
+            spill.count += u64::from(count);
             spill.chunks[partition].push(Chunk { count, sum, body });
         }
         spill.disk = Some(Disk::open(folder, lengths)?);
@@ -230,27 +264,46 @@ impl Spill {
     }
 
     /// The places within a range, in no order; some come more than once.
-    pub fn gather(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>> {
-        let (mut places, mut bytes) = (Vec::new(), Vec::new());
-        let mut most = MANY;
-        let take = |place: u64, places: &mut Vec<u64>| {
-            if range.contains(&place) {
-                places.push(place);
+    pub fn places(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>> {
+        self.gather(range, |digest| digest.place)
+    }
+
+    /// The digests within a range, in their order, each once.
+    pub fn digests(&self, range: &RangeInclusive<u64>) -> Result<Vec<Digest>> {
+        assert_eq!(self.kept, Kept::Digests);
+        let mut digests = self.gather(range, |digest| (digest.place, digest.print))?;
+        digests.sort_unstable();
+        digests.dedup();
+        Ok(digests.into_iter().map(|(place, print)| Digest { place, print }).collect())
+    }
+
+    /// What is wanted of the digests within a range, in no order; some come more than once.
+    fn gather<T: Ord>(
+        &self,
+        range: &RangeInclusive<u64>,
+        wanted: impl Fn(Digest) -> T,
+    ) -> Result<Vec<T>> {
+        let (mut found, mut bytes) = (Vec::new(), Vec::new());
+        let many = MANY / size_of::<T>();
+        let mut most = many;
+        let take = |digest: Digest, found: &mut Vec<T>| {
+            if range.contains(&digest.place) {
+                found.push(wanted(digest));
             }
         };
         for partition in partition(*range.start())..=partition(*range.end()) {
             for chunk in &self.chunks[partition] {
                 // A key that comes a billion times is kept a few million times.
-                if places.len() >= most {
-                    places.sort_unstable();
-                    places.dedup();
-                    most = MANY.max(2 * places.len());
+                if found.len() >= most {
+                    found.sort_unstable();
+                    found.dedup();
+                    most = many.max(2 * found.len());
                 }
                 let count = usize::from(chunk.count);
                 let chunk_bytes = match (&chunk.body, &self.disk) {
                     (Body::Memory(bytes), _) => bytes,
                     (Body::Disk(at), Some(disk)) => {
-                        bytes.resize(chunk::length(count), 0);
+                        bytes.resize(chunk::length(count, self.kept), 0);
                         disk.read(partition, *at, &mut bytes)?;
                         bytes.as_slice()
                     }
@@ -261,24 +314,39 @@ impl Spill {
                     "temporary files were changed, or the disk does not give back what was written: \
                      check it, and build again",
                 );
-                chunk::decode(partition, count, chunk_bytes, |place| take(place, &mut places));
+                chunk::decode(partition, count, self.kept, chunk_bytes, |digest| {
+                    take(digest, &mut found);
+                });
             }
-            if let Some(buffer) = self.buffers.get(partition * self.capacity..) {
-                let in_buffer = &buffer[..usize::from(self.in_buffer[partition])];
-                let in_line = &self.lines[partition][..usize::from(self.in_line[partition])];
-                in_buffer.iter().chain(in_line).for_each(|place| take(*place, &mut places));
+            // Those that are not in chunks.
+            let in_buffer = self.in_buffers(partition, usize::from(self.in_buffer[partition]));
+            let in_line = [&self.places, &self.prints].map(|columns| {
+                let line = columns.lines.get(partition);
+                line.map_or(&[][..], |line| &line[..usize::from(self.in_line[partition])])
+            });
+            for [places, prints] in [in_buffer, in_line] {
+                for (index, place) in places.iter().enumerate() {
+                    let print = prints.get(index).copied().unwrap_or(0);
+                    take(Digest { place: *place, print }, &mut found);
+                }
             }
         }
-        Ok(places)
+        Ok(found)
     }
 
     /// Gives the memory of the buffers back, when no more places come and all are in files.
     pub fn end(&mut self) -> Result<Vec<u8>> {
         let told = self.checkpoint()?;
         if self.disk.is_some() {
-            self.buffers = Vec::new();
+            self.places.buffers = Vec::new();
+            self.prints.buffers = Vec::new();
         }
         Ok(told)
+    }
+
+    /// The memory that the digests of a partition take while they are worked on, about.
+    pub fn of_partition(&self) -> u64 {
+        3 * bytes_of(self.kept) as u64 * self.count / PARTITIONS as u64
     }
 
     /// Frees the files of partitions that are all before this place.
@@ -302,10 +370,26 @@ pub fn partitions() -> impl Iterator<Item = RangeInclusive<u64>> {
         .map(move |partition| partition * (each + 1)..=partition * (each + 1) + each)
 }
 
-/// The bytes of files for so many places with so much memory: 0 if they fit into it.
-pub fn disk_for(places: u64, memory: u64) -> u64 {
-    let capacity = capacity(memory);
-    let (chunks, each) = (places.div_ceil(capacity as u64), chunk::length(capacity) as u64);
+/// Ranges of at most one partition each that are together this one.
+pub fn divided(range: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let (first, last) = (partition(*range.start()), partition(*range.end()));
+    partitions().skip(first).take(last + 1 - first).map(move |of_partition| {
+        *of_partition.start().max(range.start())..=*of_partition.end().min(range.end())
+    })
+}
+
+/// The least memory for so many: the list of chunks stays in memory, and a chunk has the fewer digests
+/// the less memory there is. It may take as much again.
+pub fn least_memory(count: u64, kept: Kept) -> u64 {
+    let buffers_of_one = (4 * PARTITIONS * bytes_of(kept)) as f64;
+    let least = (size_of::<Chunk>() as f64 * buffers_of_one * count as f64).sqrt();
+    (least as u64).max(LEAST_MEMORY)
+}
+
+/// The bytes of files for so many digests with so much memory: 0 if they fit into it.
+pub fn disk_for(count: u64, kept: Kept, memory: u64) -> u64 {
+    let capacity = capacity(memory, kept);
+    let (chunks, each) = (count.div_ceil(capacity as u64), chunk::length(capacity, kept) as u64);
     let bytes = chunks.saturating_mul(each);
     // One chunk in nine is cut short by a checkpoint, and the last of each partition by the end.
     let cut = (chunks / 8).saturating_mul(512) + PARTITIONS as u64 * each;
@@ -313,9 +397,16 @@ pub fn disk_for(places: u64, memory: u64) -> u64 {
 }
 
 /// The places of a buffer.
-fn capacity(memory: u64) -> usize {
-    let of_partition = memory.max(LEAST_MEMORY) as usize / 4 / PARTITIONS / size_of::<u64>();
+fn capacity(memory: u64, kept: Kept) -> usize {
+    let of_partition = memory.max(LEAST_MEMORY) as usize / 4 / PARTITIONS / bytes_of(kept);
     (of_partition / LINE * LINE).min(chunk::MOST)
+}
+
+fn bytes_of(kept: Kept) -> usize {
+    match kept {
+        Kept::Places => size_of::<u64>(),
+        Kept::Digests => size_of::<Digest>(),
+    }
 }
 
 fn file_of(partition: usize) -> usize {
@@ -404,6 +495,11 @@ impl Disk {
     }
 }
 
+/// The names of all files that a spill may have in its folder.
+pub fn file_names() -> impl Iterator<Item = String> {
+    (0..FILES).map(file_name)
+}
+
 fn file_name(file: usize) -> String {
     format!("spill-{file:02}")
 }
@@ -414,10 +510,15 @@ mod tests {
 
     use super::*;
 
-    /// Places that look random; some come twice.
-    fn places(count: u64) -> impl Iterator<Item = u64> {
-        (0..count)
-            .map(move |n| (n % (count * 9 / 10).max(1) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    const BOTH: [Kept; 2] = [Kept::Places, Kept::Digests];
+
+    /// Digests that look random; some come twice.
+    fn digests(count: u64) -> Vec<Digest> {
+        let digest = |n: u64| {
+            let place = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Digest { place, print: !place.rotate_left(7) }
+        };
+        (0..count).map(|n| digest(n % (count * 9 / 10).max(1))).collect()
     }
 
     fn sorted(mut places: Vec<u64>) -> Vec<u64> {
@@ -425,36 +526,60 @@ mod tests {
         places
     }
 
+    fn places_of(digests: &[Digest]) -> Vec<u64> {
+        sorted(digests.iter().map(|digest| digest.place).collect())
+    }
+
+    /// All places. Where digests are kept, each is there with its print.
     fn all(spill: &Spill) -> Vec<u64> {
-        sorted(spill.gather(&(0..=u64::MAX)).expect("they are there"))
+        let places = sorted(spill.places(&(0..=u64::MAX)).expect("they are there"));
+        if spill.kept == Kept::Digests {
+            let digests = spill.digests(&(0..=u64::MAX)).expect("they are there");
+            assert!(digests.iter().all(|digest| digest.print == !digest.place.rotate_left(7)));
+            let mut once = places.clone();
+            once.dedup();
+            assert!(digests.iter().map(|digest| digest.place).eq(once));
+        }
+        places
     }
 
     #[test]
     fn what_was_added_is_gathered_from_memory_and_from_files() {
         let folder = tempfile::tempdir().expect("a folder");
-        for count in [0, 1, 100, 30_000, 1_000_000] {
-            let mut spill = Spill::new(LEAST_MEMORY);
-            spill.add(places(count)).expect("there is memory");
-            let expected = sorted(places(count).collect());
+        for (count, kept) in [0, 1, 100, 30_000, 1_000_000]
+            .into_iter()
+            .flat_map(|count| BOTH.map(|kept| (count, kept)))
+        {
+            let mut spill = Spill::new(LEAST_MEMORY, kept);
+            spill.add(&digests(count)).expect("there is memory");
+            let expected = places_of(&digests(count));
             assert!(all(&spill) == expected, "{count} in memory");
             spill.go_to_disk(folder.path()).expect("it can be written to");
             assert!(all(&spill) == expected, "{count}, chunks on disk");
             spill.checkpoint().expect("it can be written to");
             assert!(all(&spill) == expected, "{count} on disk");
-            assert_eq!(spill.places(), count);
-            let most = disk_for(count, LEAST_MEMORY).max(LEAST_MEMORY / 2 + (4096 * 1024));
+            assert_eq!(spill.count(), count);
+            let most = disk_for(count, kept, LEAST_MEMORY).max(LEAST_MEMORY / 2 + (4096 * 1024));
             assert!(spill.bytes_on_disk() <= most, "{count}: {}", spill.bytes_on_disk());
         }
     }
 
     #[test]
     fn a_range_gives_the_places_within() {
-        let mut spill = Spill::new(LEAST_MEMORY);
-        spill.add(places(200_000)).expect("there is memory");
+        let mut spill = Spill::new(LEAST_MEMORY, Kept::Digests);
+        spill.add(&digests(200_000)).expect("there is memory");
+        let all = places_of(&digests(200_000));
         for range in [0..=0, 0..=u64::MAX / 3, u64::MAX / 3 + 1..=u64::MAX / 2, 7 << 52..=8 << 52] {
-            let found = spill.gather(&range).expect("they are there");
-            let expected = places(200_000).filter(|place| range.contains(place)).collect();
-            assert!(sorted(found) == sorted(expected), "{range:?}");
+            let found = sorted(spill.places(&range).expect("they are there"));
+            let expected = all.iter().copied().filter(|place| range.contains(place));
+            assert!(expected.eq(found.iter().copied()), "{range:?}");
+            let parts: Vec<_> = divided(range.clone()).collect();
+            assert_eq!(
+                (parts[0].start(), parts[parts.len() - 1].end()),
+                (range.start(), range.end())
+            );
+            let of_parts = parts.iter().map(|part| sorted(spill.places(part).expect("there")));
+            assert!(of_parts.collect::<Vec<_>>().concat() == found, "{range:?}");
         }
         let ranges: Vec<_> = partitions().collect();
         assert_eq!((*ranges[0].start(), *ranges[PARTITIONS - 1].end()), (0, u64::MAX));
@@ -464,46 +589,66 @@ mod tests {
 
     #[test]
     fn a_restored_spill_has_what_was_there_at_the_checkpoint() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut spill = Spill::new(LEAST_MEMORY);
-        let mut told = Vec::new();
-        spill.add(places(100_000)).expect("there is memory");
-        spill.go_to_disk(folder.path()).expect("it can be written to");
-        for round in 0..3 {
-            spill.add(places(200_000).skip(round * 1000)).expect("there is disk");
-            told.extend(spill.checkpoint().expect("there is disk"));
+        for kept in BOTH {
+            let folder = tempfile::tempdir().expect("a folder");
+            let mut spill = Spill::new(LEAST_MEMORY, kept);
+            let mut told = Vec::new();
+            spill.add(&digests(100_000)).expect("there is memory");
+            spill.go_to_disk(folder.path()).expect("it can be written to");
+            for round in 0..3 {
+                spill.add(&digests(200_000)[round * 1000..]).expect("there is disk");
+                told.extend(spill.checkpoint().expect("there is disk"));
+            }
+            let (expected, count) = (all(&spill), spill.count());
+            // A kill comes in the middle of later chunks.
+            spill.add(&digests(300_000)).expect("there is disk");
+            drop(spill);
+            let spill = Spill::restore(2 * LEAST_MEMORY, kept, folder.path(), &told);
+            let mut spill = spill.expect("it is restored");
+            assert_eq!(spill.count(), count);
+            assert!(all(&spill) == expected);
+            spill.add(&digests(5000)).expect("there is disk");
+            assert!(all(&spill) == sorted([expected, places_of(&digests(5000))].concat()));
         }
-        let (expected, count) = (all(&spill), spill.places());
-        // A kill comes in the middle of later chunks.
-        spill.add(places(300_000)).expect("there is disk");
-        drop(spill);
-        let mut spill = Spill::restore(2 * LEAST_MEMORY, folder.path(), &told).expect("restored");
-        assert_eq!(spill.places(), count);
-        assert!(all(&spill) == expected);
-        spill.add(places(5000)).expect("there is disk");
-        let both = expected.into_iter().chain(places(5000)).collect();
-        assert!(all(&spill) == sorted(both));
     }
 
     #[test]
     fn a_key_that_comes_very_often_takes_little_memory() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut spill = Spill::new(LEAST_MEMORY);
+        let mut spill = Spill::new(LEAST_MEMORY, Kept::Places);
         spill.go_to_disk(folder.path()).expect("it can be written to");
-        spill.add((0..20_000_000_u64).map(|n| n % 1000)).expect("there is disk");
+        let few: Vec<Digest> = (0..1000).map(|place| Digest { place, print: 0 }).collect();
+        (0..20_000).for_each(|_| spill.add(&few).expect("there is disk"));
         spill.end().expect("there is disk");
-        let gathered = spill.gather(&(0..=u64::MAX)).expect("they are there");
-        assert!(gathered.len() < MANY + chunk::MOST, "{}", gathered.len());
+        let gathered = spill.places(&(0..=u64::MAX)).expect("they are there");
+        assert!(gathered.len() < MANY / 8 + chunk::MOST, "{}", gathered.len());
         let mut different = sorted(gathered);
         different.dedup();
         assert!(different.into_iter().eq(0..1000));
     }
 
+    /// The list of chunks of so many, each as full as it gets.
+    #[test]
+    fn with_the_least_memory_the_list_of_chunks_takes_as_much_again() {
+        for count in [100_000_000, 1_000_000_000, 10_000_000_000_u64] {
+            for kept in BOTH {
+                let least = least_memory(count, kept);
+                let list = count / capacity(least, kept) as u64 * size_of::<Chunk>() as u64;
+                // Buffers have whole lines.
+                assert!(
+                    list > least * 9 / 10 && list < least * 13 / 10,
+                    "{count}: {list}, {least}"
+                );
+            }
+        }
+        assert_eq!(least_memory(1_000_000, Kept::Digests), LEAST_MEMORY);
+    }
+
     #[test]
     fn files_are_freed_and_damage_is_noticed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut spill = Spill::new(LEAST_MEMORY);
-        spill.add(places(500_000)).expect("there is memory");
+        let mut spill = Spill::new(LEAST_MEMORY, Kept::Places);
+        spill.add(&digests(500_000)).expect("there is memory");
         spill.go_to_disk(folder.path()).expect("it can be written to");
         spill.checkpoint().expect("it can be written to");
         let half = 1 << 63;
@@ -512,12 +657,12 @@ mod tests {
             let length = fs::metadata(folder.path().join(file_name(file))).expect("there").len();
             assert_eq!(length == 0, file < FILES / 2, "{file}");
         }
-        spill.gather(&(half..=u64::MAX)).expect("they are there");
+        spill.places(&(half..=u64::MAX)).expect("they are there");
         let path = folder.path().join(file_name(FILES - 1));
         let mut bytes = fs::read(&path).expect("it is there");
         bytes[1000] ^= 1;
         fs::write(&path, bytes).expect("it is written");
-        let error = spill.gather(&(half..=u64::MAX)).expect_err("damaged");
+        let error = spill.places(&(half..=u64::MAX)).expect_err("damaged");
         assert!(error.to_string().contains("were changed"), "{error}");
     }
 }

@@ -4,7 +4,7 @@
 //! not tell, files are read twice, first to count their lines. A pipe cannot be, so the digests of
 //! its keys are kept (16 bytes each, whatever the keys' length) until the last one has come. Kinds
 //! whose size does not depend on it need neither. A static kind is built from all its keys at once,
-//! see `out_of_core.rs`.
+//! and what does not fit into memory is built in parts, see `out_of_core.rs`.
 //!
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
@@ -15,7 +15,7 @@ mod unfinished;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -27,8 +27,10 @@ use crate::input::{self, Input};
 use crate::keys::{InputArgs, Keys, NormalizeArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
+use crate::stored::Stored;
 use crate::{count, numbers, output};
 use out_of_core::{Built, Resources};
+use unfinished::{Output, Unfinished};
 
 /// Build a filter from keys, one per line
 #[derive(clap::Args, Clone)]
@@ -78,6 +80,12 @@ and a window of the last so many keys, need no number of lines. A ribbon filter 
 bits and is built once. Its keys are kept as 5.2 bytes each, in memory as long as they fit, and then
 in temporary files.
 
+A blocked filter is built in parts too if --memory, --tmp or --resume is given, if the filter is
+larger than memory, or if a pipe has more keys than memory can keep. Without -n it is then planned
+for the keys that are different, not for all lines. So are other kinds with --shards: these are files
+of which each has the keys of a range of hashes, and which 'check', 'info' and 'measure' read together
+by the name given with -o. A shard has to fit into half of the memory.
+
 Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
   lower  ASCII letters become small; other characters stay
   trim   white space at both ends goes
@@ -111,13 +119,15 @@ Examples:
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
   inbloom build -o blocked.ib --kind ribbon -p 1e-4 urls.txt
   zcat big/*.gz | inbloom build -o big.ib --kind ribbon -p 1e-4 --memory 1G --tmp /data
+  zcat big/*.gz | inbloom build -o big.ib --memory 1G
+  inbloom build -o big.ib --kind classic --shards 64 --memory 1G big/*.gz
   inbloom build -o list.ib --kind ribbon -p 1e-4 --living --allow top-sites.txt list.txt
   inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt --allow top-sites.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
 
 Exit status:
   0  the filter was written
-  2  an error; the output file is as it was before";
+  2  an error; the output file is as it was before, or in shards each file by itself";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(base) = &args.living.base {
@@ -125,21 +135,39 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let promise = living::promise(args)?;
     let args = &living::planned(args, promise);
-    filter_file::check_output(&args.output)?;
+    check_resources(args)?;
+    let output = Output::new(&args.output, args.resources.shards);
+    output.check()?;
+    let folder = args.resources.folder(&output);
+    if Unfinished::is_there(&folder) && !args.resources.is_resumed() {
+        bail!(
+            "{} has a build of this output that was not finished: --resume goes on with it; to \
+             begin anew remove the folder, and what ends in .partial beside the output",
+            folder.display(),
+        );
+    }
     let hasher = args.key.hasher(args.kind)?;
-    let inputs = input::in_folders(args.input.inputs(), &unfinished::files_of(&args.output))?;
-    let mut builder = Builder { args, hasher, inputs, read: 0, new: 0 };
+    let inputs = input::in_folders(args.input.inputs(), &output.all_files())?;
+    let resources = &args.resources;
+    let in_parts =
+        args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
+    let mut builder = Builder { args, hasher, inputs, output, in_parts, read: 0, new: 0 };
     builder.check_inputs()?;
-    let built = match args.kind.is_static() {
-        true => builder.build_static()?,
-        false => Built::Filter(Box::new(builder.build()?)),
-    };
-    let (filter, written) = match built {
+    let (filter, written) = match builder.build()? {
         Built::Filter(filter) => (*filter, None),
-        Built::File(path, unfinished) => (args.key.open(&path)?, Some((path, unfinished))),
+        Built::File(path, unfinished) => {
+            (filter_file::open(&path, hasher.key())?, Some((path, unfinished)))
+        }
+        Built::Shards(unfinished) => {
+            let shards = Stored::open_keyed(&args.output, hasher.key())?;
+            unfinished.remove()?;
+            builder.new = shards.inserted();
+            builder.summarize(&shards);
+            return Ok(ExitCode::SUCCESS);
+        }
         Built::Stopped(signal) => return Ok(ExitCode::from(128 + signal)),
     };
-    if args.kind.is_static() {
+    if builder.in_parts {
         builder.new = filter.inserted();
     }
     let filter = living::finish(args, filter, builder.keys(), promise)?;
@@ -149,20 +177,67 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             // Until it is saved a kill leaves what it can be made from again.
             if args.living.is_wanted() {
                 filter_file::save(&filter, &args.output)?;
+            }
+            unfinished.remove()?;
+            if args.living.is_wanted() {
                 fs::remove_file(&base)
                     .with_context(|| format!("cannot remove {}", base.display()))?;
             }
-            unfinished.remove(&unfinished::target_of(&args.output))?;
         }
     }
-    builder.summarize(&filter);
+    builder.summarize(&Stored::File(filter));
     Ok(ExitCode::SUCCESS)
+}
+
+const NO_AUTO_CLEAR: &str = "with --auto-clear a filter forgets the keys that came first, but built \
+                             in parts it takes them in another order: leave it out";
+
+/// Refuses options that a kind cannot follow.
+fn check_resources(args: &Args) -> Result<()> {
+    let (kind, resources) = (args.kind, &args.resources);
+    if let Some(option) = resources.shards_given() {
+        match kind {
+            Kind::Ribbon => bail!("a ribbon has shards in its one file: leave {option} out"),
+            Kind::Bitmap => bail!(
+                "{option} divides keys by their hashes, and a bitmap does not hash: leave it out"
+            ),
+            Kind::Window => bail!(
+                "{option} takes keys out of their order, and a window forgets by it: leave it out"
+            ),
+            _ if args.auto_clear.is_some() => bail!("{NO_AUTO_CLEAR}"),
+            _ => return Ok(()),
+        }
+    }
+    if resources.given().is_some() && args.auto_clear.is_some() {
+        bail!("{NO_AUTO_CLEAR}");
+    }
+    match resources.given() {
+        Some(option) if !matches!(kind, Kind::Ribbon | Kind::Blocked) => bail!(
+            "{option} is for what is built in parts: kinds ribbon and blocked, and others in \
+             shards; give --shards, or leave {option} out",
+        ),
+        _ => Ok(()),
+    }
+}
+
+impl Args {
+    /// Tells a filter what its file is to say of it.
+    fn describe(&self, filter: &mut Filter) -> Result<()> {
+        filter.set_auto_clear(self.auto_clear)?;
+        filter.set_note(self.note.as_deref().unwrap_or_default())?;
+        let normalization = self.input.normalization(&self.normalize);
+        filter.set_normalization(&normalization.to_string())?;
+        Ok(())
+    }
 }
 
 struct Builder<'a> {
     args: &'a Args,
     hasher: Hasher,
     inputs: Vec<Input>,
+    output: Output,
+    /// Whether it is built in parts, however little there is.
+    in_parts: bool,
     /// Keys that came, and those among them of which the filter said "new".
     read: u64,
     new: u64,
@@ -171,17 +246,11 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// A slip of the hand must not replace the keys by their filter.
     fn check_inputs(&self) -> Result<()> {
-        let resources = &self.args.resources;
-        if let Some(option) = resources.given().filter(|_| !self.args.kind.is_static()) {
-            bail!(
-                "{option} is for kind ribbon, which is built from all keys at once; {} is not: \
-                 leave it out",
-                self.args.kind,
-            );
-        }
-        let output = fs::canonicalize(&self.args.output).ok();
+        let files = self.output.files();
+        let outputs: Vec<PathBuf> =
+            files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect();
         let same = |input: &&Input| match input {
-            Input::File(path) => output.is_some() && fs::canonicalize(path).ok() == output,
+            Input::File(path) => fs::canonicalize(path).is_ok_and(|path| outputs.contains(&path)),
             Input::Stdin => false,
         };
         match self.inputs.iter().find(same) {
@@ -190,33 +259,69 @@ impl Builder<'_> {
         }
     }
 
-    fn build(&mut self) -> Result<Filter> {
+    fn build(&mut self) -> Result<Built> {
+        let kind = self.args.kind;
+        if self.in_parts {
+            self.check_parts()?;
+            return out_of_core::build(self);
+        }
         if self.size_is_known() {
-            return self.build_from_lines(&self.args.sizing);
+            return self.build_planned(self.args.sizing.plan(kind)?);
         }
         self.check_sizing()?;
         if self.inputs.iter().all(Input::is_regular_file) {
-            self.build_from_lines(&self.sizing_for(self.count_lines()?))
-        } else {
-            self.build_from_digests()
+            return self.build_planned(self.sizing_for(self.count_lines()?).plan(kind)?);
         }
+        if self.may_be_in_parts() {
+            // In memory, until that is too much.
+            return out_of_core::build(self);
+        }
+        let digests = self.digests()?;
+        Ok(Built::Filter(Box::new(self.build_from_digests(&digests)?)))
     }
 
-    fn build_static(&mut self) -> Result<Built> {
-        // Refused now, not after the last line.
+    /// Whether it can be built in parts though nobody asked for it.
+    fn may_be_in_parts(&self) -> bool {
+        self.args.kind == Kind::Blocked && self.args.auto_clear.is_none()
+    }
+
+    /// Refused now, not after the last line.
+    fn check_parts(&self) -> Result<()> {
         let plan = self.check_sizing()?;
-        self.describe(&mut Filter::build(plan, self.hasher, &[])?)?;
-        out_of_core::build(self)
+        let mut like = match self.args.kind.is_static() {
+            true => Filter::build(plan, self.hasher, &[])?,
+            false => {
+                let small = Plan::new(self.args.kind).items(1).build()?;
+                small.for_shard(0, self.args.resources.shards.unwrap_or(1))?;
+                Filter::with_hasher(small, self.hasher)?
+            }
+        };
+        self.args.describe(&mut like)
+    }
+
+    fn build_planned(&mut self, plan: Plan) -> Result<Built> {
+        let free = self.args.resources.free().unwrap_or(u64::MAX);
+        if self.may_be_in_parts() && plan.bytes() > free {
+            output::say(format_args!(
+                "the filter takes {}, and {} of memory are free: it is built in parts",
+                numbers::bytes(plan.bytes()),
+                numbers::bytes(free),
+            ));
+            self.in_parts = true;
+            return out_of_core::build(self);
+        }
+        Ok(Built::Filter(Box::new(self.build_from_lines(plan)?)))
     }
 
     /// What a build that goes on must have in common with what was begun, by the name of the
     /// option.
-    fn asked(&self, output: &Path) -> BTreeMap<&'static str, String> {
+    fn asked(&self) -> BTreeMap<&'static str, String> {
         let args = self.args;
         let normalization = args.input.normalization(&args.normalize);
         let inputs: Vec<String> = self.inputs.iter().map(Input::version).collect();
         BTreeMap::from([
-            ("output", output.display().to_string()),
+            ("output", self.output.path().display().to_string()),
+            (unfinished::NUMBER_OF_SHARDS, args.resources.shards.unwrap_or(0).to_string()),
             ("kind", args.kind.to_string()),
             ("size or rate", format!("{:?}", args.sizing)),
             ("note", args.note.clone().unwrap_or_default()),
@@ -260,8 +365,8 @@ impl Builder<'_> {
         Sizing { items: Some(keys.saturating_mul(steps)), ..sizing }
     }
 
-    fn build_from_lines(&mut self, sizing: &Sizing) -> Result<Filter> {
-        let mut filter = self.filter(sizing.plan(self.args.kind)?)?;
+    fn build_from_lines(&mut self, plan: Plan) -> Result<Filter> {
+        let mut filter = self.filter(plan)?;
         let keys = self.keys().for_inserts(&filter);
         let mut new = Vec::new();
         self.for_each_job("building", keys, |job| {
@@ -281,9 +386,9 @@ impl Builder<'_> {
         Ok(digests)
     }
 
-    fn build_from_digests(&mut self) -> Result<Filter> {
-        let digests = self.digests()?;
-        let plan = self.sizing_for(digests.len() as u64).plan(self.args.kind)?;
+    fn build_from_digests(&mut self, digests: &[Digest]) -> Result<Filter> {
+        self.read = digests.len() as u64;
+        let plan = self.sizing_for(self.read).plan(self.args.kind)?;
         let mut filter = self.filter(plan)?;
         let mut new = Vec::new();
         for some in digests.chunks(4096) {
@@ -323,18 +428,9 @@ impl Builder<'_> {
     /// An empty filter with everything but its keys.
     fn filter(&self, plan: Plan) -> Result<Filter> {
         let mut filter = Filter::with_hasher(plan, self.hasher)?;
-        self.describe(&mut filter)?;
+        self.args.describe(&mut filter)?;
         filter_file::advance(&mut filter)?;
         Ok(filter)
-    }
-
-    /// Tells the filter what its file is to say of it.
-    fn describe(&self, filter: &mut Filter) -> Result<()> {
-        filter.set_auto_clear(self.args.auto_clear)?;
-        filter.set_note(self.args.note.as_deref().unwrap_or_default())?;
-        let normalization = self.args.input.normalization(&self.args.normalize);
-        filter.set_normalization(&normalization.to_string())?;
-        Ok(())
     }
 
     fn count_lines(&self) -> Result<u64> {
@@ -345,31 +441,38 @@ impl Builder<'_> {
         count::count(&self.inputs, encoding, terminator, input.threads(), &mut progress)
     }
 
-    fn summarize(&self, filter: &Filter) {
-        let plan = filter.plan();
+    fn summarize(&self, made: &Stored) {
+        let plan = made.plan();
+        let saved_as = match (&self.output, self.output.files().as_slice()) {
+            (Output::Shards(..), [first, .., last]) => {
+                format!("{} to {}", first.display(), last.display())
+            }
+            (Output::Shards(..), [one]) => one.display().to_string(),
+            // As it was named: it may be a link.
+            _ => self.args.output.display().to_string(),
+        };
         output::say(format_args!(
-            "{} read, {} new; {}, {}, rate {} promised, {} now; saved as {}",
+            "{} read, {} new; {}, {}, rate {} promised, {} now; saved as {saved_as}",
             numbers::keys(self.read),
             numbers::exact(self.new),
             plan.kind(),
-            numbers::bytes(filter.bytes()),
+            numbers::bytes(made.bytes()),
             numbers::rate(plan.rate()),
-            numbers::rate(filter.rate()),
-            self.args.output.display(),
+            numbers::rate(made.rate()),
         ));
-        if self.args.auto_clear.is_some() && filter.inserted() < self.new {
+        if self.args.auto_clear.is_some() && made.inserted() < self.new {
             output::say(format_args!(
                 "the filter emptied itself (--auto-clear) and holds the last {} only",
-                numbers::keys(filter.inserted()),
+                numbers::keys(made.inserted()),
             ));
-        } else if let Some(warning) = self.warning(filter) {
+        } else if let Some(warning) = self.warning(made) {
             output::say(warning);
         }
     }
 
     /// What to say if more keys came than the filter was planned for.
-    fn warning(&self, filter: &Filter) -> Option<String> {
-        let plan = filter.plan();
+    fn warning(&self, made: &Stored) -> Option<String> {
+        let plan = made.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
         match (plan.kind(), plan.span()) {
             (Kind::Scalable | Kind::Ribbon, _) => None,
@@ -382,7 +485,7 @@ impl Builder<'_> {
             _ => (self.new > planned.div_ceil(steps)).then(|| {
                 let each = if steps == 1 { "" } else { ", not all of them in one step" };
                 // The fuller it is, the more keys it takes for others: then the bits know better.
-                let estimate = filter.estimated_items().items.ceil() as u64;
+                let estimate = made.estimated_items().items.ceil() as u64;
                 let keys = self.new.max(estimate).min(self.read);
                 format!(
                     "warning: planned for {}{each}; build again with -n {} to keep the rate",

@@ -1,14 +1,42 @@
-//! A chunk: some places of one partition, in five bytes and a bit or two each.
+//! A chunk: some places of one partition, in five bytes and a bit or two each, or some digests, in
+//! eight bytes more.
 //!
 //! ```text
 //! place:  partition, 12 bits | bucket, 12 bits | rest, 40 bits
-//! chunk:  the rests, 5 bytes each, in the order of their buckets | bits
+//! chunk:  the rests, 5 bytes each, in the order of their buckets | bits | prints, 8 bytes each
 //! ```
 //!
 //! The partition is known. The bucket of the i-th rest is told by the bits: bit (bucket + i) is set
 //! for each, so that there are as many set bits as places, with 4096 others between them. No bit of
 //! a place is lost. With 8192 places a chunk has 5.19 bytes for each, of which 8 would be the whole
-//! place; the fewer there are, the more weigh the 512 bytes of the buckets.
+//! place; the fewer there are, the more weigh the 512 bytes of the buckets. Prints, if they are kept,
+//! are in the same order.
+
+use inbloom::Digest;
+
+/// What is kept of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Only its place, which is all that a static filter knows of a key.
+    Places,
+    /// All of it.
+    Digests,
+}
+
+impl Kept {
+    /// What is kept of places that have these prints.
+    fn of(prints: &[u64]) -> Kept {
+        if prints.is_empty() { Kept::Places } else { Kept::Digests }
+    }
+
+    /// The bytes of a print.
+    fn print(self) -> usize {
+        match self {
+            Kept::Places => 0,
+            Kept::Digests => size_of::<u64>(),
+        }
+    }
+}
 
 /// Bits of a place that choose its partition, and then its bucket.
 const PARTITION_BITS: u32 = 12;
@@ -30,14 +58,15 @@ pub fn partition(place: u64) -> usize {
     (place >> (64 - PARTITION_BITS)) as usize
 }
 
-/// The bytes of a chunk of so many places.
-pub fn length(count: usize) -> usize {
-    count * REST_BYTES + (count + BUCKETS).div_ceil(8)
+/// The bytes of a chunk of so many places or digests.
+pub fn length(count: usize, kept: Kept) -> usize {
+    count * (REST_BYTES + kept.print()) + (count + BUCKETS).div_ceil(8)
 }
 
-/// Encodes places of one partition, in any order.
-pub fn encode(places: &[u64], chunk: &mut Vec<u8>) {
-    debug_assert!(places.len() <= MOST);
+/// Encodes places of one partition, in any order; and their prints, unless there are none.
+pub fn encode(places: &[u64], prints: &[u64], chunk: &mut Vec<u8>) {
+    debug_assert!(places.len() <= MOST && (prints.is_empty() || prints.len() == places.len()));
+    let kept = Kept::of(prints);
     let bucket = |place: u64| (place >> REST_BITS) as usize % BUCKETS;
     let mut next = [0_u16; BUCKETS];
     places.iter().for_each(|place| next[bucket(*place)] += 1);
@@ -46,25 +75,39 @@ pub fn encode(places: &[u64], chunk: &mut Vec<u8>) {
         (*of_bucket, end) = (end, end + *of_bucket);
     }
     chunk.clear();
-    chunk.resize(length(places.len()), 0);
+    chunk.resize(length(places.len(), kept), 0);
     let (rests, bits) = chunk.split_at_mut(places.len() * REST_BYTES);
+    let (bits, kept_prints) = bits.split_at_mut(bits.len() - places.len() * kept.print());
     let (rests, _) = rests.as_chunks_mut::<REST_BYTES>();
-    for place in places {
+    let (kept_prints, _) = kept_prints.as_chunks_mut::<8>();
+    for (index, place) in places.iter().enumerate() {
         let bucket = bucket(*place);
         let at = usize::from(next[bucket]);
         next[bucket] += 1;
         rests[at].copy_from_slice(&place.to_le_bytes()[..REST_BYTES]);
         bits[(at + bucket) / 8] |= 1 << ((at + bucket) % 8);
+        if kept == Kept::Digests {
+            kept_prints[at] = prints[index].to_le_bytes();
+        }
     }
 }
 
-/// Calls `take` with the places of a chunk of `count` places of a partition.
+/// Calls `take` with the digests of a chunk of `count` of a partition; where only places were kept,
+/// their prints are 0.
 ///
-/// Panics if the chunk is not as long as one of so many places.
-pub fn decode(partition: usize, count: usize, chunk: &[u8], mut take: impl FnMut(u64)) {
-    assert_eq!(chunk.len(), length(count), "a chunk of {count} places");
+/// Panics if the chunk is not as long as one of so many.
+pub fn decode(
+    partition: usize,
+    count: usize,
+    kept: Kept,
+    chunk: &[u8],
+    mut take: impl FnMut(Digest),
+) {
+    assert_eq!(chunk.len(), length(count, kept), "a chunk of {count} {kept:?}");
     let (rests, bits) = chunk.split_at(count * REST_BYTES);
+    let (bits, prints) = bits.split_at(bits.len() - count * kept.print());
     let (rests, _) = rests.as_chunks::<REST_BYTES>();
+    let (prints, _) = prints.as_chunks::<8>();
     let partition = (partition as u64) << (64 - PARTITION_BITS);
     let mut rests = rests.iter().enumerate();
     for (byte, bits) in bits.iter().enumerate() {
@@ -76,7 +119,9 @@ pub fn decode(partition: usize, count: usize, chunk: &[u8], mut take: impl FnMut
             let bucket = (set - index) as u64;
             let mut bytes = [0; 8];
             bytes[..REST_BYTES].copy_from_slice(rest);
-            take(partition | bucket << REST_BITS | u64::from_le_bytes(bytes));
+            let place = partition | bucket << REST_BITS | u64::from_le_bytes(bytes);
+            let print = prints.get(index).map_or(0, |print| u64::from_le_bytes(*print));
+            take(Digest { place, print });
         }
     }
 }
@@ -90,11 +135,24 @@ mod tests {
         (1..=count as u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31) ^ n)
     }
 
+    /// The places that come back, by themselves and together with prints.
     fn round_trip(partition: usize, places: &[u64]) -> Vec<u64> {
         let (mut chunk, mut decoded) = (vec![7; 99], Vec::new());
-        encode(places, &mut chunk);
-        decode(partition, places.len(), &chunk, |place| decoded.push(place));
+        encode(places, &[], &mut chunk);
+        let count = places.len();
+        decode(partition, count, Kept::Places, &chunk, |digest| decoded.push(digest.place));
         decoded.sort_unstable();
+
+        let prints: Vec<u64> = mixed(count).map(|print| !print).collect();
+        let (mut pairs, mut expected) = (Vec::new(), Vec::new());
+        encode(places, &prints, &mut chunk);
+        decode(partition, count, Kept::of(&prints), &chunk, |digest| {
+            pairs.push((digest.place, digest.print));
+        });
+        expected.extend(places.iter().copied().zip(prints));
+        pairs.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(pairs, expected);
         decoded
     }
 
@@ -128,16 +186,19 @@ mod tests {
 
     #[test]
     fn a_full_chunk_takes_little_more_than_five_bytes_for_each_place() {
-        assert!(length(MOST) as f64 / (MOST as f64) < 5.19);
+        assert!(length(MOST, Kept::Places) as f64 / (MOST as f64) < 5.19);
+        assert!(length(MOST, Kept::Digests) as f64 / (MOST as f64) < 13.19);
     }
 
     #[test]
     fn foreign_bits_are_no_harm() {
         for byte in [0, 0xff, 0x55] {
-            let chunk = vec![byte; length(100)];
-            let mut decoded = 0;
-            decode(1, 100, &chunk, |_| decoded += 1);
-            assert!(decoded <= 100);
+            for kept in [Kept::Places, Kept::Digests] {
+                let chunk = vec![byte; length(100, kept)];
+                let mut decoded = 0;
+                decode(1, 100, kept, &chunk, |_| decoded += 1);
+                assert!(decoded <= 100);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Static filters from more keys than fit into memory: the same file however it was built, and
-//! however often the build was killed.
+//! Filters from more keys than fit into memory: the same files however they were built, and however
+//! often the build was killed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -93,9 +94,9 @@ fn without_n_the_size_is_that_of_the_different_keys_also_from_disk() {
 fn phase(folder: &Folder, name: &str) -> Option<&'static str> {
     let text = fs::read(folder.path(&format!("{name}.building/state"))).ok()?;
     let state: serde_json::Value = serde_json::from_slice(&text).expect("replaced as a whole");
-    Some(match (&state["all_read"], &state["different"], &state["shards"], &state["complete"]) {
+    Some(match (&state["all_read"], &state["different"], &state["parts"], &state["complete"]) {
         (_, _, _, complete) if !complete.is_null() => "complete",
-        (_, _, shards, _) if *shards != 0 => "building",
+        (_, _, parts, _) if *parts != 0 => "building",
         (_, different, _, _) if !different.is_null() => "counted",
         (all_read, _, _, _) if *all_read == true => "read",
         _ => "reading",
@@ -116,27 +117,37 @@ fn kill_in(folder: &Folder, arguments: &str, wanted: &str) -> Option<&'static st
 
 #[test]
 fn kill_9_in_each_phase_and_resume_give_the_same_file() {
-    // Long enough for checkpoints while it reads: there is one after 2 million keys.
+    // Long enough for checkpoints while it reads: there is one after 2 million places, or 0.8 million
+    // digests.
     let folder = Folder::new();
     folder.write("keys.txt", numbers(0, 3_000_000) + &numbers(0, 1_000_000));
     folder.write("keys.gz", gzip(&String::from_utf8(folder.read("keys.txt")).expect("ASCII")));
     folder.write("good.txt", numbers(3_000_000, 3_100_000));
-    let build = "build --kind ribbon -p 1e-4 --note list";
-    for (input, more) in [("keys.txt", ""), ("keys.gz", "--living --allow good.txt")] {
-        folder.run(&format!("{build} {more} -o whole.ib {input}")).expect(0);
-        let whole = folder.read("whole.ib");
-        let build = format!("{build} {more} --memory 8MB -o f.ib {input}");
+    for (input, build) in [
+        ("keys.txt", "build -p 1e-4 --note list --kind ribbon"),
+        ("keys.gz", "build -p 1e-4 --note list --kind ribbon --living --allow good.txt"),
+        ("keys.txt", "build -p 1e-4 --note list --kind blocked"),
+        ("keys.gz", "build -p 1e-4 --note list --kind classic --shards 7"),
+        ("keys.txt", "build -p 1e-4 --note list --kind cuckoo --shards 4"),
+    ] {
+        let build = format!("{build} {input}");
+        folder.run(&format!("{build} --memory 1G -o whole.ib")).expect(0);
+        let whole = files(&folder, "whole.");
+        assert!(!whole.is_empty());
+        let build = format!("{build} --memory 8MB -o f.ib");
         for wanted in ["reading", "read", "counted", "building", "complete"] {
             // Some phases are short: a kill may come too late.
             let mut tries = 0;
             let found = loop {
                 let found = kill_in(&folder, &build, wanted);
                 tries += 1;
-                if found == Some(wanted) || tries == 20 {
+                let most = if wanted == "complete" { 5 } else { 20 };
+                if found == Some(wanted) || tries == most {
                     break found;
                 }
                 // What a late kill has left is not what is looked for.
                 drop(fs::remove_dir_all(folder.path("f.ib.building")));
+                remove(&folder, "f.");
             };
             // "complete" is over when the file has its name, which takes no time.
             assert!(found == Some(wanted) || wanted == "complete", "never killed while {wanted}");
@@ -150,12 +161,268 @@ fn kill_9_in_each_phase_and_resume_give_the_same_file() {
                 let resumed = folder.run(&format!("{build} --resume")).expect(0);
                 assert!(resumed.stderr.contains("going on in"), "{}", resumed.stderr);
             }
-            assert!(folder.read("f.ib") == whole, "{input}, killed while {wanted}");
+            let built = files(&folder, "f.");
+            assert!(built.values().eq(whole.values()), "{build}, killed while {wanted}");
+            let inputs = ["good.txt", "keys.gz", "keys.txt"].map(str::to_owned);
+            let expected = inputs.iter().chain(built.keys()).chain(whole.keys()).collect();
             let left = folder.names();
-            let expected = ["f.ib", "good.txt", "keys.gz", "keys.txt", "whole.ib"];
-            assert_eq!(left, expected, "{input}, killed while {wanted}");
-            fs::remove_file(folder.path("f.ib")).expect("it was built");
+            assert_eq!(left.iter().collect::<BTreeSet<_>>(), expected, "killed while {wanted}");
+            remove(&folder, "f.");
         }
+        remove(&folder, "whole.");
+    }
+}
+
+/// The files whose names begin so.
+fn files(folder: &Folder, start: &str) -> BTreeMap<String, Vec<u8>> {
+    let names = folder.names().into_iter().filter(|name| name.starts_with(start));
+    names.map(|name| (name.clone(), folder.read(&name))).collect()
+}
+
+fn remove(folder: &Folder, start: &str) {
+    for name in files(folder, start).keys() {
+        fs::remove_file(folder.path(name)).expect("it is there");
+    }
+}
+
+/// A filter that was built in parts has the bits of one that was not; the header may count other
+/// keys as new, as they came in another order.
+#[test]
+fn a_blocked_filter_has_the_same_bits_however_it_was_built() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 600_000) + &numbers(0, 60_000));
+    // Of one line and of two; of one piece and of many; for fewer keys than come.
+    for sizing in ["-n 600K -p 1e-3", "-n 5M -p 1e-6", "-n 600K -p 1e-6", "-n 100K -p 1e-4"] {
+        let build = format!("build {sizing} --note seen");
+        folder.run(&format!("{build} -o whole.ib keys.txt")).expect(0);
+        let info = folder.run("info --json whole.ib").expect(0);
+        let info: serde_json::Value = serde_json::from_str(&info.text()).expect("JSON");
+        let payload = info["bytes"].as_u64().expect("a number") as usize;
+        let bits = |name: &str| {
+            let bytes = folder.read(name);
+            bytes[bytes.len() - payload..].to_vec()
+        };
+        let expected = bits("whole.ib");
+        let mut first = None;
+        for input in [
+            "--memory 8MiB keys.txt",
+            "--memory 8MiB -j 1 keys.txt keys.txt",
+            "--memory 16MiB --tmp . -j 3 keys.txt",
+            "--memory 1GiB keys.txt",
+        ] {
+            let outcome = folder.run(&format!("{build} -o f.ib {input}")).expect(0);
+            assert!(bits("f.ib") == expected, "{sizing} {input}");
+            let all = folder.read("f.ib");
+            assert!(all == *first.get_or_insert(all.clone()), "{sizing} {input}");
+            assert_eq!(folder.names(), ["f.ib", "keys.txt", "whole.ib"], "{input}");
+            let on_disk = outcome.stderr.contains("built and written in");
+            assert_eq!(on_disk, !input.contains("1GiB"), "{}", outcome.stderr);
+        }
+        folder.run("info --verify f.ib").expect(0);
+        assert_eq!(folder.run("check -c f.ib keys.txt").expect(0).text(), "660000\n");
+    }
+}
+
+#[test]
+fn without_n_a_blocked_filter_has_the_size_of_the_different_keys() {
+    let folder = Folder::new();
+    folder.write("once.txt", numbers(0, 500_000));
+    folder.write("often.txt", numbers(0, 500_000).repeat(3));
+    folder.run("build -p 0.01 -o once.ib --memory 1G once.txt").expect(0);
+    let often = folder.run_with("build -p 0.01 -o often.ib --memory 8M", folder.read("often.txt"));
+    let said = "500,000 of them are different";
+    assert!(often.stderr.contains(said), "{}", often.stderr);
+    assert!(folder.read("once.ib") == folder.read("often.ib"));
+}
+
+/// What nobody asks for happens when memory is short.
+#[test]
+fn a_blocked_filter_is_built_in_parts_when_memory_is_short() {
+    let folder = Folder::new();
+    let keys = numbers(0, 1_000_000) + &numbers(0, 1000);
+    folder.write("keys.txt", &keys);
+    folder.run("build -p 1e-3 -n 1M -o whole.ib keys.txt").expect(0);
+    let bits = |name: &str| {
+        let bytes = folder.read(name);
+        bytes[bytes.len() - 1_970_000..].to_vec()
+    };
+    // Its digests are 16 MB, of which an eighth of the memory is less, or more.
+    for (memory, in_parts) in [("64M", true), ("1G", false)] {
+        let command = format!("build -p 1e-3 --free-memory {memory} -o f.ib");
+        let outcome = folder.run_with(&command, &keys).expect(0);
+        assert_eq!(outcome.stderr.contains("are different"), in_parts, "{}", outcome.stderr);
+        if in_parts {
+            // Otherwise it is planned for all lines.
+            assert!(bits("f.ib") == bits("whole.ib"));
+        }
+        assert_eq!(folder.run("check -c f.ib keys.txt").expect(0).text(), "1001000\n");
+    }
+    let command = "build -p 1e-3 -n 1M --free-memory 1M -o f.ib keys.txt";
+    let outcome = folder.run(command).expect(0);
+    assert!(outcome.stderr.contains("it is built in parts"), "{}", outcome.stderr);
+    assert!(bits("f.ib") == bits("whole.ib"));
+    assert_eq!(folder.names(), ["f.ib", "keys.txt", "whole.ib"]);
+}
+
+#[test]
+fn what_is_not_of_a_build_is_left_alone() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 500_000));
+    fs::create_dir(folder.path("f.ib.building")).expect("it is created");
+    folder.write("f.ib.building/thesis.txt", "precious");
+    let error = ["f.ib.building", "not of a build"];
+    folder.run("build --memory 8M -o f.ib keys.txt").expect_error(&error);
+    folder.run_with("build -o f.ib", "a\n").expect(0);
+    assert_eq!(folder.read("f.ib.building/thesis.txt"), b"precious");
+}
+
+#[test]
+fn two_builds_of_the_same_shards_are_not_mixed() {
+    let folder = Folder::new();
+    folder.write("a.txt", numbers(0, 1_000_000));
+    folder.write("b.txt", numbers(2_000_000, 3_000_000));
+    fs::create_dir(folder.path("tmp")).expect("it is created");
+    let build = "build --shards 40 -n 1M -p 1e-4 --memory 8M";
+    assert_eq!(kill_in(&folder, &format!("{build} -o f.ib a.txt"), "building"), Some("building"));
+    // By its other name, and with another folder for what is unfinished.
+    let partial = fs::File::options().write(true).open(folder.path("f.000-of-040.ib.partial"));
+    let partial = partial.expect("it is there");
+    partial.lock().expect("nobody else has it locked");
+    for other in ["-o f b.txt", "-o f.ib --tmp tmp b.txt", "-o f.ib --resume a.txt"] {
+        folder.run(&format!("{build} {other}")).expect_error(&["another program is writing"]);
+    }
+    partial.unlock().expect("it was locked");
+    fs::remove_dir_all(folder.path("f.building")).expect("it was begun");
+    folder.run(&format!("{build} -o f b.txt")).expect(0);
+    let error = ["f.000-of-040.ib is not the shard that was built", "build anew"];
+    folder.run(&format!("{build} -o f.ib --resume a.txt")).expect_error(&error);
+    assert_eq!(folder.run("check -c f.ib b.txt").expect(0).text(), "1000000\n");
+}
+
+#[test]
+fn a_set_that_is_half_replaced_is_no_filter_until_the_build_goes_on() {
+    let folder = Folder::new();
+    folder.write("old.txt", numbers(0, 200_000));
+    folder.write("new.txt", numbers(500_000, 700_000));
+    let build = "build --shards 64 -n 200K -p 1e-4 -o f.ib";
+    folder.run(&format!("{build} old.txt")).expect(0);
+    let mut child = start(&folder, &format!("{build} new.txt"));
+    while folder.path("f.000-of-064.ib").exists() {
+        assert!(child.try_wait().expect("it was started").is_none(), "it ended without a change");
+        thread::sleep(Duration::from_micros(50));
+    }
+    child.kill().expect("it can be killed, also if it has ended");
+    child.wait().expect("it was started");
+    if phase(&folder, "f.ib").is_some() {
+        // A kill may come too late; but there is no other outcome than these.
+        if !folder.path("f.000-of-064.ib").exists() {
+            folder.run("check -c f.ib old.txt").expect_error(&["missing: 0"]);
+        }
+        folder.run(&format!("{build} --resume new.txt")).expect(0);
+    }
+    assert_eq!(folder.run("check -c f.ib new.txt").expect(0).text(), "200000\n");
+    assert_eq!(folder.names().len(), 64 + 2);
+}
+
+#[test]
+fn a_key_is_read_once() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 600_000));
+    for options in ["--shards 3", "--memory 8M", "--kind ribbon --memory 8M"] {
+        let made = Command::new("mkfifo").arg(folder.path("secret")).status();
+        assert!(made.expect("it can be run").success());
+        let path = folder.path("secret");
+        let writer = thread::spawn(move || fs::write(path, "0123456789abcdef0123456789abcdef\n"));
+        folder.run(&format!("build {options} --key-file secret -o f.ib keys.txt")).expect(0);
+        writer.join().expect("it does not panic").expect("it was read");
+        fs::remove_file(folder.path("secret")).expect("it is there");
+        folder.write("secret", "0123456789abcdef0123456789abcdef\n");
+        let check = folder.run("check -c --key-file secret f.ib keys.txt").expect(0);
+        assert_eq!(check.text(), "600000\n");
+        fs::remove_file(folder.path("secret")).expect("it is there");
+        remove(&folder, "f.");
+    }
+}
+
+#[test]
+fn what_cannot_be_finished_is_not_kept() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 100_000));
+    for (options, words) in [
+        ("--kind cuckoo -n 1000 --shards 3", ["full", "items"]),
+        ("--kind blocked --bytes 300KB -p 1e-9 --shards 3", ["--bytes allows", "allow more"]),
+    ] {
+        folder.run(&format!("build -o f.ib {options} keys.txt")).expect_error(&words);
+        assert_eq!(folder.names(), ["keys.txt"]);
+    }
+    // More shards may be what it takes, and are all that it takes.
+    let keys = folder.read("keys.txt");
+    let build = "build --kind classic --memory 8M -o f.ib --bytes 10M";
+    folder.run_with(&format!("{build} --shards 2"), &keys).expect_error(&[
+        "a shard of 2 takes",
+        "--shards 3",
+        "--resume",
+    ]);
+    folder.run_with(&format!("{build} --shards 3 --resume"), &keys).expect(0);
+    assert_eq!(folder.run("check -c f.ib keys.txt").expect(0).text(), "100000\n");
+}
+
+#[test]
+fn shards_of_every_kind_have_all_keys_and_keep_the_rate() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 300_000) + &numbers(0, 30_000));
+    let absent: Vec<String> = (0..200_000).map(|n| format!("absent {n}")).collect();
+    let keys: Vec<String> = (0..300_000).map(|n| n.to_string()).collect();
+    for kind in ["blocked", "classic", "counting", "cuckoo", "scalable"] {
+        for (options, shards) in [("--memory 8MiB", 5), ("", 1), ("-n 300K -j 1", 64)] {
+            let build = format!("build --kind {kind} -p 0.01 --normalize trim {options}");
+            let stem = folder.path("f");
+            folder.run(&format!("{build} --shards {shards} -o f.ib keys.txt")).expect(0);
+            let names = folder.names();
+            assert_eq!(names.len(), shards + 1, "{names:?}");
+            let filter = inbloom::file::open_sharded(&stem).expect("it was built");
+            assert_eq!(filter.shards().len(), shards);
+            assert!(filter.shards().iter().all(|shard| shard.normalization() == "trim"));
+            let mut found = Vec::new();
+            filter.contains_many(&keys, &mut found);
+            assert!(found.iter().all(|found| *found), "{kind}, {shards} shards");
+            filter.contains_many(&absent, &mut found);
+            let hits = found.iter().filter(|found| **found).count() as f64;
+            let most = 2000.0 + 5.0 * 2000.0_f64.sqrt();
+            assert!(hits <= most, "{kind}, {shards} shards: {hits}");
+            // A key that was told new twice would be there twice.
+            assert!(filter.inserted() <= 300_000, "{kind}: {}", filter.inserted());
+            remove(&folder, "f.");
+        }
+    }
+}
+
+#[test]
+fn shards_beside_others_are_refused_and_an_old_set_is_replaced() {
+    let folder = Folder::new();
+    folder.write("keys.txt", numbers(0, 1000));
+    folder.run("build --shards 3 -o f.ib keys.txt").expect(0);
+    folder.run("build --shards 3 -o f keys.txt").expect(0);
+    let error = ["f.000-of-003.ib", "remove those"];
+    folder.run("build --shards 4 -o f.ib keys.txt").expect_error(&error);
+    folder.run("build -o g.ib keys.txt").expect(0);
+    folder.run("build --shards 4 -o g.ib keys.txt").expect_error(&["g.ib is there", "remove it"]);
+    for other in ["build -o f.ib keys.txt", "merge -o f.ib g.ib g.ib", "add f.ib keys.txt"] {
+        folder.run(other).expect_error(&["f.000-of-003.ib", "would hide"]);
+    }
+    assert_eq!(files(&folder, "f.").len(), 3);
+    for (options, words) in [
+        ("--kind ribbon --shards 4", ["a ribbon has shards", "leave --shards out"]),
+        ("--kind bitmap --universe 10 --shards 4", ["a bitmap does not hash", "leave it out"]),
+        ("--kind window --window 100 --shards 4", ["a window forgets", "leave it out"]),
+        ("--shards 0", ["0", "4096"]),
+        ("--auto-clear 0.5 --shards 2", ["--auto-clear", "another order"]),
+        ("--auto-clear 0.5 --memory 8M", ["--auto-clear", "another order"]),
+        ("--bytes 500G -p 0.01 --memory 8M", ["of disk in", "are free"]),
+        ("--bytes 500G -p 0.01 --shards 4096 --memory 1G", ["of disk in", "are free"]),
+        ("-n 1G -p 1e-4 --shards 2 --memory 8M", ["a shard of 2 takes", "--shards 728"]),
+    ] {
+        folder.run(&format!("build -o h.ib {options} keys.txt")).expect_error(&words);
     }
 }
 
@@ -302,8 +569,9 @@ fn what_cannot_be_resumed_or_held_is_refused_before_it_is_read() {
         ("--kind ribbon --memory 1M few.txt", ["--memory is", "at least 8"]),
         ("--kind ribbon -n 1e12 --memory 8M few.txt", ["of disk in", "are free"]),
         ("--kind ribbon --tmp missing few.txt few.txt", ["missing", "folder"]),
-        ("--kind blocked --memory 8M few.txt", ["--memory is for kind ribbon", "leave it out"]),
-        ("--kind classic --resume few.txt", ["--resume is for kind ribbon", "leave it out"]),
+        ("--kind counting --memory 8M few.txt", ["--memory is for what", "give --shards"]),
+        ("--kind classic --resume few.txt", ["--resume is for what", "leave --resume out"]),
+        ("--kind blocked -n 1e12 --memory 8M few.txt", ["of disk in", "are free"]),
         ("--kind ribbon empty", ["empty is a directory", "without files"]),
     ] {
         fs::create_dir_all(folder.path("empty")).expect("it is created");

@@ -56,7 +56,7 @@ impl LivingArgs {
 
 /// Options that are decided when a base is there. (Of a whole group all would be named in the error,
 /// not the one that was given.)
-const DECIDED: [&str; 19] = [
+const DECIDED: [&str; 20] = [
     "files",
     "kind",
     "auto_clear",
@@ -75,6 +75,7 @@ const DECIDED: [&str; 19] = [
     "tightening",
     "memory_to_work_with",
     "tmp",
+    "shards",
     "resume",
 ];
 

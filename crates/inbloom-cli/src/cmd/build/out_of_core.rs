@@ -1,41 +1,53 @@
-//! A static filter from more keys than fit into memory.
+//! A filter from more keys than fit into memory, or a filter that does not itself.
 //!
 //! ```text
-//! read     lines -> places, 8 bytes of a key's hash, kept apart by range: `spill.rs`
+//! read     lines -> digests, 16 bytes for a key, kept apart by ranges of their places: `spill.rs`
 //! count    how many are different, unless -n says for how many to plan
-//! build    range by range, on all cores: sort, drop repetitions, solve, ask for every key
+//! build    range by range, on all cores: sort, drop repetitions, insert or solve: `parts.rs`
 //! write    in order, as they come
 //! ```
 //!
-//! What fits into memory never touches the disk, and takes the same way. Otherwise the state is kept
-//! from time to time, see `unfinished.rs`, and `--resume` goes on from there. However often it was
-//! stopped, with however much memory and on however many cores, the same keys give the same file to
-//! the byte.
+//! That needs a filter of which each part has the keys of a range. A ribbon has shards of that sort,
+//! and is built from places alone. A blocked filter has its blocks in the order of places. The others
+//! scatter a key's cells all over, and can do it only in shards, each a file and a filter by itself.
+//!
+//! What fits into memory never touches the disk, and takes the same way (shards, which are files
+//! anyway, do touch it). Else the state is kept from time to time, see `unfinished.rs`, and
+//! `--resume` goes on from there. However often it was stopped, with however much memory and on however many cores, the same keys
+//! give the same file to the byte.
+//!
+//! A blocked filter from a pipe takes this way only when its digests become too many: until then
+//! they are kept as they come, and inserted in their order. That gives the same bits; but how many
+//! of the keys were told new depends on the order, and the file says it.
+
+mod in_order;
+mod parts;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::ops::Range;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, Mutex, PoisonError, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::kinds::ribbon::{Layout, Part, Ribbon};
-use inbloom::{Filter, Plan, file};
+use anyhow::{Context, Result, bail, ensure};
+use inbloom::kinds::blocked::Pieces;
+use inbloom::kinds::ribbon::{Layout, Ribbon};
+use inbloom::{Digest, Filter, Kind, Plan};
 use signal_hook::consts::SIGINT;
 
-use super::unfinished::{Position, Unfinished, target_of};
+use super::unfinished::{self, Output, Position, Unfinished};
 use super::{Args, Builder};
 use crate::blocks::{InOrder, Next};
 use crate::input::Input;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
-use crate::spill::{self, Spill};
+use crate::spill::{self, Kept, Spill};
 use crate::{filter_file, memory, numbers, output};
+use in_order::in_order;
+use parts::{OneFile, Parts, Shards};
 
 /// So many keys can be one shard, whatever was planned.
 const MANY: u64 = 1 << 22;
@@ -43,28 +55,39 @@ const MANY: u64 = 1 << 22;
 /// How long to wait for lines before looking for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Memory, disk and unfinished work: for kinds that are built from all keys at once.
+/// Memory, disk and unfinished work.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Static kinds, larger than memory")]
+#[command(next_help_heading = "Larger than memory")]
 pub struct Resources {
-    /// Memory to work with: 1G, 500MiB [default: a quarter of the machine's]
+    /// Memory to work with: 1G, 500MiB. A billion keys take 100 MB at least, a hundred times as many
+    /// ten times as much [default: a quarter of the machine's]
     // The sizing options have a group of this name.
     #[arg(id = "memory_to_work_with", long = "memory", value_name = "SIZE")]
     #[arg(value_parser = numbers::parse_bytes)]
     memory: Option<u64>,
 
-    /// Folder for temporary files: 5.2 bytes per key, more with less than 1 GB of memory [default:
-    /// that of the output]
+    /// Folder for temporary files: 5.2 bytes per key for a ribbon, 13.2 for other kinds, more with
+    /// less than 2 GB of memory [default: that of the output]
     #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
+
+    /// Write so many shards, each a file: seen.000-of-016.ib and so on for -o seen.ib. All kinds
+    /// but bitmap, window and ribbon can
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub shards: Option<u32>,
 
     /// Go on with a build of this output that was killed
     #[arg(long)]
     resume: bool,
+
+    /// Take so much memory for all there is, and for free: for tests
+    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes, hide = true)]
+    free_memory: Option<u64>,
 }
 
 impl Resources {
-    /// An option that was given, if one was.
+    /// An option that was given and asks for little memory, if one was.
     pub fn given(&self) -> Option<&'static str> {
         match self {
             Resources { memory: Some(_), .. } => Some("--memory"),
@@ -74,8 +97,28 @@ impl Resources {
         }
     }
 
+    /// The option for shards, if it was given.
+    pub fn shards_given(&self) -> Option<&'static str> {
+        self.shards.map(|_| "--shards")
+    }
+
+    pub fn is_resumed(&self) -> bool {
+        self.resume
+    }
+
+    /// Where a build of this output keeps what is unfinished.
+    pub fn folder(&self, output: &Output) -> PathBuf {
+        Unfinished::folder_for(output.path(), self.tmp.as_deref())
+    }
+
+    /// The bytes of memory that are free, unless nobody knows.
+    pub fn free(&self) -> Option<u64> {
+        self.free_memory.or_else(memory::free)
+    }
+
     fn memory(&self) -> Result<u64> {
-        let memory = self.memory.unwrap_or_else(|| memory::total().unwrap_or(4 << 30) / 4);
+        let total = self.free_memory.or_else(memory::total).unwrap_or(4 << 30);
+        let memory = self.memory.unwrap_or(total / 4);
         ensure!(
             memory >= spill::LEAST_MEMORY || self.memory.is_none(),
             "--memory is {}, but it takes at least {}",
@@ -93,27 +136,31 @@ pub enum Built {
     /// It was written to a file: the output, unless that is to become another one. What is kept of
     /// the build is to be removed when the output is there.
     File(PathBuf, Unfinished),
+    /// It was written to the files of shards. What is kept of it is to be removed.
+    Shards(Unfinished),
     /// A signal came.
     Stopped(u8),
 }
 
-/// Builds a filter of a static kind.
+/// Builds a filter whose keys need not fit into memory.
 pub fn build(builder: &mut Builder) -> Result<Built> {
     let mut work = Work::begin(builder)?;
     let outcome = work.run();
-    let output = work.output.clone();
-    let Some(unfinished) = work.unfinished.take() else {
-        return match outcome? {
-            Done::Filter(filter) => Ok(Built::Filter(filter)),
-            Done::File(path) => bail!("{} was written without a folder", path.display()),
-        };
-    };
-    let error = match outcome {
-        Ok(Done::File(path)) => return Ok(Built::File(path, unfinished)),
-        Ok(Done::Filter(filter)) => {
-            return unfinished.remove(&output).map(|()| Built::Filter(filter));
+    let unfinished = work.unfinished.take();
+    let (error, unfinished) = match (outcome, unfinished) {
+        (Ok(Done::Filter(filter)), None) => return Ok(Built::Filter(filter)),
+        (Ok(Done::Filter(filter)), Some(unfinished)) => {
+            return unfinished.remove().map(|()| Built::Filter(filter));
         }
-        Err(error) => error,
+        (Ok(Done::Written(path)), Some(unfinished)) => {
+            return Ok(match work.output {
+                Output::File(_) => Built::File(path, unfinished),
+                Output::Shards(..) => Built::Shards(unfinished),
+            });
+        }
+        (Ok(Done::Written(path)), None) => bail!("{} has no folder", path.display()),
+        (Err(error), None) => return Err(error),
+        (Err(error), Some(unfinished)) => (error, unfinished),
     };
     let kept = match unfinished.was_saved() {
         true => format!(
@@ -123,10 +170,10 @@ pub fn build(builder: &mut Builder) -> Result<Built> {
         ),
         false => String::new(),
     };
+    let is_over = is_over(&error) || kept.is_empty();
     match error.downcast_ref::<Interrupted>() {
-        // Whoever types Ctrl-C means it; a machine that shuts down does not.
-        Some(Interrupted(signal)) if *signal == SIGINT as u8 || kept.is_empty() => {
-            unfinished.remove(&output)?;
+        Some(Interrupted(signal)) if is_over => {
+            unfinished.remove()?;
             output::say("stopped: temporary files are removed, and nothing was written");
             Ok(Built::Stopped(*signal))
         }
@@ -134,14 +181,35 @@ pub fn build(builder: &mut Builder) -> Result<Built> {
             output::say(kept);
             Ok(Built::Stopped(*signal))
         }
-        None if kept.is_empty() => unfinished.remove(&output).and(Err(error)),
+        None if is_over => unfinished.remove().and(Err(error)),
         None => Err(error.context(kept)),
+    }
+}
+
+/// Whether there is no sense in going on later.
+fn is_over(error: &anyhow::Error) -> bool {
+    // Whoever types Ctrl-C means it; a machine that shuts down does not.
+    let stopped = error.downcast_ref::<Interrupted>().is_some_and(|by| by.0 == SIGINT as u8);
+    let is_full = matches!(error.downcast_ref(), Some(inbloom::Error::Full { .. }));
+    stopped || is_full || error.is::<TooLarge>()
+}
+
+/// More keys came than fit into what was allowed.
+#[derive(Debug)]
+struct TooLarge(String);
+
+impl std::error::Error for TooLarge {}
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
+        formatter.write_str(&self.0)
     }
 }
 
 enum Done {
     Filter(Box<Filter>),
-    File(PathBuf),
+    /// To this path, if it is one file.
+    Written(PathBuf),
 }
 
 /// A signal asked to stop.
@@ -159,12 +227,13 @@ impl std::fmt::Display for Interrupted {
 /// A build on its way.
 struct Work<'a, 'b> {
     builder: &'a mut Builder<'b>,
-    /// What is going to be replaced.
-    output: PathBuf,
+    output: Output,
     folder: PathBuf,
     /// What the build was asked for, before anything was read.
     asked: BTreeMap<&'static str, String>,
     memory: u64,
+    /// Digests in the order in which they came, until they become too many.
+    early: Option<Vec<Digest>>,
     spill: Spill,
     unfinished: Option<Unfinished>,
     /// Listened for once there are files to remove.
@@ -175,20 +244,15 @@ impl<'a, 'b> Work<'a, 'b> {
     fn begin(builder: &'a mut Builder<'b>) -> Result<Work<'a, 'b>> {
         let args = builder.args;
         let memory = args.resources.memory()?;
-        if let Some(tmp) = args.resources.tmp.as_ref().filter(|tmp| !tmp.is_dir()) {
-            bail!("--tmp {} is no folder: make it, or give another", tmp.display());
+        if let Some(tmp) = &args.resources.tmp {
+            ensure!(tmp.is_dir(), "--tmp {} is no folder: make it, or give another", tmp.display());
+            tempfile::tempfile_in(tmp)
+                .with_context(|| format!("cannot write to --tmp {}", tmp.display()))?;
         }
-        let output = target_of(&args.output);
-        let folder = Unfinished::folder_for(&output, args.resources.tmp.as_deref());
-        let asked = builder.asked(&output);
+        let output = builder.output.clone();
+        let folder = args.resources.folder(&output);
+        let asked = builder.asked();
         let is_there = Unfinished::is_there(&folder);
-        if is_there && !args.resources.resume {
-            bail!(
-                "{} has a build of this output that was not finished: --resume goes on with it; \
-                 remove the folder to begin anew",
-                folder.display(),
-            );
-        }
         let unfinished = match is_there {
             true => Some(Unfinished::resume(&folder, asked.clone())?),
             false => None,
@@ -202,27 +266,36 @@ impl<'a, 'b> Work<'a, 'b> {
             } else if args.resources.resume {
                 output::say("no unfinished build was found: this one begins anew");
             }
-            Unfinished::clear(&folder)?;
+            if builder.in_parts {
+                // Refused now, if it is not a build's.
+                Unfinished::clear(&folder)?;
+            }
         }
-        let (spill, signals) = (Spill::new(memory), None);
-        let mut work = Work { builder, output, folder, asked, memory, spill, unfinished, signals };
+        let kept = match args.kind.is_static() {
+            true => Kept::Places,
+            false => Kept::Digests,
+        };
+        let early = (!builder.in_parts).then(Vec::new);
+        let (spill, signals) = (Spill::new(memory, kept), None);
+        let mut work =
+            Work { builder, output, folder, asked, memory, early, spill, unfinished, signals };
         match &work.unfinished {
             Some(unfinished) => {
                 let (chunks, _) = unfinished.lists()?;
-                work.spill = Spill::restore(memory, &work.folder, &chunks)?;
+                work.spill = Spill::restore(memory, kept, &work.folder, &chunks)?;
                 work.signals = Some(Signals::catch()?);
                 output::say(format_args!(
                     "going on in {}: {} {}",
                     work.folder.display(),
-                    numbers::keys(work.spill.places()),
+                    numbers::keys(work.spill.count()),
                     if unfinished.state.all_read {
-                        "were read, which were all"
+                        "were read, which were all: no more are read"
                     } else {
                         "were read"
                     },
                 ));
             }
-            None => work.check_disk(memory)?,
+            None => work.check_room(kept)?,
         }
         Ok(work)
     }
@@ -235,13 +308,16 @@ impl<'a, 'b> Work<'a, 'b> {
         if !self.unfinished.as_ref().is_some_and(|unfinished| unfinished.state.all_read) {
             self.read()?;
         }
-        self.builder.read = self.spill.places();
+        if let Some(digests) = self.early.take() {
+            let filter = self.builder.build_from_digests(&digests)?;
+            return Ok(Done::Filter(Box::new(filter)));
+        }
+        self.builder.read = self.spill.count();
         let plan = self.plan()?;
-        let mut like = Filter::build(plan, self.builder.hasher, &[])?;
-        self.builder.describe(&mut like)?;
-        match self.unfinished.is_some() {
-            true => self.write(&like).map(Done::File),
-            false => self.build_in_memory(&like).map(|filter| Done::Filter(Box::new(filter))),
+        match (&self.output, plan.kind()) {
+            (Output::Shards(..), _) => self.write_shards(plan),
+            (Output::File(_), Kind::Ribbon) => self.build_ribbon(plan),
+            (Output::File(_), _) => self.build_blocked(plan),
         }
     }
 
@@ -257,9 +333,9 @@ impl<'a, 'b> Work<'a, 'b> {
         self.args().input.threads()
     }
 
-    /// Threads that build shards, each of which takes about 100 MB.
-    fn builders(&self) -> usize {
-        self.threads().min((self.memory / 100_000_000).max(1) as usize)
+    /// As many threads as there is memory for, if each takes so much.
+    fn threads_for(&self, memory: u64) -> usize {
+        self.threads().min((self.memory / memory.max(1)).max(1) as usize)
     }
 
     // ------------------------------------------------------------------------------------ reading
@@ -277,14 +353,17 @@ impl<'a, 'b> Work<'a, 'b> {
         let keys = self.builder.keys();
         let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
         let mut jobs = InOrder::new(reader, self.threads(), digests);
-        let mut kept = self.spill.places();
+        let mut kept = self.spill.count();
         loop {
             match jobs.next_within(LOOK) {
                 Next::Job(job) => {
                     let (input, bytes) = (job.block.input, job.block.bytes() as u64);
                     let before = if input == position.input { position.bytes } else { 0 };
                     position = Position { input, bytes: before + bytes };
-                    self.spill.add(job.product.iter().map(|digest| digest.place))?;
+                    match &mut self.early {
+                        Some(early) => early.extend_from_slice(&job.product),
+                        None => self.spill.add(&job.product)?,
+                    }
                     progress.step(job.block.len());
                 }
                 Next::Failed(failure) => return Err(failure.error),
@@ -292,21 +371,30 @@ impl<'a, 'b> Work<'a, 'b> {
                 Next::End => break,
             }
             self.look()?;
+            let bytes = self.early.as_ref().map_or(0, |early| mem::size_of_val(early.as_slice()));
+            if bytes as u64 > self.memory / 2 {
+                let early = self.early.take().unwrap_or_default();
+                self.spill.add(&early)?;
+                self.builder.in_parts = true;
+            }
             if self.spill.is_full() {
                 self.go_to_disk()?;
             }
-            let since = self.spill.places() - kept;
+            let since = self.spill.count() - kept;
             if self.spill.is_on_disk() && since >= self.spill.between_checkpoints() {
                 self.keep_read(position, false)?;
-                kept = self.spill.places();
+                kept = self.spill.count();
             }
         }
         drop(progress);
+        if matches!(self.output, Output::Shards(..)) && !self.spill.is_on_disk() {
+            self.go_to_disk()?;
+        }
         if self.spill.is_on_disk() {
             self.keep_read(position, true)?;
             output::say(format_args!(
                 "{} read in {}, {} in {}",
-                numbers::keys(self.spill.places()),
+                numbers::keys(self.spill.count()),
                 shown(start.elapsed()),
                 numbers::bytes(self.spill.bytes_on_disk()),
                 self.folder.display(),
@@ -317,6 +405,7 @@ impl<'a, 'b> Work<'a, 'b> {
 
     fn go_to_disk(&mut self) -> Result<()> {
         self.signals = Some(Signals::catch()?);
+        Unfinished::clear(&self.folder)?;
         self.unfinished = Some(Unfinished::begin(&self.folder, self.asked.clone())?);
         self.spill.go_to_disk(&self.folder)
     }
@@ -328,26 +417,45 @@ impl<'a, 'b> Work<'a, 'b> {
         unfinished.save(&chunks, &[])
     }
 
-    /// Refuses what would fill a disk, before hours of reading.
-    fn check_disk(&self, memory: u64) -> Result<()> {
+    /// Refuses what would fill a disk, or not fit into memory, before hours of reading.
+    fn check_room(&self, kept: Kept) -> Result<()> {
         let keys = match (self.args().sizing.items, self.estimate_keys()?) {
             (Some(keys), _) | (None, Some(keys)) => keys,
             (None, None) => return Ok(()),
         };
-        let temporary = spill::disk_for(keys, memory);
-        if temporary == 0 {
+        let plan = match self.builder.size_is_known() {
+            true => self.args().sizing.plan(self.args().kind)?,
+            false => self.builder.sizing_for(keys.max(1)).plan(self.args().kind)?,
+        };
+        let (parts, filter) = match &self.output {
+            Output::Shards(_, shards) => (u64::from(*shards), self.check_shards(plan, *shards)?),
+            Output::File(_) if plan.kind() == Kind::Ribbon => {
+                (Layout::new(plan).shards(), plan.bytes())
+            }
+            Output::File(_) => (Pieces::new(plan).count(), plan.bytes()),
+        };
+        let temporary = spill::disk_for(keys, kept, self.memory);
+        let least = spill::least_memory(keys, kept);
+        if self.memory < least && temporary > 0 {
+            // So many may not come.
+            output::say(format_args!(
+                "warning: {} keys take more memory than {}: give at least --memory {}M",
+                numbers::exact(keys),
+                numbers::bytes(self.memory),
+                least.div_ceil(1_000_000),
+            ));
+        }
+        let is_written = matches!(self.output, Output::Shards(..)) || !self.fits(&plan);
+        if temporary == 0 && !is_written {
             return Ok(());
         }
-        let plan = self.builder.sizing_for(keys.max(1)).plan(self.args().kind)?;
-        let filter = plan.bytes();
         let (tmp, output) =
-            (filter_file::folder_of(&self.folder), filter_file::folder_of(&self.output));
+            (filter_file::folder_of(&self.folder), filter_file::folder_of(self.output.path()));
         // What is to be changed after it was built is written again.
         let again = if self.args().living.is_wanted() { filter } else { 0 };
-        // Of many shards, one file in 64 is there together with the part of the filter that it
+        // Of many parts, one file in 64 is there together with the part of the filter that it
         // became; of few all may be.
-        let shards = Layout::new(plan).shards();
-        let beside = if shards < 64 { filter } else { (temporary + filter) / 64 };
+        let beside = if parts < 64 { filter } else { (temporary + filter) / 64 };
         let (for_tmp, for_output) = match on_one_disk(&tmp, &output) {
             true => ((temporary + beside).max(filter + again), 0),
             false => (temporary, filter + again),
@@ -365,6 +473,31 @@ impl<'a, 'b> Work<'a, 'b> {
             );
         }
         Ok(())
+    }
+
+    /// Refuses shards that do not fit into memory, or together not into what is allowed. Returns the
+    /// bytes of all.
+    fn check_shards(&self, plan: Plan, shards: u32) -> Result<u64> {
+        let each = plan.for_shard(0, shards)?.bytes();
+        let all = each * u64::from(shards);
+        // Each has whole blocks, of 64 bytes.
+        let allowed = self.args().sizing.bytes.map(|bytes| bytes + 64 * u64::from(shards));
+        parts::check_bytes(allowed, plan.items(), all)?;
+        ensure!(
+            each <= self.memory / 2,
+            "a shard of {shards} takes {}, for which --memory must be twice as much, and is {}: \
+             write at least --shards {}, or give more --memory; or tell with -n how many keys are \
+             different, if it is fewer",
+            numbers::bytes(each),
+            numbers::bytes(self.memory),
+            (all * 21 / 10).div_ceil(self.memory),
+        );
+        Ok(all)
+    }
+
+    /// Whether a filter is built in memory, where its digests are. These have the rest of it.
+    fn fits(&self, plan: &Plan) -> bool {
+        plan.kind() == Kind::Ribbon || plan.bytes() <= self.memory / 4
     }
 
     /// About how many keys there are in the files, by the first lines; None if not all are files.
@@ -388,18 +521,19 @@ impl<'a, 'b> Work<'a, 'b> {
 
     /// The plan, for the number of keys that was asked for, or of those that are different.
     fn plan(&mut self) -> Result<Plan> {
-        let builder = &self.builder;
-        // Shards for much fewer keys than there are would not fit into memory.
-        let planned = builder.args.sizing.items.unwrap_or(u64::MAX).max(MANY);
-        if builder.size_is_known() && self.spill.places() <= planned {
-            return Ok(builder.args.sizing.plan(builder.args.kind)?);
+        let (args, count) = (self.args(), self.spill.count());
+        // Shards of a ribbon for much fewer keys than there are would not fit into memory.
+        let planned = args.sizing.items.unwrap_or(u64::MAX).max(MANY);
+        let fits = args.kind != Kind::Ribbon || count <= planned;
+        if self.builder.size_is_known() && fits {
+            return Ok(args.sizing.plan(args.kind)?);
         }
         let counted = self.unfinished.as_ref().and_then(|unfinished| unfinished.state.different);
         let different = match counted {
             Some(different) => different,
             None => self.count_different()?,
         };
-        Ok(self.builder.sizing_for(different).plan(self.args().kind)?)
+        Ok(self.builder.sizing_for(different).plan(args.kind)?)
     }
 
     fn count_different(&mut self) -> Result<u64> {
@@ -407,13 +541,14 @@ impl<'a, 'b> Work<'a, 'b> {
         let ranges: Vec<_> = spill::partitions().collect();
         let mut progress = Progress::steps("counting", ranges.len() as u64);
         let count = |range: u64| {
-            let mut places = self.spill.gather(&ranges[range as usize])?;
+            let mut places = self.spill.places(&ranges[range as usize])?;
             places.sort_unstable();
             places.dedup();
             Ok(places.len() as u64)
         };
         let mut different = 0;
-        in_order(0..ranges.len() as u64, self.threads(), count, |_, count| {
+        let threads = self.threads_for(self.spill.of_partition());
+        in_order(0..ranges.len() as u64, threads, count, |_, count| {
             different += count;
             progress.step(1);
             self.look()
@@ -428,213 +563,151 @@ impl<'a, 'b> Work<'a, 'b> {
         Ok(different)
     }
 
-    /// Builds shards from this one on, on all cores, and hands them over in order.
-    fn each_shard(
+    /// Builds parts from this one on, on all cores, and hands them over in order.
+    fn each_part<P: Parts>(
         &self,
-        layout: &Layout,
+        parts: &P,
         first: u64,
-        mut take: impl FnMut(u64, Part) -> Result<()>,
+        mut take: impl FnMut(u64, P::Part) -> Result<()>,
     ) -> Result<()> {
-        let mut progress = Progress::steps("building", layout.shards());
+        let mut progress = Progress::steps("building", parts.count());
         progress.step(first as usize);
-        let build = |shard| {
-            let places = self.spill.gather(&layout.places(shard))?;
-            Ok(layout.build(shard, &places)?)
-        };
-        in_order(first..layout.shards(), self.builders(), build, |shard, part| {
+        // What was built waits until it is written.
+        let threads = self.threads_for(2 * parts.memory() + self.spill.of_partition());
+        let build = |part| parts.build(part, &self.spill);
+        in_order(first..parts.count(), threads, build, |number, part| {
             self.look()?;
-            take(shard, part)?;
+            take(number, part)?;
             progress.step(1);
             Ok(())
         })
     }
 
-    fn build_in_memory(&mut self, like: &Filter) -> Result<Filter> {
-        let mut parts = Vec::new();
-        self.each_shard(&Layout::new(*like.plan()), 0, |_, part| {
-            parts.push(part);
+    fn build_ribbon(&mut self, plan: Plan) -> Result<Done> {
+        let mut like = Filter::build(plan, self.builder.hasher, &[])?;
+        self.args().describe(&mut like)?;
+        let (file, most) = (self.one_file(), self.args().sizing.bytes);
+        let parts = parts::Ribbon { layout: Layout::new(plan), file, like: &like, most };
+        if self.unfinished.is_some() {
+            let path = parts.file.path.clone();
+            return self.write(&parts).map(|()| Done::Written(path));
+        }
+        let mut built = Vec::new();
+        self.each_part(&parts, 0, |_, part| {
+            built.push(part);
             Ok(())
         })?;
-        let ribbon = Ribbon::assemble(*like.plan(), &parts)?;
-        let mut filter = Filter::from_ribbon(ribbon, self.builder.hasher)?;
-        self.builder.describe(&mut filter)?;
-        self.check_bytes(filter.inserted(), filter.bytes())?;
-        Ok(filter)
+        let mut filter = Filter::from_ribbon(Ribbon::assemble(plan, &built)?, self.builder.hasher)?;
+        self.args().describe(&mut filter)?;
+        parts::check_bytes(most, filter.inserted(), filter.bytes())?;
+        Ok(Done::Filter(Box::new(filter)))
     }
 
-    /// Writes a file, shard by shard, keeping the state from time to time, and returns its path.
-    fn write(&mut self, like: &Filter) -> Result<PathBuf> {
-        let start = Instant::now();
-        let layout = Layout::new(*like.plan());
-        let partial = Unfinished::partial(&self.output);
-        let path = match self.args().living.is_wanted() {
-            // Nobody is to meet a list that hits what it must not.
-            true => Unfinished::base(&self.output),
-            false => self.output.clone(),
+    fn build_blocked(&mut self, plan: Plan) -> Result<Done> {
+        if self.unfinished.is_none() && !self.fits(&plan) {
+            self.go_to_disk()?;
+            self.keep_read(Position::default(), true)?;
+        }
+        if self.unfinished.is_some() {
+            let like = self.builder.filter(Plan::new(Kind::Blocked).items(1).build()?)?;
+            let (pieces, file) = (Pieces::new(plan), self.one_file());
+            let path = file.path.clone();
+            self.write(&parts::Blocked { plan, pieces, file, like: &like })?;
+            return Ok(Done::Written(path));
+        }
+        let mut filter = Filter::with_hasher(plan, self.builder.hasher)?;
+        let mut progress = Progress::steps("building", spill::partitions().count() as u64);
+        let mut new = Vec::new();
+        for range in spill::partitions() {
+            filter.insert_digests(&self.spill.digests(&range)?, &mut new)?;
+            progress.step(1);
+        }
+        // Only now, so that it does not empty itself of keys that did not come last.
+        self.args().describe(&mut filter)?;
+        Ok(Done::Filter(Box::new(filter)))
+    }
+
+    fn write_shards(&mut self, plan: Plan) -> Result<Done> {
+        let Output::Shards(path, shards) = self.output.clone() else {
+            bail!("{} is no output in shards", self.output.path().display())
         };
+        self.check_shards(plan, shards)?;
+        let (args, hasher, stem) = (self.args(), self.builder.hasher, filter_file::stem_of(&path));
+        let parts = Shards { plan, shards, stem, hasher, args };
+        self.write(&parts)?;
+        Ok(Done::Written(path))
+    }
+
+    fn one_file(&self) -> OneFile {
+        let path = self.output.path();
+        let partial = unfinished::partial(path);
+        // Nobody is to meet a list that hits what it must not.
+        let path = match self.args().living.is_wanted() {
+            true => unfinished::base(path),
+            false => path.to_owned(),
+        };
+        OneFile { path, partial }
+    }
+
+    /// Writes all parts, keeping the state from time to time.
+    fn write<P: Parts>(&mut self, parts: &P) -> Result<()> {
+        let start = Instant::now();
         let mut unfinished = self.unfinished.take().expect("what is on disk is unfinished");
         // Given back whatever happens: it is to be removed, or to be spoken of.
-        let written = self.write_to(&path, &partial, like, &layout, &mut unfinished);
+        let written = self.write_parts(parts, &mut unfinished);
         self.unfinished = Some(unfinished);
         written?;
         output::say(format_args!(
-            "{} built, checked and written in {}",
-            numbers::counted(layout.shards(), "shard"),
+            "{} {} in {}",
+            numbers::counted(parts.count(), P::NAME),
+            P::DONE,
             shown(start.elapsed()),
         ));
-        Ok(path)
+        Ok(())
     }
 
-    fn write_to(
-        &self,
-        path: &Path,
-        partial: &Path,
-        like: &Filter,
-        layout: &Layout,
-        unfinished: &mut Unfinished,
-    ) -> Result<()> {
-        if let Some(complete) = unfinished.state.complete.filter(|_| !partial.exists()) {
-            let found = file::header_checksum(path).ok();
-            ensure!(
-                found == Some(complete),
-                "{} was complete, and is not there any more: remove folder {}, and build anew",
-                partial.display(),
-                self.folder.display(),
-            );
+    fn write_parts<P: Parts>(&self, parts: &P, unfinished: &mut Unfinished) -> Result<()> {
+        if let Some(complete) = unfinished.state.complete
+            && parts.is_published(complete)?
+        {
             return Ok(()); // It had its name already when the build was killed.
         }
-        let (_, shards) = unfinished.lists()?;
-        let mut writer = match shards.is_empty() {
-            true => file::RibbonWriter::create(partial, like)?,
-            false => file::RibbonWriter::resume(partial, like, &shards)?,
-        };
+        let (_, kept) = unfinished.lists()?;
+        // From here on the unfinished files are ours: the writer has locked them.
+        let mut writer = parts.writer(&kept)?;
         let (mut fresh, mut freed) = (Vec::new(), 0);
-        self.each_shard(layout, writer.shards(), |shard, part| {
-            fresh.extend(writer.append(&part)?);
-            let next = layout.places(shard).end().saturating_add(1);
+        let built = self.each_part(parts, parts.written(&writer), |number, part| {
+            fresh.extend(parts.append(&mut writer, part)?);
+            let next = parts.places(number).end().saturating_add(1);
             if Spill::file_of(next) > freed {
                 // Only what is on disk may be forgotten.
-                writer.sync()?;
+                parts.sync(&writer)?;
                 unfinished.save(&[], &fresh)?;
                 fresh.clear();
                 self.spill.free_before(next)?;
                 freed = Spill::file_of(next);
             }
             Ok(())
-        })?;
-        self.check_bytes(writer.keys(), writer.payload())?;
-        unfinished.state.complete = Some(writer.seal()?);
-        unfinished.save(&[], &fresh)?;
-        Ok(writer.publish(path)?)
-    }
-
-    fn check_bytes(&self, keys: u64, bytes: u64) -> Result<()> {
-        match self.args().sizing.bytes {
-            Some(allowed) if bytes > allowed => bail!(
-                "{} need {} bytes at this rate, and --bytes allows {}: allow more, or leave -n and \
-                 -p out, and the rate follows",
-                numbers::keys(keys),
-                numbers::exact(bytes),
-                numbers::exact(allowed),
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Does `work` for all numbers on some threads, and hands the results over in order. No thread is
-/// ahead of that by more than twice as many numbers as there are threads.
-fn in_order<T: Send>(
-    numbers: Range<u64>,
-    threads: usize,
-    work: impl Fn(u64) -> Result<T> + Sync,
-    mut take: impl FnMut(u64, T) -> Result<()>,
-) -> Result<()> {
-    let line = Line {
-        state: Mutex::new(Turn { next: numbers.start, taken: numbers.start, stopped: false }),
-        changed: Condvar::new(),
-        end: numbers.end,
-        lead: 2 * threads as u64,
-    };
-    thread::scope(|scope| {
-        // Whatever ends this, also a panic: nobody waits for a turn that does not come.
-        let _end = StopAtEnd(&line);
-        let (send, done) = mpsc::channel();
-        for _ in 0..threads {
-            let (send, line, work) = (send.clone(), &line, &work);
-            scope.spawn(move || {
-                let _end = StopAtEnd(line);
-                while let Some(number) = line.next() {
-                    if send.send((number, work(number))).is_err() {
-                        break;
-                    }
+        });
+        let sealed = built.and_then(|()| parts.seal(&mut writer));
+        match sealed {
+            Ok(complete) => unfinished.state.complete = Some(complete),
+            Err(error) => {
+                if is_over(&error) {
+                    parts.partials().iter().try_for_each(|path| remove_if_there(path))?;
                 }
-            });
-        }
-        drop(send);
-        let hand_over = || {
-            let mut early = BTreeMap::new();
-            for number in numbers {
-                let result = loop {
-                    if let Some(result) = early.remove(&number) {
-                        break result;
-                    }
-                    let (number, result) = done.recv().map_err(|_| anyhow!("a worker panicked"))?;
-                    early.insert(number, result);
-                };
-                take(number, result?)?;
-                line.change(|turn| turn.taken += 1);
+                return Err(error);
             }
-            Ok(())
-        };
-        hand_over()
-    })
-}
-
-/// Which numbers are to be worked on.
-struct Line {
-    state: Mutex<Turn>,
-    changed: Condvar,
-    end: u64,
-    lead: u64,
-}
-
-struct Turn {
-    next: u64,
-    /// The results of all numbers before this one were handed over.
-    taken: u64,
-    stopped: bool,
-}
-
-impl Line {
-    /// A number to work on, when it is its turn; None at the end.
-    fn next(&self) -> Option<u64> {
-        let turn = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waits = |turn: &mut Turn| {
-            !turn.stopped && turn.next < self.end && turn.next >= turn.taken + self.lead
-        };
-        let turn = self.changed.wait_while(turn, waits);
-        let mut turn = turn.unwrap_or_else(PoisonError::into_inner);
-        if turn.stopped || turn.next >= self.end {
-            return None;
         }
-        turn.next += 1;
-        Some(turn.next - 1)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Turn)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
+        unfinished.save(&[], &fresh)?;
+        parts.publish(writer)
     }
 }
 
-/// Stops the line when it goes. A worker ends when no number is left, or in a panic: the others must
-/// not wait for what that has taken away.
-struct StopAtEnd<'a>(&'a Line);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.change(|turn| turn.stopped = true);
+fn remove_if_there(path: &Path) -> Result<()> {
+    match path.exists() {
+        true => fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display())),
+        false => Ok(()),
     }
 }
 
@@ -654,62 +727,5 @@ fn shown(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..100 => format!("{}.{} s", seconds, time.subsec_millis() / 100),
         seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU64;
-
-    use super::*;
-
-    #[test]
-    fn results_are_handed_over_in_order_by_any_number_of_threads() {
-        for threads in [1, 2, 7] {
-            let ahead = AtomicU64::new(5);
-            let mut taken = Vec::new();
-            let work = |number: u64| {
-                // Some take longer than others.
-                thread::sleep(Duration::from_micros(number * 7919 % 300));
-                assert!(number < ahead.load(Ordering::SeqCst) + 2 * threads as u64);
-                Ok(number * 2)
-            };
-            in_order(5..300, threads, work, |number, double| {
-                assert_eq!(double, number * 2);
-                taken.push(number);
-                ahead.store(number + 1, Ordering::SeqCst);
-                Ok(())
-            })
-            .expect("nothing fails");
-            assert_eq!(taken, (5..300).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn the_first_failure_ends_it_without_waiting() {
-        let failing = |number: u64| match number {
-            40 => Err(anyhow!("forty")),
-            _ => Ok(number),
-        };
-        let error = in_order(0..1000, 3, failing, |number, _| {
-            assert!(number < 40);
-            Ok(())
-        });
-        assert_eq!(error.expect_err("it fails").to_string(), "forty");
-        let error = in_order(0..1000, 3, Ok, |number, _| match number {
-            7 => Err(anyhow!("seven")),
-            _ => Ok(()),
-        });
-        assert_eq!(error.expect_err("it fails").to_string(), "seven");
-    }
-
-    #[test]
-    #[should_panic(expected = "a scoped thread panicked")]
-    fn a_panic_of_a_worker_is_not_waited_for() {
-        let work = |number: u64| match number {
-            3 => panic!("a test's panic"),
-            _ => Ok(()),
-        };
-        drop(in_order(0..1000, 2, work, |_, ()| Ok(())));
     }
 }

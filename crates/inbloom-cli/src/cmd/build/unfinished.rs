@@ -5,24 +5,28 @@
 //!
 //! ```text
 //! lock      held by whoever works on it
-//! spill-NN  the places of the keys, see `spill.rs`
-//! chunks    what tells of the chunks in them        both grow only; the state tells
-//! shards    what tells of the shards of the file    how much of them counts
+//! spill-NN  the places or digests of the keys, see `spill.rs`
+//! chunks    what tells of the chunks in them         both grow only; the state tells
+//! parts     what tells of the parts of the output    how much of them counts
 //! state     how far it has come, as JSON; replaced as a whole
 //! ```
 //!
-//! The unfinished file itself is beside the output, with `.partial` behind its name: what is renamed
-//! must be on the same disk. Where a link is the output, all that is of what it leads to.
+//! The unfinished file itself, or those of shards, are beside the output, with `.partial` behind the
+//! name: what is renamed must be on the same disk. Where a link is the output, all that is of what it
+//! leads to.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use inbloom::file;
 use serde_json::{Value, json};
+
+use crate::{filter_file, spill};
 
 /// Where to go on reading: so many bytes of an input, as they are when decompressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,10 @@ pub struct Position {
     pub input: usize,
     pub bytes: u64,
 }
+
+/// The option of which more may be found to be needed when all keys were read, so that a build that
+/// goes on may have another number.
+pub const NUMBER_OF_SHARDS: &str = "number of shards";
 
 /// How far a build has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,9 +49,9 @@ pub struct State {
     pub different: Option<u64>,
     /// The checksum of the finished file's header, from when it is complete until it has its name.
     pub complete: Option<u64>,
-    /// Bytes of the lists of chunks and of shards.
+    /// Bytes of the lists of chunks and of parts.
     chunks: u64,
-    shards: u64,
+    parts: u64,
 }
 
 pub struct Unfinished {
@@ -66,24 +74,15 @@ impl Unfinished {
         }
     }
 
-    /// The unfinished file.
-    pub fn partial(output: &Path) -> PathBuf {
-        beside(output, ".partial")
-    }
-
-    /// The finished file, where something is still to be done to it.
-    pub fn base(output: &Path) -> PathBuf {
-        beside(output, ".base")
-    }
-
     /// Whether there is a build to go on with.
     pub fn is_there(folder: &Path) -> bool {
         folder.join(STATE).exists()
     }
 
-    /// Removes what a build has left that is not to go on. Refused while somebody works on it.
+    /// Removes what a build has left that is not to go on. Refused while somebody works on it, and
+    /// if there is something else.
     pub fn clear(folder: &Path) -> Result<()> {
-        if !folder.is_dir() {
+        if !folder.exists() {
             return Ok(());
         }
         let _lock = lock(folder)?;
@@ -99,7 +98,7 @@ impl Unfinished {
         if let Some(Ok(above)) = folder.parent().map(File::open) {
             above.sync_all().with_context(|| format!("cannot sync {}", folder.display()))?;
         }
-        for list in [CHUNKS, SHARDS] {
+        for list in [CHUNKS, PARTS] {
             let path = folder.join(list);
             File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
         }
@@ -117,6 +116,10 @@ impl Unfinished {
         };
         let state: Value = serde_json::from_str(&text).map_err(|_| damaged())?;
         for (option, now) in &asked {
+            // Until parts are written there may be more of them: see [`NUMBER_OF_SHARDS`].
+            if *option == NUMBER_OF_SHARDS && state["parts"] == 0 {
+                continue;
+            }
             let before = state["asked"][option].as_str().ok_or_else(damaged)?;
             ensure!(
                 before == now,
@@ -135,7 +138,7 @@ impl Unfinished {
             different: state["different"].as_u64(),
             complete: state["complete"].as_u64(),
             chunks: number(&state["chunks"])?,
-            shards: number(&state["shards"])?,
+            parts: number(&state["parts"])?,
         };
         Ok(Unfinished { folder: folder.to_owned(), _lock: lock, asked, state })
     }
@@ -149,7 +152,7 @@ impl Unfinished {
         Unfinished::is_there(&self.folder)
     }
 
-    /// What tells of all chunks, and of all shards.
+    /// What tells of all chunks, and of all parts.
     pub fn lists(&self) -> Result<(Vec<u8>, Vec<u8>)> {
         let read = |list: &str, length: u64| {
             let path = self.folder.join(list);
@@ -158,12 +161,12 @@ impl Unfinished {
             read.with_context(|| format!("cannot read {}", path.display()))?;
             anyhow::Ok(bytes)
         };
-        Ok((read(CHUNKS, self.state.chunks)?, read(SHARDS, self.state.shards)?))
+        Ok((read(CHUNKS, self.state.chunks)?, read(PARTS, self.state.parts)?))
     }
 
     /// Has the state on disk, together with more of both lists. What they tell of must be there
     /// already.
-    pub fn save(&mut self, chunks: &[u8], shards: &[u8]) -> Result<()> {
+    pub fn save(&mut self, chunks: &[u8], parts: &[u8]) -> Result<()> {
         let append = |list: &str, at: &mut u64, bytes: &[u8]| {
             if bytes.is_empty() {
                 return Ok(());
@@ -176,7 +179,7 @@ impl Unfinished {
         };
         let state = &mut self.state;
         let saved = append(CHUNKS, &mut state.chunks, chunks)
-            .and_then(|()| append(SHARDS, &mut state.shards, shards));
+            .and_then(|()| append(PARTS, &mut state.parts, parts));
         let text = json!({
             "asked": self.asked,
             "input": state.position.input,
@@ -185,10 +188,10 @@ impl Unfinished {
             "different": state.different,
             "complete": state.complete,
             "chunks": state.chunks,
-            "shards": state.shards,
+            "parts": state.parts,
         });
         let saved = saved.and_then(|()| {
-            let (new, path) = (self.folder.join("state.new"), self.folder.join(STATE));
+            let (new, path) = (self.folder.join(NEW_STATE), self.folder.join(STATE));
             let mut file = File::create(&new)?;
             file.write_all(text.to_string().as_bytes())?;
             file.sync_data()?;
@@ -198,43 +201,111 @@ impl Unfinished {
         saved.with_context(|| format!("cannot keep the state in {}", self.folder.display()))
     }
 
-    /// Removes the folder, and the unfinished file of an output.
-    pub fn remove(self, output: &Path) -> Result<()> {
-        let partial = Unfinished::partial(output);
-        if partial.exists() {
-            fs::remove_file(&partial)
-                .with_context(|| format!("cannot remove {}", partial.display()))?;
-        }
+    /// Removes the folder.
+    pub fn remove(self) -> Result<()> {
         remove_folder(&self.folder)
     }
 }
 
-/// First what tells that there is something to go on with: a kill meanwhile leaves only litter.
+/// Removes what a build has made, and nothing else that may be there. First what tells that there is
+/// something to go on with: a kill meanwhile leaves only litter.
 fn remove_folder(folder: &Path) -> Result<()> {
-    let state = folder.join(STATE);
-    let removed = if state.exists() { fs::remove_file(state) } else { Ok(()) };
-    removed
-        .and_then(|()| fs::remove_dir_all(folder))
-        .with_context(|| format!("cannot remove folder {}", folder.display()))
+    let names = [STATE, NEW_STATE, CHUNKS, PARTS].map(str::to_owned);
+    for name in names.into_iter().chain(spill::file_names()).chain([LOCK.to_owned()]) {
+        match fs::remove_file(folder.join(&name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {name}"));
+            }
+            _ => {}
+        }
+    }
+    fs::remove_dir(folder).with_context(|| {
+        let folder = folder.display();
+        format!("cannot remove {folder}: what else is in it is not of a build; move it elsewhere")
+    })
 }
 
-/// What is going to be replaced: where the output is a link, what it leads to.
-pub fn target_of(output: &Path) -> PathBuf {
-    match output.is_symlink() {
-        true => fs::canonicalize(output).unwrap_or_else(|_| output.to_owned()),
-        false => output.to_owned(),
+/// What is going to be written, or replaced.
+#[derive(Clone, Debug)]
+pub enum Output {
+    File(PathBuf),
+    /// So many shards, each in a file of its own.
+    Shards(PathBuf, u32),
+}
+
+impl Output {
+    /// What a path means. Where it is a link, what it leads to.
+    pub fn new(path: &Path, shards: Option<u32>) -> Output {
+        match shards {
+            Some(shards) => Output::Shards(path.to_owned(), shards),
+            None if path.is_symlink() => {
+                Output::File(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+            }
+            None => Output::File(path.to_owned()),
+        }
+    }
+
+    /// As it is named: shards have this name too, together.
+    pub fn path(&self) -> &Path {
+        match self {
+            Output::File(path) | Output::Shards(path, _) => path,
+        }
+    }
+
+    /// The files that it is.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Output::File(path) => vec![path.clone()],
+            Output::Shards(path, shards) => {
+                let stem = filter_file::stem_of(path);
+                (0..*shards).map(|shard| file::shard_path(&stem, shard, *shards)).collect()
+            }
+        }
+    }
+
+    /// The files that a build of it may be in, at one time or another.
+    pub fn all_files(&self) -> Vec<PathBuf> {
+        self.files().into_iter().flat_map(|file| [partial(&file), base(&file), file]).collect()
+    }
+
+    /// Refuses what cannot be written, and what would be taken for something else that is there: a
+    /// name stands for the file, and only without one for its shards.
+    pub fn check(&self) -> Result<()> {
+        let files = self.files();
+        filter_file::check_output(&files[0])?;
+        let Output::Shards(path, shards) = self else { return Ok(()) };
+        let (stem, another) = (filter_file::stem_of(path), "or give -o another name");
+        if let Some(file) = [path, &beside(&stem, ".ib")].into_iter().find(|path| path.exists()) {
+            bail!("{} is there, and would hide its shards: remove it, {another}", file.display());
+        }
+        let found = file::shard_paths(stem).unwrap_or_default();
+        if let Some(other) = found.iter().find(|file| !files.contains(file)) {
+            let other = other.display();
+            bail!("{other} is a shard of others than these {shards}: remove those, {another}");
+        }
+        let odd = files.iter().find(|file| file.is_symlink() || file.is_dir());
+        match odd.map(|file| file.display()) {
+            Some(odd) => bail!("{odd} is there and is not a file: remove it, {another}"),
+            None => Ok(()),
+        }
     }
 }
 
-/// The files that a build of this output may be in, at one time or another.
-pub fn files_of(output: &Path) -> [PathBuf; 3] {
-    let output = target_of(output);
-    [Unfinished::partial(&output), Unfinished::base(&output), output]
+/// An unfinished file.
+pub fn partial(file: &Path) -> PathBuf {
+    beside(file, ".partial")
 }
 
+/// A finished file, where something is still to be done to it.
+pub fn base(file: &Path) -> PathBuf {
+    beside(file, ".base")
+}
+
+const LOCK: &str = "lock";
 const STATE: &str = "state";
+const NEW_STATE: &str = "state.new";
 const CHUNKS: &str = "chunks";
-const SHARDS: &str = "shards";
+const PARTS: &str = "parts";
 
 fn beside(output: &Path, ending: &str) -> PathBuf {
     let mut path = OsString::from(output);
@@ -243,7 +314,7 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
 }
 
 fn lock(folder: &Path) -> Result<File> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {

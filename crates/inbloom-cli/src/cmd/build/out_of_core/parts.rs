@@ -1,0 +1,394 @@
+//! What a build writes: a filter, or several, in parts of which each has the keys of a range of
+//! places.
+
+use std::fs::{self, File, TryLockError};
+use std::io::BufWriter;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use inbloom::kinds::blocked::{Piece, Pieces};
+use inbloom::kinds::ribbon::{Layout, Part};
+use inbloom::{Digest, Filter, Hasher, Plan, file};
+
+use super::TooLarge;
+use crate::cmd::build::Args;
+use crate::cmd::build::unfinished::partial;
+use crate::spill::{self, Spill};
+use crate::{filter_file, numbers};
+
+/// Parts are built by any thread, and written in order by one. What is kept of those that were
+/// written is enough to go on after a kill.
+pub trait Parts: Sync {
+    type Part: Send;
+    type Writer;
+
+    /// What they are called, and what was done to them in the end.
+    const NAME: &'static str;
+    const DONE: &'static str = "built and written";
+
+    fn count(&self) -> u64;
+
+    /// The places of the keys of a part.
+    fn places(&self, part: u64) -> RangeInclusive<u64>;
+
+    /// The memory that one takes while it is built, about, without its digests.
+    fn memory(&self) -> u64;
+
+    /// The unfinished files.
+    fn partials(&self) -> Vec<PathBuf>;
+
+    fn build(&self, part: u64, spill: &Spill) -> Result<Self::Part>;
+
+    /// Whether all of it has its name already, of a build whose state says that it was complete.
+    fn is_published(&self, complete: u64) -> Result<bool>;
+
+    /// Begins to write, or goes on after those parts of which this was kept.
+    fn writer(&self, kept: &[u8]) -> Result<Self::Writer>;
+
+    /// How many parts are written.
+    fn written(&self, writer: &Self::Writer) -> u64;
+
+    /// Writes the next part, and returns what is to be kept of it.
+    fn append(&self, writer: &mut Self::Writer, part: Self::Part) -> Result<Vec<u8>>;
+
+    /// Has what was written on disk.
+    fn sync(&self, writer: &Self::Writer) -> Result<()>;
+
+    /// Completes it, and returns what tells it from others.
+    fn seal(&self, writer: &mut Self::Writer) -> Result<u64>;
+
+    /// Gives it its name.
+    fn publish(&self, writer: Self::Writer) -> Result<()>;
+}
+
+/// One file, which has another name until it is complete.
+pub struct OneFile {
+    pub path: PathBuf,
+    pub partial: PathBuf,
+}
+
+impl OneFile {
+    fn is_published(&self, complete: u64) -> Result<bool> {
+        if self.partial.exists() {
+            return Ok(false);
+        }
+        ensure!(
+            file::header_checksum(&self.path).ok() == Some(complete),
+            "{} was complete, and is not there any more: build anew",
+            self.partial.display(),
+        );
+        Ok(true)
+    }
+}
+
+/// A ribbon filter, in shards.
+pub struct Ribbon<'a> {
+    pub layout: Layout,
+    pub file: OneFile,
+    pub like: &'a Filter,
+    /// The most bytes that it may have.
+    pub most: Option<u64>,
+}
+
+/// Refuses what is larger than was asked for.
+pub fn check_bytes(most: Option<u64>, keys: u64, bytes: u64) -> Result<()> {
+    match most {
+        Some(allowed) if bytes > allowed => Err(TooLarge(format!(
+            "{} need {} bytes at this rate, and --bytes allows {}: allow more, or leave -n and -p \
+             out, and the rate follows",
+            numbers::keys(keys),
+            numbers::exact(bytes),
+            numbers::exact(allowed),
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+impl Parts for Ribbon<'_> {
+    type Part = Part;
+    type Writer = file::RibbonWriter;
+
+    const NAME: &'static str = "shard";
+    const DONE: &'static str = "built, checked and written";
+
+    fn count(&self) -> u64 {
+        self.layout.shards()
+    }
+
+    fn places(&self, part: u64) -> RangeInclusive<u64> {
+        self.layout.places(part)
+    }
+
+    fn memory(&self) -> u64 {
+        50_000_000
+    }
+
+    fn partials(&self) -> Vec<PathBuf> {
+        vec![self.file.partial.clone()]
+    }
+
+    fn build(&self, part: u64, spill: &Spill) -> Result<Part> {
+        Ok(self.layout.build(part, &spill.places(&self.layout.places(part))?)?)
+    }
+
+    fn is_published(&self, complete: u64) -> Result<bool> {
+        self.file.is_published(complete)
+    }
+
+    fn writer(&self, kept: &[u8]) -> Result<file::RibbonWriter> {
+        Ok(match kept.is_empty() {
+            true => file::RibbonWriter::create(&self.file.partial, self.like)?,
+            false => file::RibbonWriter::resume(&self.file.partial, self.like, kept)?,
+        })
+    }
+
+    fn written(&self, writer: &file::RibbonWriter) -> u64 {
+        writer.shards()
+    }
+
+    fn append(&self, writer: &mut file::RibbonWriter, part: Part) -> Result<Vec<u8>> {
+        Ok(writer.append(&part)?)
+    }
+
+    fn sync(&self, writer: &file::RibbonWriter) -> Result<()> {
+        Ok(writer.sync()?)
+    }
+
+    fn seal(&self, writer: &mut file::RibbonWriter) -> Result<u64> {
+        check_bytes(self.most, writer.keys(), writer.payload())?;
+        Ok(writer.seal()?)
+    }
+
+    fn publish(&self, writer: file::RibbonWriter) -> Result<()> {
+        Ok(writer.publish(&self.file.path)?)
+    }
+}
+
+/// A blocked filter, in pieces.
+pub struct Blocked<'a> {
+    pub plan: Plan,
+    pub pieces: Pieces,
+    pub file: OneFile,
+    /// Of any size: what the file is to say.
+    pub like: &'a Filter,
+}
+
+impl Parts for Blocked<'_> {
+    type Part = Piece;
+    type Writer = file::BlockedWriter;
+
+    const NAME: &'static str = "piece";
+
+    fn count(&self) -> u64 {
+        self.pieces.count()
+    }
+
+    fn places(&self, part: u64) -> RangeInclusive<u64> {
+        self.pieces.places(part)
+    }
+
+    fn memory(&self) -> u64 {
+        self.plan.bytes() / self.count()
+    }
+
+    fn partials(&self) -> Vec<PathBuf> {
+        vec![self.file.partial.clone()]
+    }
+
+    fn build(&self, part: u64, spill: &Spill) -> Result<Piece> {
+        let mut piece = self.pieces.empty(part)?;
+        for range in spill::divided(self.places(part)) {
+            for digest in spill.digests(&range)? {
+                piece.insert(digest);
+            }
+        }
+        Ok(piece)
+    }
+
+    fn is_published(&self, complete: u64) -> Result<bool> {
+        self.file.is_published(complete)
+    }
+
+    fn writer(&self, kept: &[u8]) -> Result<file::BlockedWriter> {
+        let (partial, plan) = (&self.file.partial, self.plan);
+        Ok(match kept.is_empty() {
+            true => file::BlockedWriter::create(partial, plan, self.like)?,
+            false => file::BlockedWriter::resume(partial, plan, self.like, kept)?,
+        })
+    }
+
+    fn written(&self, writer: &file::BlockedWriter) -> u64 {
+        writer.pieces()
+    }
+
+    fn append(&self, writer: &mut file::BlockedWriter, part: Piece) -> Result<Vec<u8>> {
+        Ok(writer.append(&part)?)
+    }
+
+    fn sync(&self, writer: &file::BlockedWriter) -> Result<()> {
+        Ok(writer.sync()?)
+    }
+
+    fn seal(&self, writer: &mut file::BlockedWriter) -> Result<u64> {
+        Ok(writer.seal()?)
+    }
+
+    fn publish(&self, writer: file::BlockedWriter) -> Result<()> {
+        Ok(writer.publish(&self.file.path)?)
+    }
+}
+
+/// Shards of any kind, each a file by itself.
+pub struct Shards<'a> {
+    /// Of all shards together.
+    pub plan: Plan,
+    pub shards: u32,
+    pub stem: PathBuf,
+    pub hasher: Hasher,
+    pub args: &'a Args,
+}
+
+impl Shards<'_> {
+    fn path(&self, shard: u64) -> PathBuf {
+        file::shard_path(&self.stem, shard as u32, self.shards)
+    }
+
+    /// Where a shard is: it has its own name, or that of an unfinished file.
+    fn where_is(&self, shard: u64) -> PathBuf {
+        let path = self.path(shard);
+        let partial = partial(&path);
+        if partial.exists() { partial } else { path }
+    }
+
+    /// Checks that a shard is there as it was kept, under one of its two names.
+    fn check(&self, shard: u64, sum: u64) -> Result<()> {
+        let there = self.where_is(shard);
+        ensure!(
+            file::header_checksum(&there).ok() == Some(sum),
+            "{} is not the shard that was built: build anew",
+            there.display(),
+        );
+        filter_file::verify(&there)
+    }
+}
+
+/// The shards that are written.
+pub struct Written {
+    /// The first one, locked: two builds of the same shards would mix them.
+    lock: File,
+    /// The checksums of their headers.
+    sums: Vec<u64>,
+}
+
+impl Parts for Shards<'_> {
+    type Part = Filter;
+    type Writer = Written;
+
+    const NAME: &'static str = "shard";
+
+    fn count(&self) -> u64 {
+        self.shards.into()
+    }
+
+    fn places(&self, part: u64) -> RangeInclusive<u64> {
+        Digest::places(part, self.count())
+    }
+
+    fn memory(&self) -> u64 {
+        self.plan.bytes() / self.count()
+    }
+
+    fn partials(&self) -> Vec<PathBuf> {
+        (0..self.count()).map(|shard| partial(&self.path(shard))).collect()
+    }
+
+    fn build(&self, part: u64, spill: &Spill) -> Result<Filter> {
+        let plan = self.plan.for_shard(part as u32, self.shards)?;
+        let mut filter = Filter::with_hasher(plan, self.hasher)?;
+        let mut new = Vec::new();
+        for range in spill::divided(self.places(part)) {
+            filter_file::insert_set(&mut filter, &spill.digests(&range)?, &mut new)?;
+        }
+        self.args.describe(&mut filter)?;
+        Ok(filter)
+    }
+
+    fn is_published(&self, _complete: u64) -> Result<bool> {
+        Ok(false) // Some may be, and others not.
+    }
+
+    fn writer(&self, kept: &[u8]) -> Result<Written> {
+        let (kept, _) = kept.as_chunks();
+        let sums: Vec<u64> = kept.iter().map(|sum| u64::from_le_bytes(*sum)).collect();
+        let first = match sums.is_empty() {
+            true => partial(&self.path(0)),
+            false => self.where_is(0),
+        };
+        let lock = File::options().read(true).write(true).create(true).truncate(false).open(&first);
+        let lock = lock.with_context(|| format!("cannot open {}", first.display()))?;
+        // Where files cannot be locked, as on some network drives, care has to do.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            bail!(
+                "another program is writing {}: wait for it, or give another -o",
+                first.display()
+            );
+        }
+        (0..).zip(&sums).try_for_each(|(shard, sum)| self.check(shard, *sum))?;
+        Ok(Written { lock, sums })
+    }
+
+    fn written(&self, written: &Written) -> u64 {
+        written.sums.len() as u64
+    }
+
+    fn append(&self, written: &mut Written, filter: Filter) -> Result<Vec<u8>> {
+        let partial = partial(&self.path(self.written(written)));
+        let failed = || format!("cannot write {}", partial.display());
+        let other;
+        let file = match written.sums.is_empty() {
+            true => &written.lock,
+            false => {
+                other = File::create(&partial).with_context(failed)?;
+                &other
+            }
+        };
+        file.set_len(0).with_context(failed)?;
+        filter.write_to(BufWriter::with_capacity(1 << 20, file)).with_context(failed)?;
+        file.sync_all().with_context(failed)?;
+        let sum = file::header_checksum(&partial)?;
+        written.sums.push(sum);
+        Ok(sum.to_le_bytes().to_vec())
+    }
+
+    fn sync(&self, _written: &Written) -> Result<()> {
+        Ok(()) // Each is when it is appended.
+    }
+
+    fn seal(&self, _written: &mut Written) -> Result<u64> {
+        Ok(0) // There is no one file of which it could be the checksum.
+    }
+
+    /// The first last: it is locked until all have their names. Where shards are replaced, it goes
+    /// before: a set of old and new ones must not be taken for one filter, however long it stays so.
+    fn publish(&self, written: Written) -> Result<()> {
+        let first = self.path(0);
+        if self.shards > 1 && first.exists() && self.where_is(0) != first {
+            fs::remove_file(&first)
+                .with_context(|| format!("cannot replace {}", first.display()))?;
+        }
+        for (shard, sum) in written.sums.iter().enumerate().rev() {
+            let (path, there) = (self.path(shard as u64), self.where_is(shard as u64));
+            ensure!(
+                file::header_checksum(&there).ok() == Some(*sum),
+                "{} was changed by another program meanwhile: build anew",
+                there.display(),
+            );
+            if there != path {
+                file::rename(there, path)?;
+            }
+        }
+        Ok(())
+    }
+}
