@@ -82,9 +82,9 @@ in temporary files.
 
 A blocked filter is built in parts too if --memory, --tmp or --resume is given, if the filter is
 larger than memory, or if a pipe has more keys than memory can keep. Without -n it is then planned
-for the keys that are different, not for all lines. So are other kinds with --shards: these are files
-of which each has the keys of a range of hashes, and which 'check', 'info' and 'measure' read together
-by the name given with -o. A shard has to fit into half of the memory.
+for the keys that are different, not for all lines. So are other kinds with --shards: files of which
+each has the keys of a range of hashes, and which 'check', 'info' and 'measure' read together by the
+name given with -o. A shard has to fit into half of the memory.
 
 Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
   lower  ASCII letters become small; other characters stay

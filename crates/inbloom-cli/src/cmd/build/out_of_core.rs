@@ -13,12 +13,13 @@
 //!
 //! What fits into memory never touches the disk, and takes the same way (shards, which are files
 //! anyway, do touch it). Else the state is kept from time to time, see `unfinished.rs`, and
-//! `--resume` goes on from there. However often it was stopped, with however much memory and on however many cores, the same keys
-//! give the same file to the byte.
+//! `--resume` goes on from there. However often it was stopped, with however much memory and on
+//! however many cores, the same keys give the same file to the byte.
 //!
 //! A blocked filter from a pipe takes this way only when its digests become too many: until then
-//! they are kept as they come, and inserted in their order. That gives the same bits; but how many
-//! of the keys were told new depends on the order, and the file says it.
+//! they are kept as they come, and inserted in their order into a filter that is planned for all
+//! lines. In parts it is planned for the keys that are different. With the same plan the bits are
+//! the same; only how many keys were told new, which the file says, depends on their order.
 
 mod in_order;
 mod parts;
@@ -435,16 +436,6 @@ impl<'a, 'b> Work<'a, 'b> {
             Output::File(_) => (Pieces::new(plan).count(), plan.bytes()),
         };
         let temporary = spill::disk_for(keys, kept, self.memory);
-        let least = spill::least_memory(keys, kept);
-        if self.memory < least && temporary > 0 {
-            // So many may not come.
-            output::say(format_args!(
-                "warning: {} keys take more memory than {}: give at least --memory {}M",
-                numbers::exact(keys),
-                numbers::bytes(self.memory),
-                least.div_ceil(1_000_000),
-            ));
-        }
         let is_written = matches!(self.output, Output::Shards(..)) || !self.fits(&plan);
         if temporary == 0 && !is_written {
             return Ok(());
@@ -471,6 +462,16 @@ impl<'a, 'b> Work<'a, 'b> {
                 folder.display(),
                 numbers::bytes(free),
             );
+        }
+        let least = spill::least_memory(keys, kept);
+        if self.memory < least && temporary > 0 {
+            // So many may not come.
+            output::say(format_args!(
+                "warning: {} keys take more memory than {}: give at least --memory {}M",
+                numbers::exact(keys),
+                numbers::bytes(self.memory),
+                least.div_ceil(1_000_000),
+            ));
         }
         Ok(())
     }
