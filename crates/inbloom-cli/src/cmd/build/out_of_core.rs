@@ -623,7 +623,6 @@ impl<'a, 'b> Work<'a, 'b> {
             filter.insert_digests(&self.spill.digests(&range)?, &mut new)?;
             progress.step(1);
         }
-        // Only now, so that it does not empty itself of keys that did not come last.
         self.args().describe(&mut filter)?;
         Ok(Done::Filter(Box::new(filter)))
     }

@@ -362,11 +362,15 @@ impl Parts for Shards<'_> {
         Ok(sum.to_le_bytes().to_vec())
     }
 
+    /// Each is on disk when it is appended; its name is once the folder is.
     fn sync(&self, _written: &Written) -> Result<()> {
-        Ok(()) // Each is when it is appended.
+        let folder = filter_file::folder_of(&self.path(0));
+        let synced = File::open(&folder).and_then(|folder| folder.sync_all());
+        synced.with_context(|| format!("cannot sync {}", folder.display()))
     }
 
-    fn seal(&self, _written: &mut Written) -> Result<u64> {
+    fn seal(&self, written: &mut Written) -> Result<u64> {
+        self.sync(written)?;
         Ok(0) // There is no one file of which it could be the checksum.
     }
 
