@@ -1,15 +1,15 @@
-//! inbloom measured against its peers.
+//! inbloom measured against its peers. In `bench/`:
 //!
 //! ```text
-//! cargo run --release -p inbloom-bench -- core             the table, and whether the goals are met
-//! cargo run --release -p inbloom-bench -- core --json      one JSON object per line
-//! cargo run --release -p inbloom-bench -- core --quick     a small part of it, in under a minute
-//! cargo run --release -p inbloom-bench -- layouts          by what the block layout was chosen
-//! cargo run --release -p inbloom-bench -- ribbon           the ribbon against other static filters
-//! cargo run --release -p inbloom-bench -- cli              the command line against others
-//! cargo run --release -p inbloom-bench -- server           a server under load, by its own CPU time
-//! cargo run --release -p inbloom-bench -- cold             a ribbon file of which nothing is in memory
-//! bench/record.sh core                                     a record of a run, for bench/record/
+//! cargo run --release -- core             the table, and whether the goals are met
+//! cargo run --release -- core --json      one JSON object per line
+//! cargo run --release -- core --quick     a small part of it, in under a minute
+//! cargo run --release -- layouts          by what the block layout was chosen
+//! cargo run --release -- ribbon           the ribbon against other static filters
+//! cargo run --release -- cli              the command line against others
+//! cargo run --release -- server           a server under load, by its own CPU time
+//! cargo run --release -- cold             a ribbon file of which nothing is in memory
+//! ./record.sh core                        a record of a run, for record/
 //! ```
 //!
 //! Rules: contestants take turns in every round and medians are reported; all have the same measured
