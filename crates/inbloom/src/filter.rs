@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::cells::{Bits, Cells, Order};
-use crate::compose::living::{self, Living};
+use crate::compose::living::Living;
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
@@ -197,10 +197,10 @@ impl Any {
     }
 }
 
-/// How many distinct keys a filter's bits speak for.
+/// How many distinct keys were inserted into a filter, as far as it can tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The most likely number.
+    /// The expected number.
     pub items: f64,
     /// One standard deviation: the truth is within two of them 19 times in 20.
     pub error: f64,
@@ -619,10 +619,17 @@ impl Filter {
         self.inserted
     }
 
-    /// How many distinct keys the set bits speak for; exact for a bitmap.
+    /// Estimates how many distinct keys were inserted, each counted once however often it came.
+    /// Exact for bitmaps and ribbons.
+    ///
+    /// Most kinds tell it from the share of set bits. Cuckoo and scalable filters and lists that
+    /// [`Filter::into_living`] made count the keys that were new. To these they add the keys that
+    /// they took for others: at each moment of the growth, the rate of that moment. After a merge
+    /// of scalable filters, keys that both had may count twice. A window counts a key once for each
+    /// generation that it came in.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        living::estimate(self.any.state(), self.inserted)
+        self.any.state().estimate(self.inserted)
     }
 
     /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
@@ -660,7 +667,7 @@ impl Filter {
         self.any.state_mut().unite(other.any.state())?;
         let (fewest, most) =
             (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
-        self.inserted = (self.estimated_items().items.round() as u64).clamp(fewest, most);
+        self.inserted = self.any.state().recount_distinct().clamp(fewest, most);
         Ok(())
     }
 
@@ -673,7 +680,7 @@ impl Filter {
         self.check_compatible(other)?;
         self.any.state_mut().intersect(other.any.state())?;
         let most = self.inserted.min(other.inserted);
-        self.inserted = (self.estimated_items().items.round() as u64).min(most);
+        self.inserted = self.any.state().recount_distinct().min(most);
         Ok(())
     }
 

@@ -124,14 +124,21 @@ pub(crate) trait State: Membership + Any + Send + Sync {
         self.plan().rate_at_fill(self.plan().fill_of(self.ones()))
     }
 
-    /// How many distinct digests the cells speak for.
-    fn estimate(&self) -> Estimate {
+    /// How many distinct digests were inserted, of which `inserted` were new when they came and
+    /// were not removed. Most kinds tell it from their cells alone.
+    fn estimate(&self, _inserted: u64) -> Estimate {
         self.plan().estimate(self.ones())
+    }
+
+    /// How many distinct digests there are after a merge or an intersection, which leave no count of
+    /// those that were new.
+    fn recount_distinct(&self) -> u64 {
+        self.estimate(self.ones()).items.round() as u64
     }
 
     /// How many more distinct keys it takes at the promised rate.
     fn room(&self) -> u64 {
-        let items = self.estimate().items.round() as u64;
+        let items = self.estimate(self.ones()).items.round() as u64;
         self.plan().items_at(self.plan().rate()).saturating_sub(items)
     }
 

@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::filter::Estimate;
 use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
 pub use builder::PlanBuilder;
-pub(crate) use model::{Lines, Rounds};
+pub(crate) use model::{Lines, Rounds, mean_of_growth, missed_per_key};
 use model::{classic_fill, classic_items, classic_rate};
 pub(crate) use shards::cannot_shard;
 
@@ -727,14 +727,19 @@ impl Plan {
         (ones as f64 / self.cells() as f64).min(1.0)
     }
 
-    /// How many distinct keys so many cells in use speak for.
+    /// How many distinct keys so many cells in use speak for. A cuckoo filter has an entry for every
+    /// insert, and from their number alone copies of a key count as keys.
     #[must_use]
     pub fn estimate(&self, ones: u64) -> Estimate {
         let (items, error) = match self.kind {
             // A fingerprint for every insert, also of a key that looks like one that was there.
             Kind::Bitmap | Kind::Cuckoo | Kind::Ribbon => (ones as f64, 0.0),
-            // A fingerprint each, but for those that an insert took for one that was there.
-            Kind::Scalable => (ones as f64, (ones as f64 * self.rate).sqrt()),
+            // A fingerprint each, but for those that an insert took for one that was there: none
+            // at first, and the share of the rate at most.
+            Kind::Scalable => {
+                let half = ones as f64 * self.rate / 2.0;
+                (ones as f64 + half, half)
+            }
             Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Window => {
                 self.items_at_fill(ones as f64 / self.cells() as f64)
             }

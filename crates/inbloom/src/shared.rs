@@ -22,7 +22,6 @@
 use std::sync::Arc;
 
 use crate::cells::{Bits, Shared};
-use crate::compose::living;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter, Texts};
@@ -330,15 +329,13 @@ impl SharedFilter {
         self.inserted.total()
     }
 
-    /// How many distinct keys the cells in use speak for.
+    /// Estimates how many distinct keys were inserted: see [`Filter::estimated_items`].
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         match &self.content {
             Content::Words(words) => self.plan.estimate(words.ones.total()),
-            Content::Scalable(scalable) => scalable.estimate(),
-            Content::Locked(lock) => {
-                living::estimate(unpoisoned(lock.read()).as_ref(), self.inserted.total())
-            }
+            Content::Scalable(scalable) => scalable.estimated_items(),
+            Content::Locked(lock) => unpoisoned(lock.read()).estimate(self.inserted.total()),
         }
     }
 

@@ -425,10 +425,12 @@ impl Bloom {
         Ok(())
     }
 
-    /// How many items the bits speak for: reads the whole base.
+    /// How many distinct items were added, as far as the bits tell: reads the whole base. Of those
+    /// that came after the base was full, it took some for its own, at its rate.
     pub fn estimate(&self) -> f64 {
         let in_base = self.base.plan().estimate(self.base.ones()).items;
-        in_base + self.rest.get().map_or(0.0, |rest| rest.len() as f64)
+        let rest = self.rest.get().map_or(0.0, |rest| rest.estimated_items().items);
+        in_base + rest / (1.0 - self.base.plan().rate_at(in_base)).max(f64::EPSILON)
     }
 
     /// The rate at which a foreign item is claimed now: reads the whole base.

@@ -50,7 +50,7 @@ use crate::kinds::State;
 use crate::kinds::ribbon::cannot_change;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, MIN_RATE, Plan};
+use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
 use crate::profile::Slice;
 
 /// The share of a promised rate that a base should be planned for. The rest is for what is added.
@@ -163,19 +163,6 @@ impl Living {
     fn refuse<T>(&self, verb: &'static str) -> Result<T> {
         Err(cannot_change(self.plan.kind(), verb))
     }
-}
-
-/// How many keys a filter of any kind speaks for, of which `inserted` were told new and are not
-/// removed.
-///
-/// Which of the denied keys were in once, a list does not know, and that count does: it is right
-/// but for added keys that were taken for others, which their own estimate knows. It comes from a
-/// file that may lie; more than all that are denied cannot have left.
-pub(crate) fn estimate(state: &dyn State, inserted: u64) -> Estimate {
-    let estimate = state.estimate();
-    let Some(living) = (state as &dyn Dynamic).downcast_ref::<Living>() else { return estimate };
-    let mistaken = living.added.estimated_items().items - living.added() as f64;
-    Estimate { items: (inserted as f64 + mistaken).max(estimate.items), ..estimate }
 }
 
 /// A filter for keys to come.
@@ -380,14 +367,20 @@ impl State for Living {
         (self.base.rate() + self.added.rate()).min(1.0)
     }
 
-    /// The least that it can be: each key that is denied counts as one that has left, though some
-    /// may never have been in. Who knows how many were, asks [`estimate`].
-    fn estimate(&self) -> Estimate {
-        let (base, added) = (self.base.estimate(), self.added.estimated_items());
-        let items = (base.items + added.items - self.denied.len() as f64).max(0.0);
+    /// Which of the denied keys were in once, a list does not know, and `inserted` does. It comes
+    /// from a file that may lie: no more can have left than all that are denied.
+    ///
+    /// `inserted` lacks the added keys that were taken for others when they came: for one of the
+    /// base, at its rate, or for one that was added before.
+    fn estimate(&self, inserted: u64) -> Estimate {
+        let (base, added) = (self.base.estimate(self.base.ones()), self.added.estimated_items());
+        let (came, per_key) = (self.added() as f64, missed_per_key(|_| self.base.rate()));
+        let missed_by_base = added.items * per_key;
+        let missed = added.items - came + missed_by_base;
+        let least = (base.items + came - self.denied.len() as f64).max(0.0);
         Estimate {
-            items,
-            error: base.error.hypot(if self.added() > 0 { added.error } else { 0.0 }),
+            items: (inserted as f64).max(least) + missed,
+            error: base.error.hypot(added.error).hypot(missed_by_base.sqrt()),
         }
     }
 

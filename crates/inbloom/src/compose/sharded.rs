@@ -884,8 +884,12 @@ impl State for Piece {
         self.inner.rate()
     }
 
-    fn estimate(&self) -> Estimate {
-        self.inner.estimate()
+    fn estimate(&self, inserted: u64) -> Estimate {
+        self.inner.estimate(inserted)
+    }
+
+    fn recount_distinct(&self) -> u64 {
+        self.inner.recount_distinct()
     }
 
     fn advance(&mut self, now: u64) -> Result<()> {

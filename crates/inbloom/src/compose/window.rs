@@ -373,8 +373,9 @@ impl State for Window {
     }
 
     /// A key that came again in a later step counts in both.
-    fn estimate(&self) -> Estimate {
-        let each = self.generations.iter().map(|generation| generation.members.estimate());
+    fn estimate(&self, _inserted: u64) -> Estimate {
+        let each =
+            self.generations.iter().map(|generation| generation.members.estimate(generation.items));
         let (items, variance) = each.fold((0.0, 0.0), |(items, variance), one| {
             (items + one.items, variance + one.error * one.error)
         });

@@ -56,7 +56,7 @@ use crate::filter::Estimate;
 use crate::format::mismatch;
 use crate::kinds::State;
 use crate::membership::Membership;
-use crate::plan::{Kind, MAX_BITS, Plan};
+use crate::plan::{Kind, MAX_BITS, Plan, missed_per_key};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::simd::{FITS_IN_L2, Towards};
 use allowance::Allowance;
@@ -494,10 +494,69 @@ impl Scalable {
     }
 }
 
-/// Some keys were taken for others when they came: about as many as the rate tells, or one.
-fn estimate(len: u64, rate: f64) -> Estimate {
-    let items = len as f64;
-    Estimate { items, error: (1.0 + items * rate).sqrt() }
+/// What a table tells about its growth: the lengths of its entries, oldest first.
+///
+/// An entry keeps its length when the table doubles, and each generation's fingerprints are longer
+/// than those of the one before. So the lengths are in the order in which the entries came, and the
+/// share of all hashes that they claim up to any of them is the rate at which it came.
+struct Past {
+    /// The part of all keys that is in this shard, and the rate among these.
+    share: f64,
+    rate: f64,
+    entries: u64,
+    /// The entries that were looked at: those of the first buckets, a fair sample.
+    seen: Lengths,
+    /// The least length. Entries of this length may have become two, or more, of one.
+    shortest: u32,
+}
+
+/// Buckets of a shard that [`Past`] looks at: some 9000 entries, 600,000 in all shards.
+const LOOKED_AT: u64 = 1024;
+
+impl Past {
+    fn of(number: usize, table: &Table) -> Past {
+        let Shard { share, rate, entries, .. } = Shard::new(number, table);
+        let seen = Lengths::of(table.iter_in(0..table.shape().buckets().min(LOOKED_AT)));
+        Past { share, rate, entries, seen, shortest: table.shortest() }
+    }
+
+    /// The shortest entries of the whole table, as far as the sample tells.
+    fn shortest(&self) -> f64 {
+        let seen = self.seen.count().max(1) as f64;
+        self.seen.0[self.shortest as usize] as f64 / seen * self.entries as f64
+    }
+
+    /// How many keys were taken for others for each one that was new, on average over the growth. Of
+    /// the shortest entries only the share `own` stands for a key of its own.
+    fn missed_per_key(&self, own: f64) -> f64 {
+        let whole = self.seen.rate(127);
+        let (mut keys, mut missed, mut before) = (0.0, 0.0, 0.0);
+        for (len, count) in self.seen.0.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let own = if len as u32 == self.shortest { own } else { 1.0 };
+            let count = *count as f64;
+            let after = before + count * half_to(len as u32) / whole * self.rate;
+            keys += count * own;
+            missed += count * own * missed_per_key(|part| before + (after - before) * part);
+            before = after;
+        }
+        if keys > 0.0 { missed / keys } else { 0.0 }
+    }
+}
+
+/// How many distinct keys there were, of which `len` were new when they came. The others were taken
+/// for one of them, at the rate of that moment. Their number varies as if by a Poisson law, and a
+/// sample of the entries adds its own error.
+fn estimate(len: u64, tables: &[Past]) -> Estimate {
+    let entries: u64 = tables.iter().map(|past| past.entries).sum();
+    let shortest: f64 = tables.iter().map(Past::shortest).sum();
+    // Entries that have become two of one.
+    let twins = entries.saturating_sub(len) as f64;
+    let own = if shortest > 0.0 { (1.0 - twins / shortest).max(0.0) } else { 1.0 };
+    let each = tables.iter().map(|past| past.share * past.missed_per_key(own));
+    let missed = len as f64 * each.sum::<f64>();
+    let seen: u64 = tables.iter().map(|past| past.seen.count()).sum();
+    let of_sample = if seen < entries { missed * missed / seen as f64 } else { 0.0 };
+    Estimate { items: len as f64 + missed, error: (missed + of_sample).sqrt() }
 }
 
 /// What a table without room becomes.
@@ -733,8 +792,10 @@ impl State for Scalable {
         self.rate()
     }
 
-    fn estimate(&self) -> Estimate {
-        estimate(self.len, self.rate())
+    fn estimate(&self, _inserted: u64) -> Estimate {
+        let tables: Vec<Past> =
+            self.tables.iter().enumerate().map(|(i, table)| Past::of(i, table)).collect();
+        estimate(self.len, &tables)
     }
 
     fn room(&self) -> u64 {

@@ -89,6 +89,21 @@ pub(super) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     (items, (m * (load.exp() - 1.0 - load).max(0.0)).sqrt() / k)
 }
 
+/// The mean over a growth of what bends little meanwhile: `of` takes the part of it that is past,
+/// from 0 to 1 (Simpson's rule).
+pub(crate) fn mean_of_growth(of: impl Fn(f64) -> f64) -> f64 {
+    (of(0.0) + 4.0 * of(0.5) + of(1.0)) / 6.0
+}
+
+/// How many keys are taken for others for each one that is new, on average over a growth: `rate` is
+/// the rate after a part of the new keys.
+pub(crate) fn missed_per_key(rate: impl Fn(f64) -> f64) -> f64 {
+    mean_of_growth(|part| {
+        let rate = rate(part).min(1.0 - f64::EPSILON);
+        rate / (1.0 - rate)
+    })
+}
+
 /// The shape of a blocked or counting filter, as far as its rate depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lines {

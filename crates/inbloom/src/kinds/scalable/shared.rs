@@ -49,7 +49,7 @@ use std::mem;
 use super::allowance::{Account, Allowance};
 use super::table::{Aim, Table};
 use super::{
-    Growth, MAX_LEN, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate, grow, route,
+    Growth, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate, grow, route,
 };
 use crate::cells::Cells;
 use crate::digest::{Digest, Hasher};
@@ -181,19 +181,32 @@ impl SharedScalable {
     ///
     /// Fails if there is no memory for the copy, which the limit does not count.
     pub fn snapshot(&self, hasher: Hasher) -> Result<Filter> {
-        let (mut tables, mut len, mut early) = (Vec::new(), 0, self.early);
+        let (mut tables, mut early) = (Vec::new(), self.early);
+        let len = self.hold_each(|_, table| {
+            tables.push(table.copy()?);
+            if !table.shape().tagged {
+                early = self.divided.get().map_or(early, |divided| divided.early);
+            }
+            Ok(())
+        })?;
+        filter(Scalable::of(self.plan, tables, len, early), hasher)
+    }
+
+    /// Reads every table, one after the other, while nobody changes it, and returns the number of
+    /// digests that were new in them.
+    fn hold_each(&self, mut read: impl FnMut(usize, &Table) -> Result<()>) -> Result<u64> {
+        let mut len = 0;
         for number in 0..SHARDS as u8 {
             let (guarded, _writer) = self.writer(number);
-            let table = unpoisoned(guarded.table.read()).copy()?;
+            let table = unpoisoned(guarded.table.read());
             len += guarded.len.load(Ordering::Relaxed);
-            let is_all = table.shape().tagged; // There are no shards.
-            tables.push(table);
-            if is_all {
+            read(usize::from(number), &table)?;
+            // There are no shards.
+            if table.shape().tagged {
                 break;
             }
-            early = self.divided.get().map_or(early, |divided| divided.early);
         }
-        filter(Scalable::of(self.plan, tables, len.min(MAX_LEN), early), hasher)
+        Ok(len.min(MAX_LEN))
     }
 
     /// The plan it was made from.
@@ -320,8 +333,16 @@ impl SharedScalable {
         used as f64 / slots as f64
     }
 
-    pub(crate) fn estimate(&self) -> Estimate {
-        estimate(self.len(), self.rate())
+    /// How many distinct digests were inserted: those that were new, and about as many as were
+    /// taken for others when they came.
+    #[must_use]
+    pub fn estimated_items(&self) -> Estimate {
+        let mut tables = Vec::new();
+        let read = self.hold_each(|number, table| {
+            tables.push(Past::of(number, table));
+            Ok(())
+        });
+        estimate(read.expect("to look is never refused"), &tables)
     }
 
     /// The small table, to read, as long as there are no shards.

@@ -373,7 +373,7 @@ impl Table {
     }
 
     /// The fewest bits of a claim that is not completed.
-    fn shortest(&self) -> u32 {
+    pub(super) fn shortest(&self) -> u32 {
         self.shape.level + if self.shape.tagged { 0 } else { HEAD }
     }
 
@@ -405,9 +405,13 @@ impl Table {
 
     /// Every entry's claim.
     pub(super) fn iter(&self) -> impl Iterator<Item = Claim> + Clone + '_ {
+        self.iter_in(0..self.shape.buckets())
+    }
+
+    /// The claims of the entries in a range of buckets.
+    pub(super) fn iter_in(&self, buckets: Range<u64>) -> impl Iterator<Item = Claim> + Clone + '_ {
         let Shape { level, tagged, .. } = self.shape;
-        let all = (0..self.shape.buckets())
-            .flat_map(move |bucket| self.shape.starts().map(move |at| (bucket, at)));
+        let all = buckets.flat_map(move |bucket| self.shape.starts().map(move |at| (bucket, at)));
         all.filter_map(move |(bucket, at)| {
             let value = self.get(bucket, at);
             let mut len = self.length(value)?;
