@@ -113,10 +113,24 @@ pub fn exit_code(result: Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_stdout(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(format_args!("{error:#}"));
+            say(chain(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes. The library's errors end in the text of their cause, which then comes
+/// once.
+pub fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 fn is_closed_stdout(error: &anyhow::Error) -> bool {

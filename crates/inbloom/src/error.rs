@@ -8,6 +8,10 @@ use crate::plan::Kind;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call was refused. Texts are complete sentences for a user; fields are for programs.
+///
+/// A text includes the system's reason, if there is one, which is also the
+/// [`source`](std::error::Error::source). Programs that print a whole chain of errors print it
+/// twice, unless they skip a cause that the text before ends with.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,6 +73,7 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
         /// The system's reason.
+        #[source]
         cause: io::Error,
     },
     /// The plan is larger than the caller's own limit.
@@ -198,6 +203,7 @@ pub enum Error {
         /// What was being done, with the path where there is one.
         action: String,
         /// The system's reason.
+        #[source]
         cause: io::Error,
     },
 }

@@ -302,6 +302,9 @@ fn what_cannot_be_opened_is_named() {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
         assert!(error.to_string().starts_with("opening "), "{error}");
+        let source = std::error::Error::source(&error).expect("the system's reason");
+        let cause = source.downcast_ref::<std::io::Error>().expect("an I/O error");
+        assert!(error.to_string().ends_with(&cause.to_string()), "{error}");
     }
     assert!(file::verify(&path).unwrap_err().to_string().contains("seen.ib"));
 }

@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(job) => job,
             // As grep does: a bad input is reported, and the others are still read.
             Err(failure) => {
-                output::say(format_args!("{:#}", failure.error));
+                output::say(output::chain(&failure.error));
                 printer.tally.failed[failure.input] = true;
                 continue;
             }

@@ -379,3 +379,10 @@ fn a_filter_in_other_words_of_normalization_is_warned_of() {
     let outcome = folder.run_with("check f.ib", "alice\n").expect(0);
     assert!(outcome.stderr.contains("as our database does"), "{}", outcome.stderr);
 }
+
+#[test]
+fn an_error_names_its_cause_once() {
+    let folder = Folder::new();
+    let outcome = folder.run("info missing.ib").expect(2);
+    assert_eq!(outcome.stderr.matches("No such file").count(), 1, "{}", outcome.stderr);
+}
