@@ -229,7 +229,7 @@ impl Pair {
         let counted = self.filter.inserted();
         let new = match self.filter.insert(key.to_le_bytes()) {
             Ok(new) => new,
-            Err(Error::Full { .. }) if can_be_full(self.kind()) => return None,
+            Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(self.kind()) => return None,
             Err(error) => panic!("{key}: {error:?}"),
         };
         assert!(!self.has(key) || !new, "{key} is in, and was called new");
@@ -379,16 +379,18 @@ fuzz_target!(|input: Input| {
                 for key in keys {
                     let bytes = key.to_le_bytes();
                     let result = match once {
-                        true => shared.insert_once(bytes),
+                        true => shared.insert_if_absent(bytes),
                         false => shared.insert(bytes),
                     };
                     match result {
                         Ok(new) => {
                             assert!(!left.model.has(shared.plan(), key) || !new);
                             assert!(shared.contains(bytes) && shared.count(bytes) > 0);
-                            left.model.insert(key);
+                            if new || !once {
+                                left.model.insert(key);
+                            }
                         }
-                        Err(Error::Full { .. }) if can_be_full(shared.plan().kind()) => {}
+                        Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(shared.plan().kind()) => {}
                         Err(error) => panic!("{key}: {error:?}"),
                     }
                 }

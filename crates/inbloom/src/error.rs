@@ -133,6 +133,14 @@ pub enum Error {
         /// Items that the filter is for.
         planned: u64,
     },
+    /// No room for one more copy of a key. Nothing was changed.
+    #[error(
+        "the filter holds this key {copies} times, and no more copies of one key fit: insert it with insert_if_absent, which keeps one, or use the counting kind"
+    )]
+    Copies {
+        /// Copies of the key, and of others that look the same.
+        copies: u64,
+    },
     /// A key of another shard. Nothing was changed.
     #[error(
         "the key belongs to shard {key_shard} of {shards}, this is shard {shard}: give it to that one, or use Sharded, which finds it"

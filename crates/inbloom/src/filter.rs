@@ -304,7 +304,8 @@ impl Filter {
     /// Records a key. `Ok(true)`: it is certainly new. `Ok(false)`: it was probably there.
     ///
     /// Refused if the filter is open read-only, if a bitmap cannot hold the key, or with
-    /// [`Error::Full`] if a cuckoo filter (or a scalable one that may not grow) has no room.
+    /// [`Error::Full`] if a cuckoo filter (or a scalable one that may not grow) has no room. A
+    /// cuckoo filter that holds the key 8 times refuses it with [`Error::Copies`].
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
@@ -316,7 +317,11 @@ impl Filter {
     /// has to be removed as often; a window begins anew for a key that is inserted again. Where keys
     /// come repeatedly and that is not wanted, this is the call.
     pub fn insert_if_absent(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let digest = self.hasher.digest(key);
+        self.insert_digest_if_absent(self.hasher.digest(key))
+    }
+
+    /// [`Filter::insert_if_absent`] for a key that is hashed already.
+    pub fn insert_digest_if_absent(&mut self, digest: Digest) -> Result<bool> {
         if self.contains_digest(digest) {
             return Ok(false);
         }
@@ -657,7 +662,7 @@ impl Filter {
     /// Both must have the same plan, as far as their cells depend on it, and the same hash; the error names
     /// what differs. (Items and rate are intentions and may differ, except the rate of a scalable
     /// filter.) Counting and cuckoo filters add their counts. If a cuckoo filter has no room for both the
-    /// answer is [`Error::Full`], and if a scalable one would break its promise,
+    /// answer is [`Error::Full`] or [`Error::Copies`], and if a scalable one would break its promise,
     /// [`Error::MergedRate`]; nothing has changed then.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
         if !self.plan().kind().can_merge() {

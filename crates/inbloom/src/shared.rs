@@ -14,23 +14,28 @@
 //!
 //! **What does not.** In a classic or counting filter [`SharedFilter::insert`] changes a key's
 //! cells one by one. Of two threads that insert the same new key at the same instant, each may
-//! change some of them, and both are told "new". (No order of atomic operations on several words
-//! can elect one winner without more.) Where that matters, [`SharedFilter::insert_once`] takes a
-//! lock that racing inserts of one key share: exactly one of them is told "new". Queries never wait
-//! for it, nor do inserts of most other keys. In the other kinds one is elected anyhow.
+//! change some of them, and both inserts return "new". Several words cannot be updated in one
+//! atomic step. Where that matters, [`SharedFilter::insert_if_absent`] takes a lock that racing
+//! inserts of one key share: exactly one of them returns "new", and only that one changes anything.
+//! Queries never wait for the lock, nor do inserts of most other keys. In the other kinds exactly
+//! one insert returns "new" in any case.
 
+use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::cells::{Bits, Shared};
+use crate::cells::{Bits, Cells, Shared};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
+use crate::file;
 use crate::filter::{Any, Estimate, Filter, Texts};
 use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
 use crate::simd::Run;
-use crate::sync::{AtomicU64, Mutex, Ordering, RwLock, unpoisoned};
+use crate::simd::lock::RESERVED;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 
 /// A filter that many threads insert into and query at once.
 ///
@@ -59,7 +64,8 @@ pub struct SharedFilter {
     content: Content,
     inserted: Counter,
     texts: Texts,
-    /// Serialise [`SharedFilter::insert_once`] of one key: its digest picks the lock.
+    /// Serialize [`SharedFilter::insert_if_absent`] and removals of one key: its digest picks the
+    /// lock.
     locks: Box<[Mutex<()>]>,
 }
 
@@ -96,7 +102,7 @@ pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
     }
 }
 
-/// Locks of [`SharedFilter::insert_once`]: far more than threads, so that two rarely meet.
+/// Locks of [`SharedFilter::insert_if_absent`]: far more than threads, so that two rarely meet.
 const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 
 impl SharedFilter {
@@ -170,10 +176,24 @@ impl SharedFilter {
         self.insert_digest(self.hasher.digest(key))
     }
 
-    /// Records a key. Of several threads that insert a new key at once through this call, exactly one
-    /// is told `Ok(true)`.
-    pub fn insert_once(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.insert_digest_once(self.hasher.digest(key))
+    /// Inserts a key unless it is probably present, as [`Filter::insert_if_absent`] does. Of several
+    /// threads that insert a new key at once through this call, exactly one gets `Ok(true)`; the
+    /// others change nothing, so that a counting or cuckoo filter has the key once.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let plan = Plan::new(Kind::Cuckoo).items(1000).build()?;
+    /// let seen = Filter::new(plan)?.into_shared()?;
+    /// let new: usize = std::thread::scope(|scope| {
+    ///     let threads = [(); 4].map(|()| scope.spawn(|| seen.insert_if_absent("alice").unwrap()));
+    ///     threads.map(|thread| usize::from(thread.join().unwrap())).iter().sum()
+    /// });
+    /// assert_eq!((new, seen.count("alice")), (1, 1));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
     /// Takes a key out: see [`Filter::remove`], also for what must not be removed. In a counting filter
@@ -229,8 +249,7 @@ impl SharedFilter {
         let (removed, is_left) = match &self.content {
             Content::Words(words) => {
                 // Two threads that took out one key at once could lower what is others' for an instant.
-                let lock = &self.locks[digest.pick(LOCKS).0 as usize];
-                let _guard = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let _guard = self.lock_of(digest);
                 (words.remove(&self.plan, digest)?, words.contains(digest))
             }
             Content::Scalable(_) => return Err(cannot_remove(&self.plan)),
@@ -253,22 +272,110 @@ impl SharedFilter {
         }
     }
 
-    /// [`SharedFilter::insert_once`] for a key that is hashed already.
-    pub fn insert_digest_once(&self, digest: Digest) -> Result<bool> {
-        if let Content::Words(Words { shape: Shape::Blocked(_), .. }) = &self.content {
-            // The locks of its lines elect one winner.
-            return self.insert_digest(digest);
-        }
-        // Most inserts in a stream with repetitions end here; but to some kinds a repetition
-        // matters: it is one more copy, or starts the key's time in a window anew.
-        let matters = self.plan.kind().counts() || self.plan.kind() == Kind::Window;
-        if !matters && self.contains_digest(digest) {
+    /// [`SharedFilter::insert_if_absent`] for a key that is hashed already.
+    pub fn insert_digest_if_absent(&self, digest: Digest) -> Result<bool> {
+        // Most inserts in a stream with repetitions end here.
+        if self.contains_digest(digest) {
             return Ok(false);
         }
-        let lock = &self.locks[digest.pick(LOCKS).0 as usize];
-        // The lock guards no data, so a thread that panicked while holding it has broken nothing.
-        let _guard = lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.insert_digest(digest)
+        match &self.content {
+            // One word, the locks of the lines, or the lock of the table elect one winner; the
+            // others change nothing.
+            Content::Words(Words { shape: Shape::Blocked(_) | Shape::Bitmap(_), .. })
+            | Content::Scalable(_) => self.insert_digest(digest),
+            Content::Words(_) => {
+                let _guard = self.lock_of(digest);
+                if self.contains_digest(digest) {
+                    return Ok(false);
+                }
+                self.insert_digest(digest)
+            }
+            Content::Locked(lock) => {
+                let mut state = unpoisoned(lock.write());
+                let new = !state.contains_digest(digest) && state.insert_digest(digest)?;
+                self.inserted.add(u64::from(new));
+                Ok(new)
+            }
+        }
+    }
+
+    /// The lock guards no data, so a thread that panicked while holding it has broken nothing.
+    fn lock_of(&self, digest: Digest) -> MutexGuard<'_, ()> {
+        unpoisoned(self.locks[digest.pick(LOCKS).0 as usize].lock())
+    }
+
+    /// Stops removals until the guards are dropped, where they change several words one by one. The
+    /// locks are taken in order, and nobody else takes two of them.
+    fn stop_removals(&self) -> Vec<MutexGuard<'_, ()>> {
+        match &self.content {
+            Content::Words(Words { shape: Shape::Counting(_), .. }) => {
+                self.locks.iter().map(|lock| unpoisoned(lock.lock())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Copies the filter while other threads go on. The copy has every key whose insert returned
+    /// before the call, and some of those that are inserted meanwhile.
+    ///
+    /// Fails if there is no memory for a second copy. Inserts wait only in the kinds behind a lock
+    /// (see the head of this file), and into the shard of a scalable filter that is being copied.
+    pub fn snapshot(&self) -> Result<Filter> {
+        let mut filter = match &self.content {
+            Content::Words(words) => {
+                let _guards = self.stop_removals();
+                let inserted = self.inserted.total();
+                Filter::from_parts(self.hasher, words.copy(&self.plan)?, inserted)
+            }
+            Content::Scalable(scalable) => scalable.snapshot(self.hasher)?,
+            Content::Locked(lock) => {
+                let state = unpoisoned(lock.read());
+                let inserted = self.inserted.total();
+                Filter::from_parts(self.hasher, Any::from_state(state.copy()?), inserted)
+            }
+        };
+        filter.texts = self.texts.clone();
+        Ok(filter)
+    }
+
+    /// Saves a [snapshot](SharedFilter::snapshot) to a file, as [`file::save`] does, while other
+    /// threads go on.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan, file};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("seen.ib");
+    /// let seen = Filter::new(Plan::new(Kind::Blocked).items(1000).build()?)?.into_shared()?;
+    /// seen.insert("alice")?;
+    /// seen.save(&path)?;
+    /// assert!(file::open(&path)?.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        file::save(&self.snapshot()?, path)
+    }
+
+    /// Removes every key that was inserted before the call. Texts stay.
+    ///
+    /// A key whose insert overlaps with the call may be lost, or be there: insert it again after
+    /// the call, and do not remove it before. A filter that must not lose such keys belongs behind
+    /// a lock of the caller's.
+    pub fn clear(&self) -> Result<()> {
+        let _guards = self.stop_removals();
+        match &self.content {
+            Content::Words(words) => words.clear(),
+            Content::Scalable(scalable) => scalable.clear()?,
+            Content::Locked(lock) => {
+                let mut state = unpoisoned(lock.write());
+                state.clear()?;
+                // While nobody can insert.
+                self.inserted.reset();
+                return Ok(());
+            }
+        }
+        self.inserted.reset();
+        Ok(())
     }
 
     /// [`SharedFilter::contains`] for a key that is hashed already.
@@ -350,7 +457,45 @@ impl SharedFilter {
     }
 }
 
+impl fmt::Debug for SharedFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedFilter")
+            .field("plan", &self.plan)
+            .field("hasher", &self.hasher)
+            .field("inserted", &self.inserted())
+            .field("ones", &self.ones())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Words {
+    /// The cells as a filter of one thread, without the locks of lines.
+    fn copy(&self, plan: &Plan) -> Result<Any> {
+        let words = self.cells.words();
+        let mut cells = Cells::zeroed(words.len() as u64 * 8)?;
+        let is_blocked = matches!(self.shape, Shape::Blocked(_));
+        for (at, (bytes, word)) in cells.bytes_mut()?.chunks_exact_mut(8).zip(words).enumerate() {
+            let locks = if is_blocked && at % 8 == 7 { RESERVED } else { 0 };
+            bytes.copy_from_slice(&(word.load(Ordering::Relaxed) & !locks).to_ne_bytes());
+        }
+        let any = Any::with_bits(*plan, Bits { cells, ones: 0 });
+        // A file that nobody has verified may have bits that no key sets: then what it says counts.
+        let ones = any.state().recount().unwrap_or_else(|| self.ones.total());
+        let cells = any.into_state().into_bits().expect("cells are all there is").cells;
+        Ok(Any::with_bits(*plan, Bits { cells, ones }))
+    }
+
+    /// Empties all cells, and counts those that were in use.
+    fn clear(&self) {
+        let words = self.cells.words();
+        let emptied = match &self.shape {
+            Shape::Bitmap(_) | Shape::Classic(_) => empty(words, |word| word),
+            Shape::Blocked(blocked) => blocked.clear(words),
+            Shape::Counting(counting) => empty(words, |word| counting.above_zero(word)),
+        };
+        self.ones.change(-(emptied as i64));
+    }
+
     fn contains(&self, digest: Digest) -> bool {
         let words = self.cells.words();
         match &self.shape {
@@ -466,6 +611,12 @@ impl Words {
     }
 }
 
+/// Empties words, and returns how many cells were in use, by their marks.
+fn empty(words: &[AtomicU64], marks: impl Fn(u64) -> u64) -> u64 {
+    let emptied = words.iter().map(|word| u64::from_le(word.swap(0, Ordering::Relaxed)));
+    emptied.map(|word| u64::from(marks(word).count_ones())).sum()
+}
+
 /// A number that many threads add to: each thread to a stripe of its own, most of the time, so that
 /// they do not pass one cache line back and forth.
 struct Counter {
@@ -491,6 +642,10 @@ impl Counter {
     /// A stripe may fall below zero, that is, wrap around.
     fn change(&self, amount: i64) {
         self.add(amount as u64);
+    }
+
+    fn reset(&self) {
+        self.stripes.iter().for_each(|stripe| stripe.0.store(0, Ordering::Relaxed));
     }
 
     fn total(&self) -> u64 {

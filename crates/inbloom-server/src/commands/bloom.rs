@@ -687,6 +687,7 @@ pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> 
     // Also if it seems to be in: what is taken for it may be removed, and it must stay.
     match filter.insert_digest(digest) {
         Ok(new) => Ok(new),
+        Err(inbloom::Error::Copies { .. }) => Ok(false),
         Err(inbloom::Error::Full { .. }) if filter.contains_digest(digest) => Ok(false),
         Err(inbloom::Error::Full { .. }) => Err(FULL),
         Err(other) => Err(Failure::because(other)),

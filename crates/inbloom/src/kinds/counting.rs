@@ -318,6 +318,11 @@ impl Racing {
         smallest(&self.geometry, digest, load).into()
     }
 
+    /// A mark for each counter of a word that is above zero.
+    pub(crate) fn above_zero(&self, word: u64) -> u64 {
+        self.geometry.counters.above_zero(word)
+    }
+
     /// Raises the digest's counters and returns how many of them this call has raised from zero: if
     /// any, the digest is certainly new.
     pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {

@@ -112,6 +112,18 @@ impl Shape {
         new.resize(before + run.keys.len(), false);
         self.kernel.racing_insert_all(words, &self.geometry, run, &mut new[before..])
     }
+
+    /// Clears every line while it is locked, and returns how many bits were set.
+    pub(crate) fn clear(&self, words: &[AtomicU64]) -> u64 {
+        let clear = |line: &Line| {
+            let _lock = Locked::new(line);
+            let ones = read(line).map(|word| u64::from(word.count_ones())).iter().sum::<u64>();
+            line[..7].iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            line[7].store(RESERVED, Ordering::Relaxed);
+            ones
+        };
+        words.as_chunks().0.iter().map(clear).sum()
+    }
 }
 
 /// Turns cells over to many threads, unless the reserved bit of a block is set, as it may be in a

@@ -39,6 +39,14 @@ fn is_full<T>(result: &Result<T>) -> bool {
     matches!(result, Err(Error::Full { .. }))
 }
 
+fn is_copied_too_often<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Error::Copies { .. }))
+}
+
+fn is_refused<T>(result: &Result<T>) -> bool {
+    is_full(result) || is_copied_too_often(result)
+}
+
 #[test]
 fn the_other_of_the_other_bucket_is_the_first() {
     let large = [65_537, (1 << 33) - 1, (1 << 40) + 15, (1 << 52) - 3, (1 << 52) - 2];
@@ -179,7 +187,7 @@ fn entries_are_those_of_an_exact_multiset() {
                             *model.entry(class(filter.table.entry(other))).or_default() += 1;
                         }
                     } else {
-                        assert!(is_full(&united) && bytes(&filter) == before, "{context}");
+                        assert!(is_refused(&united) && bytes(&filter) == before, "{context}");
                         refusals += 1;
                     }
                 }
@@ -189,7 +197,7 @@ fn entries_are_those_of_an_exact_multiset() {
                         *model.entry(entry).or_default() += 1;
                     }
                     refused => {
-                        assert!(is_full(&refused) && bytes(&filter) == before, "{context}");
+                        assert!(is_refused(&refused) && bytes(&filter) == before, "{context}");
                         // Where all keys have the same buckets, only the last slot is the last.
                         assert!(buckets > 2 || filter.len() == 4 * buckets, "{context}");
                         check(&filter, &model, &context);
@@ -252,7 +260,7 @@ fn a_key_fits_eight_times_and_no_more() {
             assert_eq!(filter.insert(key).unwrap(), copies == 0);
         }
         let before = bytes(&filter);
-        assert!(is_full(&filter.insert(key)));
+        assert!(is_copied_too_often(&filter.insert(key)));
         assert!(bytes(&filter) == before && filter.count(key) == 8);
         assert!((0..others).all(|key| filter.contains(digest(4, key))));
         (0..8).for_each(|_| assert!(filter.remove(key).unwrap()));
@@ -264,7 +272,7 @@ fn a_key_fits_eight_times_and_no_more() {
 #[test]
 fn a_key_fits_four_times_where_its_buckets_coincide() {
     let mut filter = holding(1, 12, [digest(6, 0); 4]);
-    assert!(is_full(&filter.insert(digest(6, 0))) && filter.count(digest(6, 0)) == 4);
+    assert!(is_copied_too_often(&filter.insert(digest(6, 0))) && filter.count(digest(6, 0)) == 4);
     let table = Table::new(Shape { buckets: 3, width: 12 });
     let own = |key: &Digest| {
         let [first, second] = table.entry(*key).buckets;
@@ -272,7 +280,8 @@ fn a_key_fits_four_times_where_its_buckets_coincide() {
     };
     let key = (0..).map(|key| digest(6, key)).find(own).unwrap();
     let mut filter = holding(3, 12, [key; 4]);
-    assert!(is_full(&filter.insert(key)) && filter.count(key) == 4 && filter.len() == 4);
+    assert!(is_copied_too_often(&filter.insert(key)));
+    assert!(filter.count(key) == 4 && filter.len() == 4);
 }
 
 #[test]
@@ -281,6 +290,11 @@ fn a_refusal_says_what_to_do() {
     let text = filter.insert(digest(7, 4)).unwrap_err().to_string();
     let expected = "the filter is full: it holds 4 items and is for 4; \
                     plan more items, or use the scalable kind";
+    assert_eq!(text, expected);
+    let mut filter = holding(100, 12, [digest(7, 0); 8]);
+    let text = filter.insert(digest(7, 0)).unwrap_err().to_string();
+    let expected = "the filter holds this key 8 times, and no more copies of one key fit: \
+                    insert it with insert_if_absent, which keeps one, or use the counting kind";
     assert_eq!(text, expected);
 }
 
@@ -300,7 +314,7 @@ fn a_merge_adds_copies_or_changes_nothing() {
     let mut left = holding(50, 12, std::iter::repeat_n(digest(8, 0), 5));
     let right = holding(50, 12, (1..30).chain([0, 0, 0, 0]).map(|key| digest(8, key)));
     let before = bytes(&left);
-    assert!(is_full(&left.add_all(&right)));
+    assert!(is_copied_too_often(&left.add_all(&right)));
     assert!(bytes(&left) == before && left.len() == 5);
 }
 
@@ -393,6 +407,30 @@ fn tables_fill_to_95_percent_and_more() {
             assert!((0.965..0.99).contains(&load), "{buckets} buckets, {width} bits: {load}");
         }
     }
+}
+
+/// How many full buckets a search may remember, by what has come before.
+#[test]
+fn searches_are_short_once_a_key_was_refused_above_the_plan_and_only_then() {
+    let mut filter = empty(2000, 12);
+    let mut keys = (0..).map(|key| digest(14, key));
+    while filter.insert(keys.next().unwrap()).is_ok() {
+        assert_eq!(filter.reach(), REACH);
+    }
+    let first = filter.len();
+    assert!(first as f64 > 0.965 * 8000.0, "{first}: the first refusal comes as late as ever");
+    assert_eq!(filter.reach(), SHORT_REACH);
+    // What is found nearby is still taken.
+    let more = keys.by_ref().take(2000).filter(|key| filter.insert(*key).is_ok()).count();
+    assert!(more > 10 && filter.reach() == SHORT_REACH, "{more} more");
+    let members: Vec<_> = (0..).map(|key| digest(14, key)).take(first as usize).collect();
+    for member in &members[..more + 1] {
+        assert!(filter.remove(*member).unwrap());
+    }
+    assert_eq!(filter.reach(), REACH, "there is room again");
+    // Too many copies of a key say nothing about the others.
+    let mut filter = holding(2000, 12, [digest(15, 0); 8]);
+    assert!(is_copied_too_often(&filter.insert(digest(15, 0))) && filter.reach() == REACH);
 }
 
 #[test]

@@ -49,7 +49,8 @@ use std::mem;
 use super::allowance::{Account, Allowance};
 use super::table::{Aim, Table};
 use super::{
-    Growth, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate, grow, route,
+    Growth, Lengths, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate,
+    grow, route, share_of,
 };
 use crate::cells::Cells;
 use crate::digest::{Digest, Hasher};
@@ -207,6 +208,39 @@ impl SharedScalable {
             }
         }
         Ok(len.min(MAX_LEN))
+    }
+
+    /// Removes every digest that was inserted before the call, shard by shard while others go on. A
+    /// digest whose insert overlaps with the call is removed or stays. Each table is as small as at
+    /// first afterwards; shards stay shards.
+    ///
+    /// Fails if the system does not give the memory for a table: some shards are empty then.
+    pub fn clear(&self) -> Result<()> {
+        let none = Lengths([0; 128]);
+        for number in 0..SHARDS as u8 {
+            let (guarded, _writer) = self.writer(number);
+            let shape = unpoisoned(guarded.table.read()).shape();
+            let share = if shape.tagged { 1.0 } else { share_of(usize::from(number)) };
+            let first = self.plan.shape(self.plan.items() as f64 * share, shape.tagged, &none);
+            // Untrusted input may plan more items than its tables ever had room for.
+            let shape = first.ok().filter(|first| first.bytes() <= shape.bytes()).unwrap_or(shape);
+            let mut allowance = Allowance::of(&self.account);
+            allowance.take(shape.bytes())?;
+            let empty = Table::new(shape, 0)?;
+            guarded.aim.turn(&empty);
+            let mut table = unpoisoned(guarded.table.write());
+            let old = mem::replace(&mut *table, empty);
+            guarded.len.store(0, Ordering::Relaxed);
+            drop(table);
+            allowance.keep();
+            self.account.give_back(old.shape().bytes());
+            if shape.tagged {
+                break;
+            }
+        }
+        let slots = self.look(|_, table| table.shape().all_slots());
+        self.largest.store(slots.into_iter().max().unwrap_or(0), Ordering::Relaxed);
+        Ok(())
     }
 
     /// The plan it was made from.
