@@ -26,8 +26,9 @@ pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Ke
     let Rounds { full, half } = geometry.rounds;
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let counts = is_x86_feature_detected!("popcnt");
-    let wide = counts && is_x86_feature_detected!("avx512f");
     let narrow = counts && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
+    // Some of its operations are AVX2's.
+    let wide = narrow && is_x86_feature_detected!("avx512f");
     let width = geometry.counters.width;
     let wide = (wide && width == 1).then(|| &AVX512[shape]);
     let narrow = narrow.then(|| &AVX2[width.trailing_zeros() as usize][shape]);
@@ -52,7 +53,27 @@ const fn avx2_shapes<const WIDTH: u32>() -> [Kernel; 8] {
     ]
 }
 
-/// By lines, then by probes of a line.
+/// By lines, then by probes of a line. Each operation is the faster one of both instruction sets, as
+/// measured: AVX-512's, but for shared inserts of keys with four rounds, whose masks it does not
+/// keep in registers while it takes the locks.
+///
+/// Nanoseconds for a key in 128 KiB, on an EPYC with AVX-512 (November 2026, the best of 60 rounds
+/// in turns, as the tests are compiled): single inserts and in batches, then shared ones. "Counted"
+/// is AVX-512 as it was, which counted bits and not comparisons.
+///
+/// | lines, probes | AVX-512 | AVX2 | counted |
+/// |---|---|---|---|
+/// | 1, 4 | 4.2, 2.9; 12.4, 11.6 | 6.5, 5.3; 14.1, 14.6 | 4.1, 4.8; 12.2, 11.6 |
+/// | 1, 8 | 4.2, 2.9; 13.1, 12.2 | 6.9, 5.5; 14.7, 14.8 | 4.0, 4.7; 13.0, 12.3 |
+/// | 1, 12 | 5.1, 5.7; 15.3, 14.9 | 7.7, 6.4; 15.4, 15.7 | 6.3, 6.8; 17.8, 18.1 |
+/// | 1, 16 | 5.1, 5.5; 15.0, 14.8 | 7.9, 6.6; 15.5, 15.8 | 6.1, 6.6; 17.7, 17.8 |
+/// | 2, 4 each | 9.1, 9.4; 17.8, 18.5 | 13.3, 12.0; 19.0, 20.5 | 11.0, 11.2; 23.2, 23.5 |
+/// | 2, 8 each | 8.9, 9.2; 17.3, 17.9 | 13.6, 12.2; 18.3, 20.5 | 11.0, 11.1; 22.9, 23.2 |
+/// | 2, 12 each | 11.0, 11.2; 22.2, 32.0 | 15.7, 13.9; 19.5, 21.6 | 12.9, 13.0; 24.2, 24.6 |
+/// | 2, 16 each | 10.7, 10.9; 22.0, 32.3 | 16.2, 14.3; 19.6, 21.7 | 12.4, 12.5; 24.0, 24.4 |
+///
+/// In 32 MiB the order is the same in batches (shared, two lines of 12: 43, 37 and 40); of single
+/// calls, which wait for memory, noise decides. Queries are faster with AVX-512 in every shape.
 static AVX512: [Kernel; 8] = [
     avx512::kernel::<0, 1, 1>(),
     avx512::kernel::<1, 0, 1>(),
@@ -60,9 +81,16 @@ static AVX512: [Kernel; 8] = [
     avx512::kernel::<2, 0, 1>(),
     avx512::kernel::<0, 1, 2>(),
     avx512::kernel::<1, 0, 2>(),
-    avx512::kernel::<1, 1, 2>(),
-    avx512::kernel::<2, 0, 2>(),
+    avx512::kernel::<1, 1, 2>().with_racing_inserts_of(avx2::kernel::<1, 1, 2, 1>()),
+    avx512::kernel::<2, 0, 2>().with_racing_inserts_of(avx2::kernel::<2, 0, 2, 1>()),
 ];
+
+impl Kernel {
+    const fn with_racing_inserts_of(self, other: Kernel) -> Kernel {
+        let Kernel { racing_insert_one, racing_insert_run, .. } = other;
+        Kernel { racing_insert_one, racing_insert_run, ..self }
+    }
+}
 
 /// The line's block: the first one or the second one of the key.
 #[inline(always)]
@@ -521,31 +549,57 @@ mod avx512 {
         }
     }
 
-    /// The bits that a key sets in a line: the eight words.
+    /// The bits that the rounds of a key set in a line, each as eight words. There are one or two;
+    /// the second of one sets nothing.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> __m512i {
+    fn round_masks<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> [__m512i; 2] {
         const TOP: i64 = i64::MIN;
         let top = _mm512_setr_epi64(TOP, TOP, TOP, TOP, TOP, TOP, TOP, 1 << 62);
         let first = LINE * (FULL + HALF);
-        let mut mask = _mm512_setzero_si512();
-        for round in first..first + FULL {
-            let bits = _mm512_set1_epi64(word(print, round) as i64);
+        let mut masks = [_mm512_setzero_si512(); 2];
+        for round in 0..FULL {
+            let bits = _mm512_set1_epi64(word(print, first + round) as i64);
             // Each field of 6 bits to the top of its lane, and down again.
             let shifts = _mm512_setr_epi64(58, 52, 46, 40, 34, 28, 22, 16);
             let position = _mm512_srli_epi64::<58>(_mm512_sllv_epi64(bits, shifts));
-            mask = _mm512_or_si512(mask, _mm512_srlv_epi64(top, position));
+            masks[round as usize] = _mm512_srlv_epi64(top, position);
         }
-        for round in first + FULL..first + FULL + HALF {
-            let bits = _mm512_set1_epi64(word(print, round) as i64);
+        for round in FULL..FULL + HALF {
+            let bits = _mm512_set1_epi64(word(print, first + round) as i64);
             let shifts = _mm512_setr_epi64(57, 50, 43, 36, 57, 50, 43, 36);
             let position = _mm512_srli_epi64::<57>(_mm512_sllv_epi64(bits, shifts));
             // A shift by 64 or more gives 0: the bit lands in one of the pair's two words.
             let halves = _mm512_setr_epi64(0, 0, 0, 0, 64, 64, 64, 64);
             let here = _mm512_xor_si512(position, halves);
-            mask = _mm512_or_si512(mask, _mm512_srlv_epi64(top, here));
+            masks[round as usize] = _mm512_srlv_epi64(top, here);
         }
-        mask
+        masks
+    }
+
+    /// The bits that a key sets in a line.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn mask<const FULL: u32, const HALF: u32, const LINE: u32>(print: u64) -> __m512i {
+        let [first, second] = round_masks::<FULL, HALF, LINE>(print);
+        _mm512_or_si512(first, second)
+    }
+
+    /// A line with the bits of the rounds, and how many of these it had not.
+    ///
+    /// A round sets at most one bit of a word, so that a comparison of words counts them. To count
+    /// the bits themselves, words go through memory, which made inserts of 12 and more probes slower
+    /// than AVX2's: see [`AVX512`](super::AVX512).
+    #[inline]
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn with_rounds(mut line: __m512i, masks: [__m512i; 2]) -> (__m512i, u32) {
+        let mut changed = 0;
+        for mask in masks {
+            let new = _mm512_andnot_si512(line, mask);
+            changed += _mm512_test_epi64_mask(new, new).count_ones();
+            line = _mm512_or_si512(line, mask);
+        }
+        (line, changed)
     }
 
     /// SAFETY: `at` is the first of 64 readable bytes. If RACING is false, nobody writes them.
@@ -633,18 +687,14 @@ mod avx512 {
         geometry: &Geometry,
         digest: Digest,
     ) -> u32 {
-        let mask = mask::<FULL, HALF, LINE>(digest.print);
+        let masks = round_masks::<FULL, HALF, LINE>(digest.print);
         // SAFETY: the block is below `geometry.blocks`.
-        let new = unsafe {
+        unsafe {
             let at = base.add(block::<LINE>(geometry, digest) * 64);
-            let old = load::<false>(at);
-            _mm512_storeu_si512(at.cast(), _mm512_or_si512(old, mask));
-            _mm512_andnot_si512(old, mask)
-        };
-        // SAFETY: both are 64 bytes without padding. (The vector population count is an extension
-        // that not every processor with AVX-512 has.)
-        let words: [u64; 8] = unsafe { std::mem::transmute(new) };
-        words.iter().map(|word| word.count_ones()).sum()
+            let (line, changed) = with_rounds(load::<false>(at), masks);
+            _mm512_storeu_si512(at.cast(), line);
+            changed
+        }
     }
 
     #[target_feature(enable = "avx512f,popcnt")]
@@ -680,44 +730,34 @@ mod avx512 {
         total
     }
 
-    /// The number of set bits. (The vector population count is an extension that not every
-    /// processor with AVX-512 has.)
-    #[inline]
-    #[target_feature(enable = "avx512f,popcnt")]
-    fn count(line: __m512i) -> u32 {
-        // SAFETY: both are 64 bytes without padding.
-        let words: [u64; 8] = unsafe { std::mem::transmute(line) };
-        words.iter().map(|word| word.count_ones()).sum()
-    }
-
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn any(line: __m512i) -> bool {
         _mm512_test_epi64_mask(line, line) != 0
     }
 
-    /// The bits of a mask that a line has not.
+    /// The bits of the rounds that a line has not.
     #[inline]
     #[target_feature(enable = "avx512f,popcnt")]
-    fn racing_missing(line: &SharedLine, mask: __m512i) -> __m512i {
+    fn racing_missing(line: &SharedLine, [first, second]: [__m512i; 2]) -> __m512i {
         // SAFETY: the line has 64 bytes.
         let here = unsafe { load::<true>(line.as_ptr().cast()) };
-        _mm512_andnot_si512(here, mask)
+        _mm512_andnot_si512(here, _mm512_or_si512(first, second))
     }
 
-    /// Sets the bits of a mask in a line whose lock we hold, and returns those that were not set
+    /// Sets the bits of the rounds in a line whose lock we hold, and returns how many were not set
     /// before.
     #[inline]
     #[target_feature(enable = "avx512f,popcnt")]
-    fn set_locked(line: &SharedLine, mask: __m512i) -> __m512i {
+    fn set_locked(line: &SharedLine, masks: [__m512i; 2]) -> u32 {
         let at: *mut u8 = line.as_ptr().cast_mut().cast();
         // SAFETY: the line has 64 bytes, which are atomics and may be written through a reference.
         // The lock is ours, so that no store of another thread is undone.
         unsafe {
-            let here = load::<true>(at);
-            asm!("vmovdqu64 [{}], {}", in(reg) at, in(zmm_reg) _mm512_or_si512(here, mask),
+            let (line, changed) = with_rounds(load::<true>(at), masks);
+            asm!("vmovdqu64 [{}], {}", in(reg) at, in(zmm_reg) line,
                  options(nostack, preserves_flags));
-            _mm512_andnot_si512(here, mask)
+            changed
         }
     }
 
@@ -730,25 +770,21 @@ mod avx512 {
     ) -> u32 {
         // As the scalar kernel does.
         let first = &lines[block::<0>(geometry, digest)];
-        let first_mask = mask::<FULL, HALF, 0>(digest.print);
+        let first_masks = round_masks::<FULL, HALF, 0>(digest.print);
         if LINES == 1 {
-            if !any(racing_missing(first, first_mask)) {
+            if !any(racing_missing(first, first_masks)) {
                 return 0;
             }
-            let lock = Locked::new(first);
-            let new = set_locked(first, first_mask);
-            drop(lock);
-            return count(new);
+            let _lock = Locked::new(first);
+            return set_locked(first, first_masks);
         }
         let second = &lines[block::<1>(geometry, digest)];
-        let second_mask = mask::<FULL, HALF, 1>(digest.print);
-        if !any(racing_missing(first, first_mask)) && !any(racing_missing(second, second_mask)) {
+        let second_masks = round_masks::<FULL, HALF, 1>(digest.print);
+        if !any(racing_missing(first, first_masks)) && !any(racing_missing(second, second_masks)) {
             return 0;
         }
-        let locks = Locked::both(first, second);
-        let (new, second_new) = (set_locked(first, first_mask), set_locked(second, second_mask));
-        drop(locks);
-        count(new) + count(second_new)
+        let _locks = Locked::both(first, second);
+        set_locked(first, first_masks) + set_locked(second, second_masks)
     }
 
     #[target_feature(enable = "avx512f,popcnt")]
