@@ -39,18 +39,6 @@ impl KeyArgs {
         Ok(Some(Key::new(key.to_be_bytes())))
     }
 
-    /// The hash of a new filter; the one of its kind if there is no key.
-    pub fn hasher(&self, kind: Kind) -> Result<Hasher> {
-        match (self.key()?, kind) {
-            (Some(_), Kind::Bitmap) => {
-                bail!("a bitmap holds integers as they are and does not hash: leave --key-file out")
-            }
-            (Some(key), _) => Ok(Hasher::sip13(key)),
-            (None, Kind::Bitmap) => Ok(Hasher::integers()),
-            (None, _) => Ok(Hasher::default()),
-        }
-    }
-
     /// Opens a filter as it was saved.
     pub fn open(&self, path: &Path) -> Result<Filter> {
         open(path, self.key()?.as_ref())
@@ -72,6 +60,61 @@ impl KeyArgs {
         let mut filter = self.open_mut(path)?;
         advance(&mut filter)?;
         Ok(filter)
+    }
+}
+
+/// The hash of a filter that is being made; later commands take its seed from its file.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct HashArgs {
+    #[command(flatten)]
+    pub key: KeyArgs,
+
+    /// Hash under this seed, 0 or more [default: 0]; filters of which a line must be in all should
+    /// have different ones, or they err together
+    #[arg(long, value_name = "N", conflicts_with = "key_file", allow_negative_numbers = true)]
+    hash_seed: Option<u64>,
+}
+
+impl HashArgs {
+    /// The hash of a new filter of this kind.
+    pub fn hasher(&self, kind: Kind) -> Result<Hasher> {
+        let given = self.given()?;
+        if kind != Kind::Bitmap {
+            return Ok(given.map_or_else(Hasher::default, |(_, hasher)| hasher));
+        }
+        if let Some((option, _)) = given {
+            bail!("a bitmap holds integers as they are and does not hash: leave {option} out");
+        }
+        Ok(Hasher::integers())
+    }
+
+    /// Refuses options that ask for another hash than that of a filter that is there.
+    pub fn check(&self, filter: &Filter) -> Result<()> {
+        let Some((option, asked)) = self.given()? else { return Ok(()) };
+        let found = filter.hasher();
+        ensure!(
+            asked == *found,
+            "the filter exists and its hash is {}, not {}: leave {option} out, or name another \
+             file",
+            shown(found),
+            shown(&asked),
+        );
+        Ok(())
+    }
+
+    /// The hash that was asked for, if any, and by which option.
+    fn given(&self) -> Result<Option<(&'static str, Hasher)>> {
+        let keyed = self.key.key()?.map(|key| ("--key-file", Hasher::sip13(key)));
+        let seeded = self.hash_seed.map(|seed| ("--hash-seed", Hasher::xxh3(seed)));
+        Ok(keyed.or(seeded))
+    }
+}
+
+/// A hash as people see it: its seed is worth a word unless it is the default.
+pub fn shown(hasher: &Hasher) -> String {
+    match hasher.seed() {
+        None | Some(0) => hasher.name().to_string(),
+        Some(seed) => format!("{} under seed {seed}", hasher.name()),
     }
 }
 

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
 use crate::blocks::{InOrder, Job};
-use crate::filter_file::{self, KeyArgs};
+use crate::filter_file::{self, HashArgs};
 use crate::input::{self, Input};
 use crate::keys::{InputArgs, Keys, NormalizeArgs};
 use crate::progress::{Beside, Progress};
@@ -56,7 +56,7 @@ pub struct Args {
     normalize: NormalizeArgs,
 
     #[command(flatten)]
-    key: KeyArgs,
+    hash: HashArgs,
 
     #[command(flatten)]
     living: living::LivingArgs,
@@ -124,6 +124,7 @@ Examples:
   inbloom build -o list.ib --kind ribbon -p 1e-4 --living --allow top-sites.txt list.txt
   inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt --allow top-sites.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
+  inbloom build -o members.ib --hash-seed 1 members.txt
 
 Exit status:
   0  the filter was written
@@ -146,7 +147,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             folder.display(),
         );
     }
-    let hasher = args.key.hasher(args.kind)?;
+    let hasher = args.hash.hasher(args.kind)?;
     let inputs = input::in_folders(args.input.inputs(), &output.all_files())?;
     let resources = &args.resources;
     let in_parts =

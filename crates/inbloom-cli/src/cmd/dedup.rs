@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use inbloom::{Digest, Error, Filter, Hasher, Kind, Span};
+use inbloom::{Digest, Error, Filter, Kind, Span};
 
 use crate::blocks::{Block, InOrder, Next};
-use crate::filter_file::{self, Changed, KeyArgs};
+use crate::filter_file::{self, Changed, HashArgs};
 use crate::keys::{InputArgs, Keys, NormalizeArgs};
 use crate::normalize::Normalization;
 use crate::output::Delivery;
@@ -72,7 +72,7 @@ pub struct Args {
     normalize: NormalizeArgs,
 
     #[command(flatten)]
-    key: KeyArgs,
+    hash: HashArgs,
 
     // These last: their headings hold for all options that follow.
     #[command(flatten)]
@@ -128,7 +128,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SAVING: u32 = 4;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let hasher = args.key.hasher(Kind::Blocked)?;
+    let hasher = args.hash.hasher(Kind::Blocked)?;
     let normalization = args.input.normalization(&args.normalize);
     let exact_keys = || args.input.keys(hasher, normalization);
     if args.count {
@@ -367,7 +367,7 @@ impl Kept {
         let existing = args.filter.as_ref().filter(|_| exists);
         let mut filter = match existing {
             Some(path) => {
-                let mut filter = args.key.open_mut(path)?;
+                let mut filter = args.hash.key.open_mut(path)?;
                 // A damaged filter that was saved again would have good checksums.
                 filter_file::verify(path)?;
                 check_options(args, &filter, normalization)
@@ -463,7 +463,7 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<Filter> {
         }
         error => error.into(),
     })?;
-    let mut filter = Filter::with_hasher(plan, args.key.hasher(kind)?)?;
+    let mut filter = Filter::with_hasher(plan, args.hash.hasher(kind)?)?;
     filter.set_auto_clear(args.auto_clear)?;
     filter.set_normalization(&normalization.to_string())?;
     Ok(filter)
@@ -507,10 +507,7 @@ fn check_options(args: &Args, filter: &Filter, normalization: Normalization) -> 
         "the filter exists and is of kind {}: leave --kind out, or name another file",
         plan.kind(),
     );
-    ensure!(
-        args.key.key()?.is_none_or(|key| *filter.hasher() == Hasher::sip13(key)),
-        "the filter exists and has no secret key: leave --key-file out, or name another file",
-    );
+    args.hash.check(filter)?;
     ensure!(
         normalization.is_none() || normalization.to_string() == filter.normalization(),
         "the filter exists, and its keys were normalized by '{}', not by '{normalization}': leave \

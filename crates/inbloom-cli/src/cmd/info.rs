@@ -123,7 +123,7 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
         row("probes", &format!("{} per key", plan.probes()));
     }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
-    row("hash", first.hasher().name());
+    row("hash", &filter_file::shown(first.hasher()));
     if let Some((shard, shards)) = plan.shard() {
         row("shard", &format!("{} of {}", exact(u64::from(shard) + 1), exact(u64::from(shards))));
     }
@@ -253,6 +253,7 @@ fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
         "probes": plan.probes(),
         "cache_lines": plan.cache_lines(),
         "hash": first.hasher().name(),
+        "hash_seed": first.hasher().seed(),
         "shards": filter.shards(),
         "shard": plan.shard().map(|(shard, shards)| json!({ "index": shard, "of": shards })),
         "inserted": filter.inserted(),

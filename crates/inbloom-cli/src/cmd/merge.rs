@@ -92,7 +92,8 @@ fn name(error: Error, first: &Path, second: &Path) -> anyhow::Error {
     match error {
         Error::Mismatch { field, left, right } => anyhow!(
             "cannot merge {first} and {second}: they differ in {field}, {left} in {first} and \
-             {right} in {second}; build both with the same --kind, -n, -p and hash"
+             {right} in {second}; build both with the same --kind, -n, -p, \
+             --hash-seed and --key-file"
         ),
         other => anyhow::Error::new(other).context(format!("cannot merge {second} into {first}")),
     }

@@ -216,7 +216,8 @@ fn a_filter_of_another_size_than_asked_for_is_refused() {
         ("--kind classic", &["of kind blocked", "leave --kind out"]),
         ("--window 10", &["--window none, not 10 keys"]),
         ("--bytes 1MB", &["--bytes", "not 1,000,000"]),
-        ("--key-file key", &["no secret key"]),
+        ("--key-file key", &["hash is xxh3-128", "--key-file"]),
+        ("--hash-seed 7", &["hash is xxh3-128, not xxh3-128 under seed 7", "--hash-seed"]),
     ] {
         folder.write("key", "00".repeat(16));
         let outcome = folder.run_with(&format!("dedup --filter f.ib {options}"), "b\n");

@@ -19,6 +19,7 @@ mod merge;
 mod out_of_core;
 mod plan;
 mod remove;
+mod seeds;
 mod serve;
 mod shards;
 mod sort_ints;

@@ -56,11 +56,12 @@ impl LivingArgs {
 
 /// Options that are decided when a base is there. (Of a whole group all would be named in the error,
 /// not the one that was given.)
-const DECIDED: [&str; 20] = [
+const DECIDED: [&str; 21] = [
     "files",
     "kind",
     "auto_clear",
     "normalize",
+    "hash_seed",
     "items",
     "rate",
     "bytes",
@@ -142,7 +143,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
     let mut output = Changed::new(&args.output)?;
     // A damaged filter that was saved again would have good checksums.
     filter_file::verify(base)?;
-    let filter = args.key.open(base)?;
+    let filter = args.hash.key.open(base)?;
     let plan = *filter.plan();
     ensure!(
         plan.kind().is_static(),
