@@ -326,7 +326,7 @@ fn a_filter_comes_back_from_sharing_as_it_went() {
 
 #[test]
 fn what_cannot_be_shared_says_so() {
-    let refusal = |filter: Filter| filter.into_shared().err().expect("a refusal").to_string();
+    let refusal = |filter: Filter| filter.into_shared().expect_err("a refusal").to_string();
     let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
     let mut filter = Filter::new(plan).unwrap();
     filter.set_auto_clear(Some(0.5)).unwrap();
