@@ -282,15 +282,15 @@ pub fn check_output(path: &Path) -> Result<()> {
 
 /// The folder in which a file is saved: where it is a link, that of what it leads to.
 pub fn folder_of(path: &Path) -> PathBuf {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = file::destination(path).unwrap_or_else(|_| path.to_owned());
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     }
 }
 
-/// Saves a filter. A signal to stop is too late now, but a second one is not: it leaves a temporary
-/// file behind.
+/// Saves a filter. A signal to stop is too late now, but a second one is not, and leaves the old
+/// file.
 pub fn save(filter: &Filter, path: &Path) -> Result<()> {
     Signals::catch()?;
     Ok(file::save(filter, path)?)

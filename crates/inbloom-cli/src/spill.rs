@@ -25,7 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use inbloom::Digest;
+use inbloom::{Digest, file};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use chunk::Kept;
@@ -434,7 +434,7 @@ impl Disk {
     fn create(folder: &Path) -> Result<Disk> {
         let open = |file| {
             let mut options = File::options();
-            options.read(true).write(true).create(true).truncate(true);
+            options.read(true).write(true).create_new(true);
             let path = folder.join(file_name(file));
             options.open(&path).with_context(|| format!("cannot create {}", path.display()))
         };
@@ -446,7 +446,7 @@ impl Disk {
     fn open(folder: &Path, lengths: Vec<u64>) -> Result<Disk> {
         let open = |(file, told): (usize, &u64)| {
             let path = folder.join(file_name(file));
-            let opened = File::options().read(true).write(true).open(&path);
+            let opened = file::open_without_links(&path);
             let opened = opened.with_context(|| format!("cannot open {}", path.display()))?;
             let length = opened.metadata().map_or(0, |metadata| metadata.len());
             ensure!(

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod payload;
+mod place;
 mod ribbon;
 
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
 
 pub use blocked::BlockedWriter;
+pub use place::{create_without_links, destination, open_without_links};
 pub use ribbon::RibbonWriter;
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
@@ -117,30 +119,39 @@ pub fn verify(path: impl AsRef<Path>) -> Result<()> {
 /// Saves a filter: writes a temporary file beside `path`, syncs it, and renames it over `path`.
 ///
 /// Whatever happens, `path` is the old file or the new one, never half of it. An existing file's
-/// permissions are kept; a symbolic link is followed.
+/// permissions are kept; a symbolic link is followed, and stays: see [`destination`].
+///
+/// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
+/// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
 pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
-    // Where the path is a link, what it leads to is replaced, not the link.
-    let path = &fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_owned());
+    let path = &destination(&path).map_err(failed("following", path.as_ref()))?;
     let failed = |action| failed(action, path);
     let folder = folder_of(path);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".inbloom-").suffix(".tmp");
-    // Without this the file would be readable by its owner only; with it the umask decides.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let temporary = builder.tempfile_in(folder).map_err(failed("creating a temporary file for"))?;
-    if let Ok(existing) = fs::metadata(path) {
-        let kept = fs::set_permissions(temporary.path(), existing.permissions());
-        kept.map_err(failed("keeping the permissions of"))?;
+    if let Some(unnamed) = place::Unnamed::new(folder) {
+        write_synced(filter, &unnamed.file, path)?;
+        // Where it cannot be named after all, it is written again.
+        if let Ok(temporary) = unnamed.name(folder) {
+            temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
+            return sync_folder(path);
+        }
     }
-    let writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
-    filter.write_to(writer).map_err(|error| match error {
-        Error::Io { cause, .. } => failed("writing")(cause),
-        other => other,
-    })?;
-    temporary.as_file().sync_all().map_err(failed("syncing"))?;
+    let temporary = place::named(folder).map_err(failed("creating a temporary file for"))?;
+    write_synced(filter, temporary.as_file(), path)?;
     temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
     sync_folder(path)
+}
+
+/// Writes a filter that is going to be at this path into a file, and has it on disk.
+fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
+    if let Ok(existing) = fs::metadata(path) {
+        let kept = file.set_permissions(existing.permissions());
+        kept.map_err(failed("keeping the permissions of", path))?;
+    }
+    filter.write_to(BufWriter::with_capacity(1 << 20, file)).map_err(|error| match error {
+        Error::Io { cause, .. } => failed("writing", path)(cause),
+        other => other,
+    })?;
+    file.sync_all().map_err(failed("syncing", path))
 }
 
 /// A rename is on disk only once its folder is. A folder that may be written but not read cannot be
@@ -157,7 +168,7 @@ fn sync_folder(path: &Path) -> Result<()> {
 /// name is replaced. Its permissions are kept; a symbolic link is followed.
 pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
     let (from, path) = (from.as_ref(), path.as_ref());
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = &destination(path).map_err(failed("following", path))?;
     if let Ok(existing) = fs::metadata(path) {
         let kept = fs::set_permissions(from, existing.permissions());
         kept.map_err(failed("keeping the permissions of", path))?;

@@ -270,6 +270,49 @@ fn a_link_stays_a_link_and_leads_to_the_new_filter() {
     assert_eq!(names(&folder), ["link.ib", "seen.ib"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_stays_a_link_and_what_it_leads_to_is_made() {
+    use std::os::unix::fs::symlink;
+    let (folder, path) = place();
+    let (link, chain) = (folder.path().join("link.ib"), folder.path().join("chain.ib"));
+    symlink("seen.ib", &link).unwrap();
+    symlink(&link, &chain).unwrap();
+    file::save(&filled(plan(), 0..20), &chain).unwrap();
+    for link in [&link, &chain] {
+        assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+    }
+    assert!(holds(&file::open(&path).unwrap(), 0..20));
+    assert_eq!(names(&folder), ["chain.ib", "link.ib", "seen.ib"]);
+
+    let circle = folder.path().join("circle.ib");
+    symlink(&circle, &circle).unwrap();
+    let error = file::save(&filled(plan(), 0..20), &circle).unwrap_err().to_string();
+    assert!(error.contains("in a circle"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn unfinished_files_are_written_through_no_link() {
+    use std::os::unix::fs::symlink;
+    let (folder, path) = place();
+    fs::write(&path, "precious").unwrap();
+    let (link, second) = (folder.path().join("link"), folder.path().join("second"));
+    symlink(&path, &link).unwrap();
+    fs::hard_link(&path, &second).unwrap();
+    let plan = Plan::new(Kind::Blocked).items(1000).build().unwrap();
+    let like = Filter::new(plan).unwrap();
+    for (there, problem) in [(&link, "a symbolic link"), (&second, "a second name")] {
+        let error = file::BlockedWriter::create(there, plan, &like).err().expect("it is refused");
+        assert!(error.to_string().contains(problem), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+    let dangling = folder.path().join("dangling");
+    symlink(folder.path().join("elsewhere"), &dangling).unwrap();
+    assert!(file::BlockedWriter::create(&dangling, plan, &like).is_err());
+    assert!(!folder.path().join("elsewhere").exists());
+}
+
 #[test]
 fn a_save_that_cannot_be_leaves_nothing_behind_and_names_the_path() {
     let (folder, path) = place();

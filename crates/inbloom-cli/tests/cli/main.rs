@@ -12,6 +12,7 @@ mod folder;
 mod r#gen;
 mod info;
 mod lines;
+mod links;
 mod living;
 mod man;
 mod measure;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::{failed, sync_folder};
+use super::{create_without_links, failed, open_without_links, sync_folder};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::format::{self, LARGE, Written, mismatch};
@@ -35,9 +35,9 @@ pub(super) struct Kept {
 }
 
 impl Payload {
-    /// Begins a file of this plan, over whatever is at this path.
+    /// Begins a file of this plan, over whatever file is at this path, but through no link.
     pub fn create(path: &Path, plan: Plan, like: &Filter) -> Result<Payload> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let file = create_without_links(path);
         let mut payload = Payload::new(file.map_err(failed("creating", path))?, path, plan, like)?;
         let zeros = vec![0; payload.start() as usize];
         let began = payload.file.set_len(0).and_then(|()| payload.file.write_all(&zeros));
@@ -49,7 +49,7 @@ impl Payload {
     /// Goes on with a file that was begun so, of which these parts were written and synced. What was
     /// written behind them is dropped. They are read again, and must be what was appended.
     pub fn resume(path: &Path, plan: Plan, like: &Filter, parts: &[Kept]) -> Result<Payload> {
-        let file = File::options().read(true).write(true).open(path);
+        let file = open_without_links(path);
         let mut payload = Payload::new(file.map_err(failed("opening", path))?, path, plan, like)?;
         let end = payload.start() + parts.iter().map(|part| part.length).sum::<u64>();
         let length = payload.file.metadata().map_err(failed("opening", path))?.len();

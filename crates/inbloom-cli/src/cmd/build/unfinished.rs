@@ -11,15 +11,18 @@
 //! state     how far it has come, as JSON; replaced as a whole
 //! ```
 //!
+//! The folder is ours alone (mode 700), and one that is found there is taken for ours only if it has
+//! our files and nothing else: see `check_folder`. No file in it is opened through a link.
+//!
 //! The unfinished file itself, or those of shards, are beside the output, with `.partial` behind the
 //! name: what is renamed must be on the same disk. Where a link is the output, all that is of what it
 //! leads to.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -82,17 +85,19 @@ impl Unfinished {
     /// Removes what a build has left that is not to go on. Refused while somebody works on it, and
     /// if there is something else.
     pub fn clear(folder: &Path) -> Result<()> {
-        if !folder.exists() {
+        if fs::symlink_metadata(folder).is_err() {
             return Ok(());
         }
+        check_folder(folder)?;
         let _lock = lock(folder)?;
         remove_folder(folder)
     }
 
     /// Makes the folder, for a build that was asked for this.
     pub fn begin(folder: &Path, asked: BTreeMap<&'static str, String>) -> Result<Unfinished> {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create folder {}", folder.display()))?;
+        // Nobody else is to read digests of keys, nor to put anything there.
+        let made = DirBuilder::new().mode(0o700).create(folder);
+        made.with_context(|| format!("cannot create folder {}", folder.display()))?;
         let lock = lock(folder)?;
         // A folder is on disk only once that above it is.
         if let Some(Ok(above)) = folder.parent().map(File::open) {
@@ -100,13 +105,14 @@ impl Unfinished {
         }
         for list in [CHUNKS, PARTS] {
             let path = folder.join(list);
-            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
         }
         Ok(Unfinished { folder: folder.to_owned(), _lock: lock, asked, state: State::default() })
     }
 
     /// Opens the folder of a build that must have been asked for the same.
     pub fn resume(folder: &Path, asked: BTreeMap<&'static str, String>) -> Result<Unfinished> {
+        check_folder(folder)?;
         let lock = lock(folder)?;
         let path = folder.join(STATE);
         let text = fs::read_to_string(&path);
@@ -171,11 +177,11 @@ impl Unfinished {
             if bytes.is_empty() {
                 return Ok(());
             }
-            let file = File::options().write(true).open(self.folder.join(list))?;
+            let file = file::open_without_links(self.folder.join(list))?;
             file.write_all_at(bytes, *at)?;
             file.sync_data()?;
             *at += bytes.len() as u64;
-            std::io::Result::Ok(())
+            io::Result::Ok(())
         };
         let state = &mut self.state;
         let saved = append(CHUNKS, &mut state.chunks, chunks)
@@ -192,7 +198,9 @@ impl Unfinished {
         });
         let saved = saved.and_then(|()| {
             let (new, path) = (self.folder.join(NEW_STATE), self.folder.join(STATE));
-            let mut file = File::create(&new)?;
+            // One that is there was left by a kill, and is not opened: it might be a link.
+            remove_if_there(&new)?;
+            let mut file = File::create_new(&new)?;
             file.write_all(text.to_string().as_bytes())?;
             file.sync_data()?;
             fs::rename(new, path)?;
@@ -210,19 +218,52 @@ impl Unfinished {
 /// Removes what a build has made, and nothing else that may be there. First what tells that there is
 /// something to go on with: a kill meanwhile leaves only litter.
 fn remove_folder(folder: &Path) -> Result<()> {
-    let names = [STATE, NEW_STATE, CHUNKS, PARTS].map(str::to_owned);
-    for name in names.into_iter().chain(spill::file_names()).chain([LOCK.to_owned()]) {
-        match fs::remove_file(folder.join(&name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {name}"));
-            }
-            _ => {}
-        }
+    for name in names() {
+        remove_if_there(&folder.join(&name)).with_context(|| format!("cannot remove {name}"))?;
     }
     fs::remove_dir(folder).with_context(|| {
         let folder = folder.display();
         format!("cannot remove {folder}: what else is in it is not of a build; move it elsewhere")
     })
+}
+
+/// The files of a build's folder, the lock last.
+fn names() -> impl Iterator<Item = String> {
+    let names = [STATE, NEW_STATE, CHUNKS, PARTS].map(str::to_owned);
+    names.into_iter().chain(spill::file_names()).chain([LOCK.to_owned()])
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a folder that no build of ours has made, before anything in it is opened or removed. The
+/// folder beside an output, or in `--tmp`, may be one that others can write to, where they could
+/// have put links to other files.
+fn check_folder(folder: &Path) -> Result<()> {
+    let failed = || format!("cannot look into folder {}", folder.display());
+    let refused = |what: &str| {
+        let folder = folder.display();
+        anyhow!("{folder} {what}: remove it, or give another --tmp, or -o another name")
+    };
+    let metadata = fs::symlink_metadata(folder).with_context(failed)?;
+    ensure!(!metadata.is_symlink(), refused("is a symbolic link"));
+    ensure!(metadata.is_dir(), refused("is not a folder"));
+    // Not compared with the user: on some disks all files belong to one.
+    let ours = tempfile::tempfile_in(filter_file::folder_of(folder)).and_then(|it| it.metadata());
+    let ours = ours.with_context(failed)?.uid();
+    ensure!(metadata.uid() == ours, refused("belongs to another user"));
+    let names: Vec<OsString> = names().map(OsString::from).collect();
+    for entry in fs::read_dir(folder).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let (name, metadata) = (entry.file_name(), entry.metadata().with_context(failed)?);
+        let is_ours = names.contains(&name) && metadata.is_file() && metadata.nlink() == 1;
+        ensure!(is_ours, refused(&format!("holds {}, which is not of a build", name.display())),);
+    }
+    Ok(())
 }
 
 /// What is going to be written, or replaced.
@@ -238,10 +279,8 @@ impl Output {
     pub fn new(path: &Path, shards: Option<u32>) -> Output {
         match shards {
             Some(shards) => Output::Shards(path.to_owned(), shards),
-            None if path.is_symlink() => {
-                Output::File(fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
-            }
-            None => Output::File(path.to_owned()),
+            // Links in a circle are refused when it is saved.
+            None => Output::File(file::destination(path).unwrap_or_else(|_| path.to_owned())),
         }
     }
 
@@ -273,6 +312,11 @@ impl Output {
     pub fn check(&self) -> Result<()> {
         let files = self.files();
         filter_file::check_output(&files[0])?;
+        let between = files.iter().flat_map(|file| [partial(file), base(file)]);
+        if let Some(link) = between.into_iter().find(|path| path.is_symlink()) {
+            let link = link.display();
+            bail!("{link} is a symbolic link, and a build would write there: remove it");
+        }
         let Output::Shards(path, shards) = self else { return Ok(()) };
         let (stem, another) = (filter_file::stem_of(path), "or give -o another name");
         if let Some(file) = [path, &beside(&stem, ".ib")].into_iter().find(|path| path.exists()) {
@@ -315,7 +359,8 @@ fn beside(output: &Path, ending: &str) -> PathBuf {
 
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join(LOCK);
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    let file = file::create_without_links(&path);
+    let file = file.with_context(|| format!("cannot create {}", path.display()))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             bail!("another program builds in {}: wait for it, or give another -o", folder.display())

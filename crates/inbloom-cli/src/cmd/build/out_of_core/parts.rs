@@ -326,7 +326,7 @@ impl Parts for Shards<'_> {
             true => partial(&self.path(0)),
             false => self.where_is(0),
         };
-        let lock = File::options().read(true).write(true).create(true).truncate(false).open(&first);
+        let lock = file::create_without_links(&first);
         let lock = lock.with_context(|| format!("cannot open {}", first.display()))?;
         // Where files cannot be locked, as on some network drives, care has to do.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
@@ -350,7 +350,7 @@ impl Parts for Shards<'_> {
         let file = match written.sums.is_empty() {
             true => &written.lock,
             false => {
-                other = File::create(&partial).with_context(failed)?;
+                other = file::create_without_links(&partial).with_context(failed)?;
                 &other
             }
         };

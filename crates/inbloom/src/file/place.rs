@@ -1,0 +1,135 @@
+//! Where files are written: which file a path leads to, files that nobody may have put there before
+//! us, and files without a name.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile, TempPath};
+
+/// The file that a path leads to: through symbolic links, also one that leads to nothing yet.
+///
+/// What is saved under a link replaces what the link leads to, and the link stays. Fails if links
+/// lead in a circle.
+pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
+    // As many as Linux follows.
+    const MOST: usize = 40;
+    let mut path = path.as_ref().to_owned();
+    for _ in 0..MOST {
+        match fs::read_link(&path) {
+            // A relative link starts from its own folder; an absolute one replaces all.
+            Ok(next) => path = path.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("symbolic links lead in a circle"))
+}
+
+/// Creates a file to write to, or opens the one that is there as it is, such as one that a killed
+/// build has left. Never follows a symbolic link: see [`open_without_links`].
+pub fn create_without_links(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    // This never follows a link, nor opens what is there.
+    match File::options().read(true).write(true).create_new(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => open_without_links(path),
+        created => created,
+    }
+}
+
+/// Opens a file to write to, refusing a symbolic link, a file with a second name (a hard link), and
+/// what is not a file. Whoever can write into a folder could otherwise put a link there, under a
+/// name that is going to be used, and have another file overwritten.
+pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    let refused = |what| Err(io::Error::other(format!("{what}: remove it, or give another name")));
+    // Looked at before, since to open a pipe may wait for ever; and after, since it may have been
+    // replaced meanwhile.
+    let named = fs::symlink_metadata(path)?;
+    if named.is_symlink() {
+        return refused("it is a symbolic link");
+    }
+    if !named.is_file() {
+        return refused("it is not a file");
+    }
+    let file = File::options().read(true).write(true).open(path)?;
+    let (opened, named) = (file.metadata()?, fs::symlink_metadata(path)?);
+    if !named.is_file() || !is_same_and_alone(&opened, &named) {
+        return refused("it is a link, or has a second name");
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn is_same_and_alone(opened: &Metadata, named: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (opened.dev(), opened.ino()) == (named.dev(), named.ino()) && opened.nlink() == 1
+}
+
+#[cfg(not(unix))]
+fn is_same_and_alone(_opened: &Metadata, _named: &Metadata) -> bool {
+    true
+}
+
+/// How temporary files are called.
+fn builder() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".inbloom-").suffix(".tmp");
+    // Without this the file would be readable by its owner only; with it the umask decides.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder
+}
+
+/// Creates a temporary file with a name. A kill leaves it behind.
+pub(super) fn named(folder: &Path) -> io::Result<NamedTempFile> {
+    builder().tempfile_in(folder)
+}
+
+/// A temporary file without a name, which goes with the process, however that ends. It is given a
+/// name for the instant before it gets its own: no system call puts a file without a name in the
+/// place of another.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "there is none elsewhere"))]
+pub(super) struct Unnamed {
+    pub file: File,
+    /// Under which it can be linked.
+    #[cfg(target_os = "linux")]
+    link: PathBuf,
+}
+
+#[cfg(target_os = "linux")]
+impl Unnamed {
+    /// None where the system or the file system cannot.
+    pub fn new(folder: &Path) -> Option<Unnamed> {
+        use std::os::fd::AsRawFd;
+
+        use rustix::fs::{Mode, OFlags};
+        if cfg!(miri) {
+            return None; // It knows no such files.
+        }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)).ok()?);
+        let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        fs::symlink_metadata(&link).ok()?;
+        Some(Unnamed { file, link })
+    }
+
+    /// Gives it a temporary name in its folder.
+    pub fn name(&self, folder: &Path) -> io::Result<TempPath> {
+        use rustix::fs::{AtFlags, CWD, linkat};
+        let link = |path: &Path| {
+            linkat(CWD, &self.link, CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from)
+        };
+        Ok(builder().make_in(folder, link)?.into_temp_path())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Unnamed {
+    pub fn new(_folder: &Path) -> Option<Unnamed> {
+        None
+    }
+
+    pub fn name(&self, _folder: &Path) -> io::Result<TempPath> {
+        Err(ErrorKind::Unsupported.into())
+    }
+}
