@@ -1,7 +1,8 @@
 //! Records in blocks, worked on by all cores, and handed over in the order of the input.
 //!
-//! A record is what stands between two terminators (newline, or NUL under `-0`): any bytes, any
-//! length, the empty record included. The last one counts with or without its terminator.
+//! A record is what stands between two terminators (newline, or NUL under `-0`): any bytes, up to
+//! `--max-line` of them, the empty record included. The last one counts with or without its
+//! terminator. A record of CSV ends in a newline too, but not in every one: see `csv.rs`.
 //!
 //! Filters are fastest when asked about many keys at once, and allocating a `String` per line costs
 //! more than hashing it. So records travel in blocks of some thousand:
@@ -34,20 +35,53 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Error, Result, anyhow};
-use memchr::{memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memrchr};
 
+use crate::csv::{self, Splitter};
 use crate::input::{Encoding, Input};
-use crate::split;
+use crate::{numbers, split};
 
 /// Bytes read at once. 16 and 64 KiB are a third slower than 128, measured with `check -c`; 256 and
 /// 1024 are as fast, but take more memory, since five or more blocks are on their way.
 const BLOCK: usize = 128 << 10;
 
-/// Some consecutive records of one input; at least one.
+/// How inputs are divided into records.
+#[derive(Clone, Copy, Debug)]
+pub struct Records {
+    pub terminator: u8,
+    /// The delimiter of CSV, whose records may span lines.
+    pub csv: Option<u8>,
+    /// Whether the first record of each input names the fields, and holds no key.
+    pub header: bool,
+    /// The bytes that a record may have. Without a limit a small compressed file could take all
+    /// memory.
+    pub longest: usize,
+}
+
+impl Records {
+    /// What messages call one of them.
+    fn name(&self) -> &'static str {
+        if self.csv.is_some() { "record" } else { "line" }
+    }
+}
+
+/// The first record of an input.
+pub struct Header {
+    /// As it was read, without its terminator.
+    pub text: Vec<u8>,
+    /// Its fields, if it is CSV.
+    pub names: Vec<Vec<u8>>,
+}
+
+/// Some consecutive records of one input: at least one, or the header and none.
 #[derive(Default)]
 pub struct Block {
     /// Which input, counted from 0.
     pub input: usize,
+    /// What messages call the input, for the first block of it.
+    pub begins: Option<String>,
+    /// The header of its input, if it has one. It is not among the records.
+    pub header: Option<Arc<Header>>,
     /// The number of the first record in its input, counted from 1: known when the block is handed
     /// over, not while it is worked on.
     pub first_number: u64,
@@ -57,6 +91,11 @@ pub struct Block {
     terminator: u8,
     /// Where each record ends, its terminator excluded.
     ends: Vec<usize>,
+    /// Whether that is known since the block was read.
+    is_split: bool,
+    longest: usize,
+    /// The bytes of the header that was read with the block, with its terminator.
+    header_bytes: usize,
 }
 
 impl Block {
@@ -65,9 +104,9 @@ impl Block {
         self.ends.len()
     }
 
-    /// How many bytes its records take, with their terminators.
+    /// How many bytes of the input it is, with terminators and the header.
     pub fn bytes(&self) -> usize {
-        self.length
+        self.header_bytes + self.length
     }
 
     /// The bytes of memory that it takes.
@@ -75,8 +114,17 @@ impl Block {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
+    /// The header, where it is to be printed: once, before the first record of the first input.
+    pub fn header_to_print(&self) -> Option<&[u8]> {
+        let header = self.header.as_ref()?;
+        (self.input == 0 && self.header_bytes > 0).then_some(&header.text)
+    }
+
     /// How many records there are in a block that was just read.
     pub fn count(&self) -> u64 {
+        if self.is_split {
+            return self.ends.len() as u64;
+        }
         let bytes = &self.bytes[..self.length];
         let unfinished = bytes.last().is_some_and(|&last| last != self.terminator);
         memchr_iter(self.terminator, bytes).count() as u64 + u64::from(unfinished)
@@ -116,12 +164,37 @@ impl Block {
         }
     }
 
-    fn split(&mut self) {
+    fn split(&mut self) -> Result<(), BadRecord> {
         let bytes = &self.bytes[..self.length];
-        split::positions(self.terminator, bytes, &mut self.ends);
-        if bytes.last().is_some_and(|&last| last != self.terminator) {
-            self.ends.push(self.length);
+        if !self.is_split {
+            split::positions(self.terminator, bytes, &mut self.ends);
+            if bytes.last().is_some_and(|&last| last != self.terminator) {
+                self.ends.push(self.length);
+            }
         }
+        // No record is longer than all of them together, which is the usual case.
+        if self.length > self.longest {
+            let too_long = self.records().position(|record| record.len() > self.longest);
+            too_long.map_or(Ok(()), |index| Err(BadRecord::too_long(index, self.longest)))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Cuts off the first record of an input.
+    fn take_header(&mut self, csv: Option<u8>) -> Header {
+        let bytes = &self.bytes[..self.length];
+        let end = match self.is_split {
+            true => self.ends.remove(0),
+            false => memchr(self.terminator, bytes).unwrap_or(self.length),
+        };
+        let text = bytes[..end].to_vec();
+        self.header_bytes = self.length.min(end + 1);
+        self.bytes.copy_within(self.header_bytes..self.length, 0);
+        self.length -= self.header_bytes;
+        self.ends.iter_mut().for_each(|end| *end -= self.header_bytes);
+        let names = csv.map_or(Vec::new(), |delimiter| csv::names(&text, delimiter));
+        Header { text, names }
     }
 }
 
@@ -131,17 +204,51 @@ pub struct Failure {
     pub error: Error,
 }
 
-/// A record that cannot be worked on, counted from 0 in its block, and why.
+/// A record that cannot be worked on, counted from 0 in its block, and why. None stands for the
+/// header.
 pub struct BadRecord {
-    pub index: usize,
+    pub index: Option<usize>,
     pub problem: String,
+}
+
+impl BadRecord {
+    fn too_long(index: usize, longest: usize) -> BadRecord {
+        let problem = format!(
+            "longer than {} bytes, the limit for a line: give a larger --max-line if that is right",
+            numbers::exact(longest as u64),
+        );
+        BadRecord { index: Some(index), problem }
+    }
+
+    /// The error that it is, `before` records of the input having come before its block.
+    fn into_error(self, input: &Input, records: &Records, before: u64) -> Error {
+        let number = self.index.map_or(1, |index| before + 1 + index as u64);
+        anyhow!("{}: {} {number}: {}", input.shown(), records.name(), self.problem)
+    }
+}
+
+/// Why no block was read.
+pub enum Unread {
+    Input(Failure),
+    /// The first record that the block would have had.
+    Record(BadRecord),
+}
+
+impl Unread {
+    /// The error that it is, so many records of the input having come before.
+    pub fn into_error(self, input: &Input, records: &Records, before: u64) -> Error {
+        match self {
+            Unread::Input(failure) => failure.error,
+            Unread::Record(bad) => bad.into_error(input, records, before),
+        }
+    }
 }
 
 /// Reads inputs one after the other, block by block.
 pub struct Reader {
     inputs: Arc<[Input]>,
     encoding: Encoding,
-    terminator: u8,
+    records: Records,
     /// The bytes that have come so far, for whoever shows progress.
     progress: Arc<AtomicU64>,
     /// The input being read.
@@ -150,20 +257,23 @@ pub struct Reader {
     opened: usize,
     /// Bytes of the next one that are not wanted.
     skipped: u64,
+    /// The header of the current one, once it was read.
+    header: Option<Arc<Header>>,
     /// The start of a record whose end has not been read.
     rest: Vec<u8>,
 }
 
 impl Reader {
-    pub fn new(inputs: &[Input], encoding: Encoding, terminator: u8) -> Reader {
+    pub fn new(inputs: &[Input], encoding: Encoding, records: Records) -> Reader {
         Reader {
             inputs: inputs.into(),
             encoding,
-            terminator,
+            records,
             progress: Arc::default(),
             current: None,
             opened: 0,
             skipped: 0,
+            header: None,
             rest: Vec::new(),
         }
     }
@@ -181,39 +291,76 @@ impl Reader {
 
     /// Fills a block with the next records; None at the end of all inputs. After a failure it goes
     /// on with the next input.
-    pub fn read(&mut self, block: &mut Block) -> Option<Result<(), Failure>> {
+    pub fn read(&mut self, block: &mut Block) -> Option<Result<(), Unread>> {
+        block.terminator = self.records.terminator;
+        block.longest = self.records.longest;
+        block.is_split = self.records.csv.is_some();
+        (block.begins, block.header_bytes) = (None, 0);
         loop {
             let reader = match &mut self.current {
                 Some(reader) => reader,
                 None => {
-                    let input = self.inputs.get(self.opened)?;
+                    let input = self.inputs.get(self.opened)?.clone();
                     self.opened += 1;
-                    let skipped = std::mem::take(&mut self.skipped);
-                    match input.open_behind(skipped, self.encoding, &self.progress) {
+                    block.input = self.opened - 1;
+                    block.begins = Some(input.shown());
+                    match self.open(&input, block) {
                         Ok(reader) => self.current.insert(reader),
-                        Err(error) => return Some(Err(self.failure(error))),
+                        Err(unread) => return Some(Err(unread)),
                     }
                 }
             };
-            match fill(block, reader, &mut self.rest, self.terminator) {
+            block.input = self.opened - 1;
+            match fill(block, reader, &mut self.rest, &self.records) {
+                Ok(true) if self.records.header && self.header.is_none() => {
+                    self.header = Some(Arc::new(block.take_header(self.records.csv)));
+                    break;
+                }
                 Ok(true) => break,
                 Ok(false) => self.current = None,
-                Err(error) => {
+                Err(stop) => {
                     self.current = None;
                     self.rest.clear();
-                    let input = &self.inputs[self.opened - 1];
-                    let error = Error::new(error).context(input.cannot_read());
-                    return Some(Err(self.failure(error)));
+                    return Some(Err(stop.of_input(block.input, &self.inputs[block.input])));
                 }
             }
         }
-        block.terminator = self.terminator;
-        block.input = self.opened - 1;
+        block.header.clone_from(&self.header);
         Some(Ok(()))
     }
 
-    fn failure(&self, error: Error) -> Failure {
-        Failure { input: self.opened - 1, error }
+    /// Opens an input behind what is not wanted of it. Its header is wanted all the same.
+    fn open(&mut self, input: &Input, block: &mut Block) -> Result<Box<dyn Read + Send>, Unread> {
+        let number = self.opened - 1;
+        let failed = |error| Unread::Input(Failure { input: number, error });
+        self.header = None;
+        let skipped = std::mem::take(&mut self.skipped);
+        if skipped > 0 && self.records.header {
+            let mut reader = input.open(self.encoding, &Arc::default()).map_err(failed)?;
+            let filled = fill(block, &mut reader, &mut Vec::new(), &self.records);
+            filled.map_err(|stop| stop.of_input(number, input))?;
+            self.header = Some(Arc::new(block.take_header(self.records.csv)));
+            block.header_bytes = 0;
+        }
+        input.open_behind(skipped, self.encoding, &self.progress).map_err(failed)
+    }
+}
+
+/// Why reading stopped.
+enum Stop {
+    Io(io::Error),
+    Record(BadRecord),
+}
+
+impl Stop {
+    fn of_input(self, number: usize, input: &Input) -> Unread {
+        match self {
+            Stop::Io(error) => {
+                let error = Error::new(error).context(input.cannot_read());
+                Unread::Input(Failure { input: number, error })
+            }
+            Stop::Record(bad) => Unread::Record(bad),
+        }
     }
 }
 
@@ -223,36 +370,69 @@ fn fill(
     block: &mut Block,
     reader: &mut dyn Read,
     rest: &mut Vec<u8>,
-    terminator: u8,
-) -> io::Result<bool> {
+    records: &Records,
+) -> Result<bool, Stop> {
     if block.bytes.len() < BLOCK.max(2 * rest.len()) {
         block.bytes.resize(BLOCK.max(2 * rest.len()), 0);
     }
     block.bytes[..rest.len()].copy_from_slice(rest);
     let mut filled = rest.len();
     rest.clear();
+    block.ends.clear();
+    let mut splitter = records.csv.map(Splitter::new);
+    if let Some(splitter) = &mut splitter {
+        // They are of one record that has not ended, unless its end was never looked for.
+        splitter.ends(&block.bytes[..filled], 0, &mut block.ends);
+    }
     loop {
         if filled == block.bytes.len() {
-            block.bytes.resize(2 * filled, 0);
+            // No more than it takes to see that a record is too long.
+            block.bytes.resize((2 * filled).min(filled.max(records.longest) + BLOCK), 0);
         }
         let read = match reader.read(&mut block.bytes[filled..]) {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(Stop::Io(error)),
         };
         // Only the fresh bytes are searched, or a long line would be searched again and again.
         let fresh = filled..filled + read;
         filled = fresh.end;
         if read == 0 {
+            if splitter.as_ref().is_some_and(Splitter::is_within_quotes) {
+                return Err(Stop::Record(unclosed(block.ends.len())));
+            }
+            if block.is_split && filled > 0 {
+                block.ends.push(filled);
+            }
             block.length = filled;
             return Ok(filled > 0);
         }
-        if let Some(last) = memrchr(terminator, &block.bytes[fresh.clone()]) {
-            block.length = fresh.start + last + 1;
+        let last = match &mut splitter {
+            None => memrchr(records.terminator, &block.bytes[fresh.clone()])
+                .map(|last| fresh.start + last),
+            Some(splitter) => {
+                splitter.ends(&block.bytes[fresh.clone()], fresh.start, &mut block.ends);
+                block.ends.last().copied()
+            }
+        };
+        if let Some(last) = last {
+            block.length = last + 1;
             rest.extend_from_slice(&block.bytes[block.length..filled]);
             return Ok(true);
         }
+        if filled > records.longest {
+            return Err(Stop::Record(BadRecord::too_long(0, records.longest)));
+        }
     }
+}
+
+/// A record of CSV with a quoted field that the input ends in.
+fn unclosed(index: usize) -> BadRecord {
+    let problem = "a quoted field begins here, or behind, that has no closing quote until the end \
+                   of the input: correct the quotes, or read plain fields with -d and -f, without \
+                   --csv"
+        .to_string();
+    BadRecord { index: Some(index), problem }
 }
 
 /// A block and what was made of it.
@@ -274,6 +454,7 @@ pub struct InOrder<T> {
     /// The job that the caller has.
     current: Option<Job<T>>,
     inputs: Arc<[Input]>,
+    records: Records,
     /// How many records of each input have been handed over.
     handed_over: Vec<u64>,
     /// The inputs that failed: what else was read of them is not handed over.
@@ -286,7 +467,7 @@ struct Done<T> {
 }
 
 enum Trouble {
-    Input(Failure),
+    Unread(Unread),
     Record(BadRecord),
     Panic,
 }
@@ -311,7 +492,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
         threads: usize,
         work: impl Fn(&Block, &mut T) -> Result<(), BadRecord> + Send + Sync + 'static,
     ) -> InOrder<T> {
-        let inputs = Arc::clone(&reader.inputs);
+        let (inputs, records) = (Arc::clone(&reader.inputs), reader.records);
         let helps = inputs.iter().all(Input::never_waits);
         let workers = if helps { threads - 1 } else { threads };
         // One for each worker, one for the caller, and two that wait for their turn.
@@ -342,6 +523,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
             handed_over: vec![0; inputs.len()],
             failed: Vec::new(),
             inputs,
+            records,
         }
     }
 
@@ -374,7 +556,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
                 Ok(()) => None,
                 Err(trouble) => Some(self.failure(&job.block, trouble)),
             };
-            let input = failure.as_ref().map_or(job.block.input, |failure| failure.input);
+            let input = job.block.input;
             if self.failed.contains(&input) {
                 self.shop.give_back(job);
             } else if let Some(failure) = failure {
@@ -382,8 +564,9 @@ impl<T: Default + Send + 'static> InOrder<T> {
                 self.failed.push(input);
                 return Next::Failed(failure);
             } else {
-                job.block.first_number = self.handed_over[input] + 1;
-                self.handed_over[input] += job.block.len() as u64;
+                let before = self.before(&job.block);
+                job.block.first_number = before + 1;
+                self.handed_over[input] = before + job.block.len() as u64;
                 return Next::Job(self.current.insert(job));
             }
         }
@@ -404,17 +587,22 @@ impl<T: Default + Send + 'static> InOrder<T> {
         }
     }
 
+    /// The records of its input that came before a block, with the header if the block was read
+    /// behind it.
+    fn before(&self, block: &Block) -> u64 {
+        self.handed_over[block.input] + u64::from(block.header_bytes > 0)
+    }
+
     fn failure(&self, block: &Block, trouble: Trouble) -> Failure {
-        let input = block.input;
-        match trouble {
-            Trouble::Input(failure) => failure,
-            Trouble::Record(BadRecord { index, problem }) => {
-                let number = self.handed_over[input] + 1 + index as u64;
-                let name = self.inputs[input].shown();
-                Failure { input, error: anyhow!("{name}: line {number}: {problem}") }
+        let (input, before) = (block.input, self.before(block));
+        let error = match trouble {
+            Trouble::Unread(unread) => {
+                unread.into_error(&self.inputs[input], &self.records, before)
             }
-            Trouble::Panic => Failure { input, error: anyhow!(BUG) },
-        }
+            Trouble::Record(bad) => bad.into_error(&self.inputs[input], &self.records, before),
+            Trouble::Panic => anyhow!(BUG),
+        };
+        Failure { input, error }
     }
 
     /// Another job that is done, not always the next.
@@ -476,10 +664,10 @@ impl<T: Default> Shop<T> {
             source.taken += 1;
             (source.taken - 1, read)
         };
-        let outcome = read.map_err(Trouble::Input).and_then(|()| {
+        let outcome = read.map_err(Trouble::Unread).and_then(|()| {
             // A panic is reported as any failure: a block that never came would be waited for.
             let work = AssertUnwindSafe(|| {
-                job.block.split();
+                job.block.split()?;
                 (self.work)(&job.block, &mut job.product)
             });
             catch_unwind(work).map_err(|_| Trouble::Panic)?.map_err(Trouble::Record)
@@ -539,8 +727,12 @@ mod tests {
         }
     }
 
+    fn lines() -> Records {
+        Records { terminator: b'\n', csv: None, header: false, longest: 64 << 20 }
+    }
+
     fn reader(bytes: &'static [u8], step: usize) -> Reader {
-        let mut reader = Reader::new(&[Input::Stdin], Encoding::Plain, b'\n');
+        let mut reader = Reader::new(&[Input::Stdin], Encoding::Plain, lines());
         reader.current = Some(Box::new(Trickle { bytes, step }));
         reader.opened = 1;
         reader
@@ -607,9 +799,10 @@ mod tests {
                 bytes: text.to_vec(),
                 length: text.len(),
                 terminator: b'\n',
+                longest: 100,
                 ..Block::default()
             };
-            block.split();
+            assert!(block.split().is_ok());
             for choice in 0..16 {
                 let selected: Vec<bool> = (0..4).map(|bit| choice >> bit & 1 == 1).collect();
                 let mut copied = Vec::new();
@@ -636,13 +829,14 @@ mod tests {
             write(folder.path(), "b", &("good\n".repeat(BLOCK) + &"bad\n".repeat(BLOCK))),
             write(folder.path(), "c", "3\n"),
         ];
-        let reader = Reader::new(&inputs, Encoding::ByMagic, b'\n');
+        let reader = Reader::new(&inputs, Encoding::ByMagic, lines());
         let mut jobs = InOrder::new(reader, 3, |block, records: &mut Vec<Vec<u8>>| {
             records.clear();
             copy(block, records)?;
             let bad = records.iter().position(|record| record == b"bad");
             records.retain(|record| record != b"good");
-            bad.map_or(Ok(()), |index| Err(BadRecord { index, problem: "it is bad".into() }))
+            let problem = "it is bad".to_string();
+            bad.map_or(Ok(()), |index| Err(BadRecord { index: Some(index), problem }))
         });
         let (mut records, mut failed) = (Vec::new(), Vec::new());
         while let Some(job) = jobs.next() {

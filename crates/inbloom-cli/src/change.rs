@@ -11,6 +11,7 @@ use inbloom::{Digest, Filter};
 use crate::blocks::InOrder;
 use crate::filter_file::{self, Changed, KeyArgs};
 use crate::keys::{InputArgs, Keys};
+use crate::numbers;
 use crate::progress::{Beside, Progress};
 
 /// A filter on its way from its file and back into it.
@@ -25,6 +26,15 @@ pub struct Change<'a> {
 pub struct Tally {
     pub read: u64,
     pub changed: u64,
+    /// Lines that have no key.
+    pub missing: u64,
+}
+
+impl Tally {
+    /// What is said of the lines without a key, behind how many keys came.
+    pub fn missing(&self) -> String {
+        numbers::without_key(self.missing)
+    }
 }
 
 impl<'a> Change<'a> {
@@ -82,7 +92,8 @@ pub fn by_lines(
     while let Some(job) = jobs.next() {
         let job = job.map_err(|failure| failure.error)?;
         tally.changed += take(filter, &job.product)?;
-        tally.read += job.block.len() as u64;
+        tally.read += job.product.len() as u64;
+        tally.missing += job.product.missing().len() as u64;
         progress.step(job.block.len());
     }
     Ok(tally)

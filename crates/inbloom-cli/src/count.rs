@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Context, Result};
 use memchr::memchr_iter;
 
-use crate::blocks::{Block, Reader};
+use crate::blocks::{Block, Reader, Records};
 use crate::input::{Encoding, Input};
 use crate::progress::Progress;
 
@@ -25,23 +25,27 @@ const PAGE: usize = 4096;
 pub fn count(
     inputs: &[Input],
     encoding: Encoding,
-    terminator: u8,
+    records: Records,
     threads: usize,
     progress: &mut Progress,
 ) -> Result<u64> {
-    let mut records = 0;
+    let mut count = 0;
+    // Whether a newline ends a record of CSV depends on all that stands before it.
+    let in_any_order = records.csv.is_none() && !records.header;
     for input in inputs {
-        records += match input {
-            Input::File(path) if encoding == Encoding::Plain || !input.is_compressed()? => {
+        count += match input {
+            Input::File(path)
+                if in_any_order && (encoding == Encoding::Plain || !input.is_special()?) =>
+            {
                 let file = File::open(path).with_context(|| input.cannot_open())?;
-                in_parts(&file, terminator, threads, progress)
+                in_parts(&file, records.terminator, threads, progress)
                     .with_context(|| input.cannot_read())?
             }
             // What is compressed can only be read from its beginning.
-            _ => in_order(input, encoding, terminator, progress)?,
+            _ => in_order(input, encoding, records, progress)?,
         };
     }
-    Ok(records)
+    Ok(count)
 }
 
 fn in_parts(
@@ -104,18 +108,19 @@ fn terminators(
 fn in_order(
     input: &Input,
     encoding: Encoding,
-    terminator: u8,
+    records: Records,
     progress: &mut Progress,
 ) -> Result<u64> {
-    let mut reader = Reader::new(std::slice::from_ref(input), encoding, terminator);
+    let mut reader = Reader::new(std::slice::from_ref(input), encoding, records);
     let mut block = Block::default();
-    let mut records = 0;
+    let mut count = 0;
     while let Some(read) = reader.read(&mut block) {
-        read.map_err(|failure| failure.error)?;
-        records += block.count();
+        let before = count + u64::from(records.header);
+        read.map_err(|unread| unread.into_error(input, &records, before))?;
+        count += block.count();
         progress.step(0);
     }
-    Ok(records)
+    Ok(count)
 }
 
 #[cfg(test)]
@@ -130,17 +135,18 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("lines");
         let long = "a line of some bytes\n".repeat(30_000);
+        let records = Records { terminator: b'\n', csv: None, header: false, longest: 1 << 20 };
         let cases = ["", "\n", "a", "a\n", "a\n\nb", "a\n\nb\n", &long, &long[..long.len() - 1]];
         for text in cases {
             fs::write(&path, text).expect("writing a temporary file");
             let inputs = [Input::File(path.clone())];
             for threads in [1, 2, 3, 16] {
-                let reader = Reader::new(&inputs, Encoding::Plain, b'\n');
+                let reader = Reader::new(&inputs, Encoding::Plain, records);
                 let mut progress = Progress::new("counting", &inputs, &reader, Beside::Nothing);
-                let count = count(&inputs, Encoding::ByMagic, b'\n', threads, &mut progress);
+                let count = count(&inputs, Encoding::ByMagic, records, threads, &mut progress);
                 let lines = text.lines().count() as u64;
                 assert_eq!(count.expect("it can be read"), lines, "{threads}");
-                let count = in_order(&inputs[0], Encoding::ByMagic, b'\n', &mut progress);
+                let count = in_order(&inputs[0], Encoding::ByMagic, records, &mut progress);
                 assert_eq!(count.expect("it can be read"), lines);
             }
         }

@@ -1,18 +1,17 @@
 //! Which part of a record is the key, where it is not all of it: fields, as `cut -d -f` has them.
 //!
-//! A record is divided at every delimiter, from left to right; there is no quoting, so a CSV file
-//! whose quoted fields contain the delimiter must be converted first. The selected fields are
-//! joined by the delimiter in the order in which they stand in the record, whatever the order in
-//! which they were listed, and those that the record does not have are left out:
+//! A record is divided at every delimiter, from left to right; there is no quoting (`csv.rs` has
+//! it). The selected fields are joined by the delimiter in the order in which they stand in the
+//! record, whatever the order in which they were listed, and those that the record does not have
+//! are left out. A record that has none of them has no key:
 //!
 //! ```text
-//!   record           a,b,c,d,e      a,b      a
-//!   fields 2,4-      b,d,e          b        (empty)
+//!   record           a,b,c,d,e      a,b      a         ,
+//!   fields 2,4-      b,d,e          b        no key    (empty)
 //! ```
 //!
-//! The one difference to `cut`: a record without any delimiter is its own first field and has no
-//! others, while `cut` prints it whole for every list. A whole line among the values of a field
-//! would be a key that nobody asked for.
+//! A record without any delimiter is its own first field and has no others. (`cut` prints it whole
+//! for every list. What becomes of a record without a key is up to `--missing`.)
 
 use std::ops::RangeInclusive;
 
@@ -40,27 +39,58 @@ impl Default for Delimiter {
     }
 }
 
+impl FieldList {
+    /// All fields.
+    pub fn all() -> FieldList {
+        FieldList(vec![1..=usize::MAX])
+    }
+
+    /// The one field of the list, counted from 1, if it is one.
+    pub fn only(&self) -> Option<usize> {
+        match self.0.as_slice() {
+            [only] if only.start() == only.end() => Some(*only.start()),
+            _ => None,
+        }
+    }
+
+    /// Which of so many fields are in the list, counted from 0, in order.
+    pub fn of(&self, fields: usize) -> impl Iterator<Item = usize> {
+        self.0.iter().flat_map(move |range| *range.start() - 1..fields.min(*range.end()))
+    }
+}
+
+impl Delimiter {
+    /// The byte that it is, if it is one.
+    pub fn byte(&self) -> Option<u8> {
+        match self.0.as_slice() {
+            [byte] => Some(*byte),
+            _ => None,
+        }
+    }
+}
+
 impl Fields {
     pub fn new(list: FieldList, delimiter: Delimiter) -> Fields {
         Fields { delimiter: Finder::new(&delimiter.0).into_owned(), list }
     }
 
-    /// The key of a record. One run of fields is borrowed from it, several are written into
-    /// `scratch`, whose contents do not matter. The key is empty if the record has none of them.
-    pub fn select<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    /// The key of a record, unless it has none of the fields. One run of fields is borrowed from
+    /// it, several are written into `scratch`, whose contents do not matter.
+    pub fn select<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let mut cursor = Cursor { delimiter: &self.delimiter, rest: Some(record), next: 1 };
-        if let [only] = self.list.0.as_slice() {
-            return cursor.run(only).unwrap_or_default();
+        let (first, more) = self.list.0.split_first()?;
+        let run = cursor.run(first)?;
+        if more.is_empty() {
+            return Some(run);
         }
         scratch.clear();
-        for (index, range) in self.list.0.iter().enumerate() {
+        scratch.extend_from_slice(run);
+        for range in more {
             let Some(run) = cursor.run(range) else { break };
-            if index > 0 {
-                scratch.extend_from_slice(self.delimiter.needle());
-            }
+            scratch.extend_from_slice(self.delimiter.needle());
             scratch.extend_from_slice(run);
         }
-        scratch
+        Some(scratch)
     }
 }
 
@@ -201,7 +231,9 @@ mod tests {
         let list = parse_list(list).expect(list);
         let fields = Fields::new(list, parse_delimiter(delimiter).expect(delimiter));
         let mut scratch = b"left over".to_vec();
-        let key = fields.select(record.as_bytes(), &mut scratch);
+        let Some(key) = fields.select(record.as_bytes(), &mut scratch) else {
+            return "no key".to_string();
+        };
         String::from_utf8(key.to_vec()).expect("the test's records are ASCII")
     }
 
@@ -212,7 +244,6 @@ mod tests {
             ("1", "a,b,c,d,e", "a"),
             ("2", "a,b,c,d,e", "b"),
             ("5", "a,b,c,d,e", "e"),
-            ("6", "a,b,c,d,e", ""),
             ("2-4", "a,b,c,d,e", "b,c,d"),
             ("2-4", "a,b,c", "b,c"),
             ("2-4", "a,b", "b"),
@@ -241,8 +272,16 @@ mod tests {
     #[test]
     fn a_record_without_the_delimiter_is_one_field() {
         assert_eq!(selected("1", "\\t", "a,b"), "a,b");
-        assert_eq!(selected("2", "\\t", "a,b"), "");
-        assert_eq!(selected("2,4", "\\t", "a,b"), "");
+        assert_eq!(selected("2", "\\t", "a,b"), "no key");
+        assert_eq!(selected("2,4", "\\t", "a,b"), "no key");
+    }
+
+    #[test]
+    fn a_record_with_none_of_the_fields_has_no_key_and_one_with_an_empty_field_has() {
+        assert_eq!(selected("6", ",", "a,b,c,d,e"), "no key");
+        assert_eq!(selected("3,5", ",", "a,b"), "no key");
+        assert_eq!(selected("2", ",", "a,"), "");
+        assert_eq!(selected("1", ",", ""), "");
     }
 
     #[test]
@@ -251,14 +290,15 @@ mod tests {
         assert_eq!(selected("1,3", " | ", "a | b | c"), "a | c");
         assert_eq!(selected("2", "::", "a:::b"), ":b");
         assert_eq!(selected("2-", "::", "a::::b"), "::b");
-        assert_eq!(selected("2", "::", "a:b"), "");
+        assert_eq!(selected("2", "::", "a:b"), "no key");
     }
 
     /// The selection written as its definition: all fields, those in the list, joined.
     fn naive(ranges: &[RangeInclusive<usize>], delimiter: &str, record: &str) -> String {
         let fields = record.split(delimiter).enumerate();
         let chosen = fields.filter(|(index, _)| ranges.iter().any(|r| r.contains(&(index + 1))));
-        chosen.map(|(_, field)| field).collect::<Vec<_>>().join(delimiter)
+        let chosen: Vec<&str> = chosen.map(|(_, field)| field).collect();
+        if chosen.is_empty() { "no key".to_string() } else { chosen.join(delimiter) }
     }
 
     #[test]

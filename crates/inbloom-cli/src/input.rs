@@ -1,8 +1,9 @@
 //! Where records come from: files and standard input, plain or compressed.
 //!
-//! Gzip and zstd are recognised by their first bytes, not by the name: `zcat` is never needed, and
-//! a misnamed file is read all the same. Members and frames that follow one another are read on, as
-//! `zcat` and `zstdcat` do.
+//! Gzip, zstd, xz and bzip2 are recognized by their first bytes, not by the name: `zcat` is never
+//! needed, and a misnamed file is read all the same. Members, frames and streams that follow one
+//! another are read on, as `zcat` and `xzcat` do. What is certainly not a list of keys (a filter, a
+//! zip archive) is refused by its name: its bytes would be read as lines, and nobody would notice.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Cursor, IsTerminal, Read, Seek, SeekFrom};
@@ -13,7 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
+use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
+use inbloom::format::MAGIC;
+use liblzma::read::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
 
 use crate::output;
 
@@ -31,36 +36,63 @@ pub enum Encoding {
     Plain,
 }
 
-/// How compressed data begins.
-const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A frame of zstd that is to be skipped, with which `pzstd` begins; its first byte is 0x50 to
-/// 0x5f.
-const ZSTD_SKIPPED: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
-
+/// What an input is, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compression {
+enum Content {
+    Plain,
     Gzip,
     Zstd,
+    Xz,
+    Bzip2,
+    Filter,
+    /// Another format, which is not read.
+    Foreign(&'static str),
 }
 
-/// What data that begins so is compressed by; or None if so few bytes may still become anything.
-fn recognise(first: &[u8]) -> Option<Option<Compression>> {
-    let masked: Vec<u8> = match first.split_first() {
-        Some((byte, rest)) if byte >> 4 == 5 => [&[0x50], rest].concat(),
-        _ => first.to_vec(),
-    };
-    let begins = |magic: &[u8]| masked.starts_with(magic);
-    let may_begin = |magic: &[u8]| magic.starts_with(&masked);
-    if begins(&GZIP) {
-        Some(Some(Compression::Gzip))
-    } else if begins(&ZSTD) || begins(&ZSTD_SKIPPED) {
-        Some(Some(Compression::Zstd))
-    } else if may_begin(&GZIP) || may_begin(&ZSTD) || may_begin(&ZSTD_SKIPPED) {
-        None
-    } else {
-        Some(None)
+/// How each begins. A bzip2 file has the size of its blocks as a digit, which is any here, and then
+/// the first block, or the end if it is empty. (Text may begin with "BZh".)
+const BEGINNINGS: [(&[u8], Content); 13] = [
+    (&[0x1f, 0x8b, 0x08], Content::Gzip),
+    (&[0x28, 0xb5, 0x2f, 0xfd], Content::Zstd),
+    // A frame that is to be skipped, with which `pzstd` begins; its first byte is 0x50 to 0x5f.
+    (&[0x50, 0x2a, 0x4d, 0x18], Content::Zstd),
+    (b"\xfd7zXZ\0", Content::Xz),
+    (b"BZh1\x31\x41\x59\x26\x53\x59", Content::Bzip2),
+    (b"BZh1\x17\x72\x45\x38\x50\x90", Content::Bzip2),
+    (&MAGIC, Content::Filter),
+    (b"PK\x03\x04", Content::Foreign("a zip archive")),
+    (b"7z\xbc\xaf\x27\x1c", Content::Foreign("a 7z archive")),
+    (&[0x04, 0x22, 0x4d, 0x18], Content::Foreign("lz4")),
+    (b"LZIP\x01", Content::Foreign("lzip")),
+    (&[0x1f, 0x9d, 0x90], Content::Foreign("compressed by 'compress'")),
+    (b"PAR1", Content::Foreign("a Parquet file")),
+];
+/// The most bytes that it takes to tell.
+const LONGEST: usize = 10;
+/// Bytes that are asked for first.
+const BUFFER: usize = 64 << 10;
+/// The memory that xz data may ask for. `xz -9` takes 65 MiB.
+const XZ_MEMORY: u64 = 512 << 20;
+
+/// What data that begins so is; or None if so few bytes may still become anything.
+fn recognize(first: &[u8]) -> Option<Content> {
+    let mut masked = [0; LONGEST];
+    let masked = &mut masked[..first.len().min(LONGEST)];
+    masked.copy_from_slice(&first[..masked.len()]);
+    if let Some(byte) = masked.first_mut()
+        && matches!(*byte, 0x51..=0x5f)
+        && first.get(1).is_none_or(|second| *second == 0x2a)
+    {
+        *byte = 0x50;
     }
+    if masked.starts_with(b"BZh") && matches!(masked.get(3), Some(b'1'..=b'9')) {
+        masked[3] = b'1';
+    }
+    if let Some((_, content)) = BEGINNINGS.iter().find(|(magic, _)| masked.starts_with(magic)) {
+        return Some(*content);
+    }
+    let undecided = BEGINNINGS.iter().any(|(magic, _)| magic.starts_with(masked));
+    (!undecided).then_some(Content::Plain)
 }
 
 impl Input {
@@ -148,7 +180,20 @@ impl Input {
         let counted = Counted { raw, progress: Arc::clone(progress) };
         match encoding {
             Encoding::Plain => Ok(Box::new(counted)),
-            Encoding::ByMagic => decoded(counted).with_context(|| self.cannot_read()),
+            Encoding::ByMagic => match decoded(counted).with_context(|| self.cannot_read())? {
+                Decoded::Reader(reader) => Ok(reader),
+                Decoded::Filter => bail!(
+                    "{} is an inbloom filter, not a list of keys: to ask it too, give 'inbloom \
+                     check' -F {0}; to unite filters, use 'inbloom merge'; --plain reads its bytes \
+                     as lines",
+                    self.shown(),
+                ),
+                Decoded::Foreign(what) => bail!(
+                    "{} is {what}, which inbloom does not read: unpack it and pipe the lines in; \
+                     --plain reads its bytes as lines",
+                    self.shown(),
+                ),
+            },
         }
     }
 
@@ -161,7 +206,7 @@ impl Input {
     ) -> Result<Box<dyn Read + Send>> {
         if let Input::File(path) = self
             && skipped > 0
-            && (encoding == Encoding::Plain || !self.is_compressed()?)
+            && (encoding == Encoding::Plain || !self.is_special()?)
         {
             let mut file = open_file(path)?;
             file.seek(SeekFrom::Start(skipped)).with_context(|| self.cannot_read())?;
@@ -187,13 +232,13 @@ impl Input {
         format!("{} of {} bytes, changed at {nanos}", self.shown(), metadata.len())
     }
 
-    /// Whether a file begins as compressed ones do.
-    pub fn is_compressed(&self) -> Result<bool> {
+    /// Whether a file begins as compressed ones do, or those that are refused.
+    pub fn is_special(&self) -> Result<bool> {
         let Input::File(path) = self else { return Ok(false) };
         let mut first = Vec::new();
-        let read = open_file(path)?.take(ZSTD.len() as u64).read_to_end(&mut first);
+        let read = open_file(path)?.take(LONGEST as u64).read_to_end(&mut first);
         read.with_context(|| self.cannot_read())?;
-        Ok(recognise(&first).flatten().is_some())
+        Ok(recognize(&first).is_some_and(|content| content != Content::Plain))
     }
 
     pub fn cannot_open(&self) -> String {
@@ -260,32 +305,46 @@ fn open_file(path: &Path) -> Result<File> {
     Ok(file)
 }
 
+/// What came of the first bytes.
+enum Decoded {
+    Reader(Box<dyn Read + Send>),
+    Filter,
+    Foreign(&'static str),
+}
+
 /// Looks at the first bytes, and puts a decoder before the reader if they ask for one.
-fn decoded(mut raw: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
-    let mut first = [0; ZSTD.len()];
+fn decoded(mut raw: impl Read + Send + 'static) -> io::Result<Decoded> {
+    // As much as comes at once: what is behind the first bytes is not cut off from them.
+    let mut first = vec![0; BUFFER];
     let mut filled = 0;
     // No more is waited for than it takes to tell: one line of a slow pipe goes straight through.
-    let compression = loop {
-        if let Some(compression) = recognise(&first[..filled]) {
-            break compression;
+    let content = loop {
+        if let Some(content) = recognize(&first[..filled]) {
+            break content;
         }
         match raw.read(&mut first[filled..]) {
-            Ok(0) => break None,
+            Ok(0) => break Content::Plain,
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     };
-    let whole = Cursor::new(first[..filled].to_vec()).chain(raw);
-    Ok(match compression {
-        Some(Compression::Gzip) => {
+    first.truncate(filled);
+    let whole = Cursor::new(first).chain(raw);
+    Ok(Decoded::Reader(match content {
+        Content::Gzip => {
             Box::new(Named { reader: MultiGzDecoder::new(BufReader::new(whole)), name: "gzip" })
         }
-        Some(Compression::Zstd) => {
-            Box::new(Named { reader: zstd::Decoder::new(whole)?, name: "zstd" })
+        Content::Zstd => Box::new(Named { reader: zstd::Decoder::new(whole)?, name: "zstd" }),
+        Content::Xz => {
+            let stream = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED)?;
+            Box::new(Named { reader: XzDecoder::new_stream(whole, stream), name: "xz" })
         }
-        None => Box::new(whole),
-    })
+        Content::Bzip2 => Box::new(Named { reader: MultiBzDecoder::new(whole), name: "bzip2" }),
+        Content::Plain => Box::new(whole),
+        Content::Filter => return Ok(Decoded::Filter),
+        Content::Foreign(what) => return Ok(Decoded::Foreign(what)),
+    }))
 }
 
 /// Says in its errors which decoder it was: "corrupt deflate stream" alone puzzles whoever does
@@ -341,7 +400,10 @@ mod tests {
 
     fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        decoded(Trickle(bytes.to_vec()))?.read_to_end(&mut text)?;
+        match decoded(Trickle(bytes.to_vec()))? {
+            Decoded::Reader(mut reader) => reader.read_to_end(&mut text)?,
+            _ => panic!("it is refused: {}", bytes.escape_ascii()),
+        };
         Ok(text)
     }
 
@@ -355,10 +417,20 @@ mod tests {
         zstd::encode_all(text, 1).expect("a Vec takes all bytes")
     }
 
+    fn xz(text: &[u8]) -> Vec<u8> {
+        liblzma::encode_all(text, 1).expect("a Vec takes all bytes")
+    }
+
+    fn bzip2(text: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text).expect("a Vec takes all bytes");
+        encoder.finish().expect("a Vec takes all bytes")
+    }
+
     #[test]
     fn compressed_input_is_read_as_what_was_compressed() {
         for text in [b"".as_slice(), b"a", b"alice\nbob\n"] {
-            for compressed in [gzip(text), zstd(text)] {
+            for compressed in [gzip(text), zstd(text), xz(text), bzip2(text)] {
                 assert_eq!(read(&compressed).expect("it is whole"), text);
                 let twice = [compressed.clone(), compressed].concat();
                 assert_eq!(read(&twice).expect("members are joined"), [text, text].concat());
@@ -367,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn zstd_that_begins_with_a_skipped_frame_is_recognised() {
+    fn zstd_that_begins_with_a_skipped_frame_is_recognized() {
         // As pzstd writes it: four bytes that are to be skipped, and then the data.
         for first in [0x50, 0x5d] {
             let skipped = [&[first, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"skip"].concat();
@@ -378,22 +450,62 @@ mod tests {
 
     #[test]
     fn what_only_begins_like_compressed_data_is_plain() {
-        for text in
-            [b"".as_slice(), b"\x1f", b"\x1f\x8b", b"\x1f\x8ba", b"\x28\xb5\x2f", b"(x", b"P*x"]
-        {
-            assert_eq!(read(text).expect("it is plain"), text);
+        for text in [
+            b"".as_slice(),
+            b"\x1f",
+            b"\x1f\x8b",
+            b"\x1f\x8ba",
+            b"\x28\xb5\x2f",
+            b"(x",
+            b"P*x",
+            b"S*M\n",
+            b"Smith\n",
+            b"\xfd7zX",
+            b"BZh9\n",
+            b"BZh91AY\n",
+            b"BZh01AY&SY",
+            b"PKZIP\n",
+            b"7z\n",
+            b"LZIP\n",
+            b"\x89IBF\n",
+        ] {
+            assert_eq!(read(text).expect("it is plain"), text, "{}", text.escape_ascii());
         }
     }
 
     #[test]
+    fn filters_and_archives_are_refused_by_name() {
+        let what = |bytes: &[u8]| match decoded(Trickle(bytes.to_vec())).expect("it is read") {
+            Decoded::Reader(_) => "read",
+            Decoded::Filter => "a filter",
+            Decoded::Foreign(what) => what,
+        };
+        assert_eq!(what(&MAGIC), "a filter");
+        assert_eq!(what(b"PK\x03\x04..."), "a zip archive");
+        assert_eq!(what(b"\x04\x22\x4d\x18..."), "lz4");
+    }
+
+    #[test]
     fn damaged_compressed_data_is_an_error_that_names_the_format() {
-        for (name, whole) in [("gzip", gzip(&[7; 5000])), ("zstd", zstd(&[7; 5000]))] {
-            for end in 5..whole.len() {
+        let text = [7; 5000];
+        let all = [
+            ("gzip", gzip(&text)),
+            ("zstd", zstd(&text)),
+            ("xz", xz(&text)),
+            ("bzip2", bzip2(&text)),
+        ];
+        for (name, whole) in all {
+            for end in 11..whole.len() {
                 let error = read(&whole[..end]).expect_err("it is cut off").to_string();
                 assert!(error.contains(name), "{error}");
             }
-            // The checksum of gzip, the block header of zstd.
-            let at = if name == "gzip" { whole.len() - 6 } else { 6 };
+            // A checksum, or the block header of zstd.
+            let at = match name {
+                "gzip" => whole.len() - 6,
+                "zstd" => 6,
+                "xz" => 9,
+                _ => 12,
+            };
             let mut damaged = whole.clone();
             damaged[at] ^= 0xff;
             let error = read(&damaged).expect_err("it is damaged").to_string();

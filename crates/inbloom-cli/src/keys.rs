@@ -2,16 +2,22 @@
 //! hash of the filter that it is for.
 
 use std::num::NonZero;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use anyhow::{Result, bail, ensure};
+use clap::ValueEnum;
 use inbloom::{Digest, Filter, Hasher};
 
-use crate::blocks::{self, BadRecord, Block, Reader};
+use crate::blocks::{self, BadRecord, Block, Header, Reader, Records};
+use crate::csv::{Chosen, CsvFields, Selector, Unquoted};
 use crate::fields::{self, Delimiter, FieldList, Fields};
 use crate::input::{Encoding, Input};
 use crate::normalize::{Normalization, Rule};
-use crate::output;
+use crate::{json, numbers, output};
 
 /// How inputs are divided into records and records into keys: the same options for every subcommand
 /// that reads any.
@@ -35,12 +41,37 @@ pub struct InputArgs {
     #[arg(value_parser = fields::parse_list)]
     fields: Option<FieldList>,
 
-    /// What separates fields [default: a tab]
-    #[arg(short = 'd', long, value_name = "TEXT", requires = "fields")]
+    /// What separates fields [default: a tab, and a comma with --csv]
+    #[arg(short = 'd', long, value_name = "TEXT")]
     #[arg(value_parser = fields::parse_delimiter)]
     delimiter: Option<Delimiter>,
 
-    /// Read the bytes as they are, also where they look like gzip or zstd
+    /// The input is CSV: fields may be quoted, and quoted ones may hold newlines
+    #[arg(long, conflicts_with = "null")]
+    csv: bool,
+
+    /// The key is the field of this name in the header of a CSV file; may be given more than once
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["fields", "null"])]
+    csv_field: Vec<String>,
+
+    /// The first line of every input is a header, not a key
+    #[arg(long)]
+    header: bool,
+
+    /// The key is the value of this name in a line of JSON: id, user.id, /user/id
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["fields", "csv", "csv_field"])]
+    #[arg(value_parser = json::parse_path)]
+    json_field: Option<json::Path>,
+
+    /// What becomes of lines without the field
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    missing: Missing,
+
+    /// The longest line to accept; longer ones are an error
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_longest)]
+    max_line: usize,
+
+    /// Read the bytes as they are, also where they look compressed, or like a filter
     #[arg(long)]
     plain: bool,
 
@@ -48,6 +79,29 @@ pub struct InputArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
+
+/// What becomes of records without a key, where the key is a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Missing {
+    /// They are not keys: dedup prints each of them, and for check they are not in the filter
+    Keep,
+    /// They are left out, of the output too
+    Skip,
+    /// They are an error
+    Error,
+}
+
+/// As much as a record may have in bytes: at least one.
+fn parse_longest(text: &str) -> Result<usize, String> {
+    let bytes = numbers::parse_bytes(text)?;
+    match usize::try_from(bytes) {
+        Ok(longest @ 1..=MOST) => Ok(longest),
+        _ => Err("expected a size of 1 to 64 GiB, such as 64MiB".to_string()),
+    }
+}
+
+/// The largest limit for a line: a size that no sum overflows.
+const MOST: usize = 64 << 30;
 
 /// The normalization of a filter that is being made; later ones take it from its file.
 #[derive(clap::Args, Clone, Debug)]
@@ -63,7 +117,34 @@ impl InputArgs {
     }
 
     pub fn reader(&self, inputs: &[Input]) -> Reader {
-        Reader::new(inputs, self.encoding(), self.terminator())
+        Reader::new(inputs, self.encoding(), self.records())
+    }
+
+    /// How inputs are divided.
+    pub fn records(&self) -> Records {
+        Records {
+            terminator: self.terminator(),
+            csv: self.csv_delimiter().and_then(Result::ok),
+            header: self.header || !self.csv_field.is_empty(),
+            longest: self.max_line,
+        }
+    }
+
+    /// What separates the fields of CSV, if that is what it is.
+    fn csv_delimiter(&self) -> Option<Result<u8>> {
+        let is_csv = self.csv || !self.csv_field.is_empty();
+        is_csv.then(|| match &self.delimiter {
+            None => Ok(b','),
+            Some(delimiter) => match delimiter.byte() {
+                Some(byte) if ![b'"', b'\r', b'\n'].contains(&byte) => Ok(byte),
+                _ => bail!("with --csv one byte separates fields, such as -d ';' or -d '\\t'"),
+            },
+        })
+    }
+
+    /// What becomes of records without a key.
+    pub fn missing(&self) -> Missing {
+        self.missing
     }
 
     pub fn encoding(&self) -> Encoding {
@@ -77,8 +158,12 @@ impl InputArgs {
     /// How lines are read, in words that differ where the keys would: not the files, nor on how
     /// many threads.
     pub fn described(&self) -> String {
-        let InputArgs { files: _, null, crlf, fields, delimiter, plain, threads: _ } = self;
-        format!("-0 {null}, --crlf {crlf}, -f {fields:?}, -d {delimiter:?}, --plain {plain}")
+        let InputArgs { null, crlf, fields, delimiter, plain, .. } = self;
+        let InputArgs { csv, csv_field, header, json_field, .. } = self;
+        format!(
+            "-0 {null}, --crlf {crlf}, -f {fields:?}, -d {delimiter:?}, --csv {csv}, --csv-field \
+             {csv_field:?}, --header {header}, --json-field {json_field:?}, --plain {plain}"
+        )
     }
 
     pub fn threads(&self) -> usize {
@@ -93,7 +178,7 @@ impl InputArgs {
     }
 
     /// How keys for this filter are made from this input's records.
-    pub fn keys_for(&self, filter: &Filter) -> Keys {
+    pub fn keys_for(&self, filter: &Filter) -> Result<Keys> {
         let recorded = Normalization::parse(filter.normalization());
         if recorded.is_none() {
             // Looking lines up as they are in a filter of keys that were changed would miss some
@@ -109,16 +194,34 @@ impl InputArgs {
     }
 
     /// Keys under a hash and a normalization. Those of a bitmap are integers.
-    pub fn keys(&self, hasher: Hasher, normalization: Normalization) -> Keys {
-        let fields = self
-            .fields
-            .clone()
-            .map(|list| Fields::new(list, self.delimiter.clone().unwrap_or_default()));
+    pub fn keys(&self, hasher: Hasher, normalization: Normalization) -> Result<Keys> {
+        let csv = self.csv_delimiter().transpose()?;
+        let is_fields = csv.is_some() || self.fields.is_some();
+        ensure!(
+            is_fields || self.delimiter.is_none(),
+            "-d separates fields: say with -f which of them are the key, or give --csv"
+        );
+        let selection = match (csv, &self.fields, &self.json_field) {
+            (Some(delimiter), list, _) => {
+                let chosen = match self.csv_field.is_empty() {
+                    true => Chosen::Numbers(list.clone().unwrap_or_else(FieldList::all)),
+                    false => Chosen::Names(self.csv_field.clone()),
+                };
+                Selection::Csv(CsvFields { delimiter, chosen })
+            }
+            (None, Some(list), _) => {
+                let delimiter = self.delimiter.clone().unwrap_or_default();
+                Selection::Fields(Fields::new(list.clone(), delimiter))
+            }
+            (None, None, Some(path)) => Selection::Json(path.clone()),
+            (None, None, None) => Selection::Record,
+        };
         let crlf = self.crlf || normalization.crlf;
         // The carriage return goes before the fields are told apart, and only once.
         let normalization = Normalization { crlf: false, ..normalization };
         let largest = (hasher == Hasher::integers()).then_some(u64::MAX);
-        Keys { hasher, crlf, fields, normalization, largest }
+        let (missing, warned) = (self.missing, Some(Arc::default()));
+        Ok(Keys { hasher, crlf, selection, normalization, largest, missing, warned })
     }
 }
 
@@ -127,17 +230,74 @@ impl InputArgs {
 pub struct Keys {
     hasher: Hasher,
     crlf: bool,
-    fields: Option<Fields>,
+    selection: Selection,
     normalization: Normalization,
     /// The largest integer, where keys are integers.
     largest: Option<u64>,
+    missing: Missing,
+    /// Whether it was said that lines end in carriage returns; None if nobody is to say it.
+    warned: Option<Arc<AtomicBool>>,
+}
+
+/// Which part of a record is the key.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each filter")]
+enum Selection {
+    Record,
+    Fields(Fields),
+    Csv(CsvFields),
+    Json(json::Path),
 }
 
 /// Room for keys that are not in the record as they are.
 #[derive(Default)]
 struct Scratch {
     selected: Vec<u8>,
+    unquoted: Unquoted,
     normalized: Vec<u8>,
+}
+
+/// The digests of a block's keys, in order.
+#[derive(Default)]
+pub struct Digests {
+    digests: Vec<Digest>,
+    /// The records without a key, which have no digest, counted from 0 in the block.
+    missing: Vec<usize>,
+}
+
+impl Deref for Digests {
+    type Target = Vec<Digest>;
+
+    fn deref(&self) -> &Vec<Digest> {
+        &self.digests
+    }
+}
+
+impl DerefMut for Digests {
+    fn deref_mut(&mut self) -> &mut Vec<Digest> {
+        &mut self.digests
+    }
+}
+
+impl Digests {
+    /// The records without a key, counted from 0 in the block.
+    pub fn missing(&self) -> &[usize] {
+        &self.missing
+    }
+
+    /// From answers for the keys, makes answers for all records: those without a key get `answer`.
+    pub fn spread(&self, answers: &mut Vec<bool>, answer: bool) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let mut of_keys = std::mem::take(answers).into_iter();
+        let mut missing = self.missing.iter().peekable();
+        for index in 0..of_keys.len() + self.missing.len() {
+            let is_missing = missing.next_if(|missing| **missing == index).is_some();
+            let mut of_key = || of_keys.next().expect("there is an answer for each key");
+            answers.push(if is_missing { answer } else { of_key() });
+        }
+    }
 }
 
 impl Keys {
@@ -155,47 +315,137 @@ impl Keys {
         self
     }
 
-    /// The digests of the records of a block. Only what is to be an integer can fail.
-    pub fn digests(&self, block: &Block, digests: &mut Vec<Digest>) -> Result<(), BadRecord> {
+    /// For a caller to whom carriage returns do not matter, or who looks for them itself.
+    pub fn without_warning(mut self) -> Keys {
+        self.warned = None;
+        self
+    }
+
+    pub fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    /// The digests of the records of a block. What is to be an integer can fail, and what must have
+    /// a field.
+    pub fn digests(&self, block: &Block, made: &mut Digests) -> Result<(), BadRecord> {
+        made.missing.clear();
+        let digests = &mut made.digests;
         digests.clear();
         digests.reserve(block.len());
-        let as_they_are = !self.crlf && self.fields.is_none() && self.normalization.is_none();
-        if as_they_are && self.largest.is_none() {
+        if self.are_records() {
             digests.extend(block.records().map(|record| self.hasher.digest(record)));
-            return Ok(());
-        }
-        let mut scratch = Scratch::default();
-        for (index, record) in block.records().enumerate() {
-            let key = self.key(record, &mut scratch);
-            let Some(largest) = self.largest else {
-                digests.push(self.hasher.digest(key));
-                continue;
-            };
-            let integer = parse_integer(key).filter(|&integer| integer <= largest);
-            let integer = integer.ok_or_else(|| BadRecord {
-                index,
-                problem: format!(
-                    "a bitmap holds integers from 0 to {largest} here, one a line in decimal \
-                     digits; got \"{}\"",
-                    shorten(key),
-                ),
+        } else {
+            self.each(block, |index, key| {
+                match (key, self.missing) {
+                    (Some(key), _) => digests.push(self.digest(index, key)?),
+                    (None, Missing::Keep | Missing::Skip) => made.missing.push(index),
+                    (None, Missing::Error) => return Err(self.no_key(index)),
+                }
+                Ok(())
             })?;
-            digests.push(self.hasher.digest(integer.to_le_bytes()));
+        }
+        self.warn_of_carriage_returns(block);
+        Ok(())
+    }
+
+    /// Whether the keys are the records as they are.
+    fn are_records(&self) -> bool {
+        let whole = matches!(self.selection, Selection::Record);
+        whole && !self.crlf && self.normalization.is_none() && self.largest.is_none()
+    }
+
+    fn digest(&self, index: usize, key: &[u8]) -> Result<Digest, BadRecord> {
+        let Some(largest) = self.largest else { return Ok(self.hasher.digest(key)) };
+        let integer = parse_integer(key).filter(|&integer| integer <= largest);
+        let integer = integer.ok_or_else(|| BadRecord {
+            index: Some(index),
+            problem: format!(
+                "a bitmap holds integers from 0 to {largest} here, one a line in decimal digits; \
+                 got \"{}\"",
+                shorten(key),
+            ),
+        })?;
+        Ok(self.hasher.digest(integer.to_le_bytes()))
+    }
+
+    /// Calls `take` with the key of each record, if it has one.
+    pub fn each(
+        &self,
+        block: &Block,
+        mut take: impl FnMut(usize, Option<&[u8]>) -> Result<(), BadRecord>,
+    ) -> Result<(), BadRecord> {
+        let mut scratch = Scratch::default();
+        let mut csv = match &self.selection {
+            Selection::Csv(fields) => Some(in_columns(fields, block.header.as_deref())?),
+            _ => None,
+        };
+        for (index, record) in block.records().enumerate() {
+            let line = match self.crlf {
+                true => record.strip_suffix(b"\r").unwrap_or(record),
+                false => record,
+            };
+            let selected = match (&mut csv, &self.selection) {
+                (Some(fields), _) => fields.select(record, &mut scratch.unquoted),
+                (None, Selection::Fields(fields)) => fields.select(line, &mut scratch.selected),
+                (None, Selection::Json(path)) => path.select(line, &mut scratch.selected),
+                (None, _) => Some(line),
+            };
+            let normalized = &mut scratch.normalized;
+            take(index, selected.map(|key| self.normalization.apply(key, normalized)))?;
         }
         Ok(())
     }
 
-    fn key<'a>(&self, record: &'a [u8], scratch: &'a mut Scratch) -> &'a [u8] {
-        let record = match self.crlf {
-            true => record.strip_suffix(b"\r").unwrap_or(record),
-            false => record,
+    fn no_key(&self, index: usize) -> BadRecord {
+        let what = match self.selection {
+            Selection::Json(_) => "no value for --json-field in it, or it is not JSON",
+            _ => "it has none of the fields that are the key",
         };
-        let selected = match &self.fields {
-            Some(fields) => fields.select(record, &mut scratch.selected),
-            None => record,
-        };
-        self.normalization.apply(selected, &mut scratch.normalized)
+        let problem = format!("{what}, and --missing is error: give keep or skip, or correct it");
+        BadRecord { index: Some(index), problem }
     }
+
+    /// Warns, once, of an input whose keys all end in a carriage return, by its first block. A list
+    /// from Windows would otherwise never match one from elsewhere, and nobody would know why.
+    fn warn_of_carriage_returns(&self, block: &Block) {
+        let (Some(name), Some(warned)) = (&block.begins, &self.warned) else { return };
+        if self.all_end_in_carriage_returns(block) && !warned.swap(true, Ordering::Relaxed) {
+            output::say(carriage_returns(name));
+        }
+    }
+
+    pub fn all_end_in_carriage_returns(&self, block: &Block) -> bool {
+        let mut all = self.largest.is_none() && block.len() > 0;
+        let looked = self.each(block, |_, key| {
+            all &= key.is_none_or(|key| key.ends_with(b"\r"));
+            Ok(())
+        });
+        all && looked.is_ok()
+    }
+}
+
+/// What to say of an input whose keys all end in a carriage return.
+pub fn carriage_returns(name: &str) -> String {
+    format!(
+        "warning: {name}: lines end in a carriage return, which is part of the key; give --crlf to \
+         leave it out"
+    )
+}
+
+/// The fields in an input with this header.
+fn in_columns<'f>(
+    fields: &'f CsvFields,
+    header: Option<&Header>,
+) -> Result<Selector<'f>, BadRecord> {
+    let names = header.map(|header| header.names.as_slice());
+    fields.in_columns(names).map_err(|name| {
+        let names = names.unwrap_or_default().iter().map(|name| shorten(name));
+        let problem = format!(
+            "the header has no field \"{name}\": give one of its fields with --csv-field: {}",
+            names.collect::<Vec<_>>().join(", "),
+        );
+        BadRecord { index: None, problem }
+    })
 }
 
 /// Digits only: `u64::from_str` would take a plus sign, which no one else prints.
@@ -214,6 +464,20 @@ fn shorten(record: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_are_spread_over_records_without_keys() {
+        let spread = |missing: &[usize], answers: &[bool], answer| {
+            let digests = Digests { digests: Vec::new(), missing: missing.to_vec() };
+            let mut answers = answers.to_vec();
+            digests.spread(&mut answers, answer);
+            answers
+        };
+        assert_eq!(spread(&[], &[true, false], true), [true, false]);
+        assert_eq!(spread(&[0, 2], &[true], false), [false, true, false]);
+        assert_eq!(spread(&[1, 2], &[false, false], true), [false, true, true, false]);
+        assert_eq!(spread(&[0], &[], true), [true]);
+    }
 
     #[test]
     fn only_decimal_digits_in_range_are_integers() {

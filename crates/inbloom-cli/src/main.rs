@@ -1,8 +1,9 @@
 //! The `inbloom` command: plan, build, query and inspect membership filters.
 //!
 //! A table of contents. Each subcommand is one file in `cmd/`. What they share, in the order in
-//! which data passes: `input` (files, pipes, gzip, zstd), `count` and `blocks` (records, by
-//! `split`, on all cores, in order), `keys` (from records to digests, by `fields` and `normalize`),
+//! which data passes: `input` (files, pipes, compressed ones), `count` and `blocks` (records, by
+//! `split` or `csv`, on all cores, in order), `keys` (from records to digests, by `fields`, `csv`,
+//! `json` and `normalize`),
 //! `filter_file` (filters in files), `stored` (those only read, also in shards), `lookup` (those
 //! that are larger than memory), `change` (those that lines change), `seen` and `integers` (exact
 //! sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments: `sizing`
@@ -13,11 +14,13 @@ mod blocks;
 mod change;
 mod cmd;
 mod count;
+mod csv;
 mod fields;
 mod filter_file;
 mod histogram;
 mod input;
 mod integers;
+mod json;
 mod keys;
 mod log;
 mod lookup;

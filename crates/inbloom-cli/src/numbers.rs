@@ -123,6 +123,11 @@ pub fn lines(number: u64) -> String {
     counted(number, "line")
 }
 
+/// What is said of lines that have no key, behind how many there were: nothing if there are none.
+pub fn without_key(number: u64) -> String {
+    if number == 0 { String::new() } else { format!(", {} without a key", lines(number)) }
+}
+
 /// A size in decimal units with three significant digits, as disks and memory budgets are stated:
 /// `512 B`, `1.25 MB`, `25.0 GB`.
 pub fn bytes(number: u64) -> String {

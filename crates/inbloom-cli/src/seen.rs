@@ -12,6 +12,7 @@ use anyhow::Result;
 use inbloom::Digest;
 
 use crate::blocks::Block;
+use crate::keys::Digests;
 use crate::output;
 
 /// A digest is a hash already.
@@ -60,17 +61,32 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn add(&mut self, digests: &[Digest], block: &Block) {
-        for (digest, record) in digests.iter().zip(block.records()) {
+    /// Counts the lines of a block. A line without a key is like no other: it is kept as one that
+    /// came once, or left out.
+    pub fn add(&mut self, digests: &Digests, block: &Block, keep: bool) {
+        let mut missing = digests.missing().iter().peekable();
+        let mut digests = digests.iter();
+        for (index, record) in block.records().enumerate() {
+            if missing.next_if(|missing| **missing == index).is_some() {
+                if keep {
+                    self.push(record);
+                }
+                continue;
+            }
+            let digest = digests.next().expect("there is a digest for each key");
             match self.places.entry(*digest) {
                 Entry::Occupied(place) => self.counts[*place.get()].0 += 1,
                 Entry::Vacant(place) => {
                     place.insert(self.counts.len());
-                    self.text.extend_from_slice(record);
-                    self.counts.push((1, self.text.len()));
+                    self.push(record);
                 }
             }
         }
+    }
+
+    fn push(&mut self, record: &[u8]) {
+        self.text.extend_from_slice(record);
+        self.counts.push((1, self.text.len()));
     }
 
     /// As `uniq -c` does: the count, right-aligned, and the line.

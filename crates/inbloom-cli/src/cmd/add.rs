@@ -38,7 +38,7 @@ file meanwhile. So run one at a time.
 Examples:
   inbloom add seen.ib new.txt              the lines of new.txt
   inbloom add seen.ib monday.gz tuesday.zst
-  inbloom add -d , -f 3 seen.ib log.csv    the third field of every line
+  inbloom add --csv -f 3 seen.ib log.csv   the third field of every record
   inbloom check -v seen.ib new.txt | tee fresh.txt | inbloom add seen.ib
 
 Exit status:
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         change.filter.insert("").with_context(|| args.filter.display().to_string())?;
     }
     let before = change.filter.inserted();
-    let keys = args.input.keys_for(&change.filter).for_inserts(&change.filter);
+    let keys = args.input.keys_for(&change.filter)?.for_inserts(&change.filter);
     let mut new = Vec::new();
     let tally = change.by_lines("adding", &args.input, keys, |filter, digests| {
         filter_file::insert_set(filter, digests, &mut new)?;
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })?;
     change.save(tally)?;
     let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
-    output::print(format!("{new} new of {read}\n").as_bytes())?;
+    output::print(format!("{new} new of {read}{}\n", tally.missing()).as_bytes())?;
     let filter = &change.filter;
     if filter.inserted() < before + tally.changed {
         output::say(format_args!(

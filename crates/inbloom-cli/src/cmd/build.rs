@@ -24,7 +24,7 @@ use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::{self, HashArgs};
 use crate::input::{self, Input};
-use crate::keys::{InputArgs, Keys, NormalizeArgs};
+use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::stored::Stored;
@@ -74,8 +74,8 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
-its line. Gzip and zstd are recognised and read. Without -n the lines are counted first: files are
-read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
+its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and read. Without -n the lines are
+counted first: files are read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
 and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
 bits and is built once. Its keys are kept as 5.2 bytes each, in memory as long as they fit, and then
 in temporary files.
@@ -113,7 +113,8 @@ Examples:
   inbloom build -o seen.ib urls.txt
   inbloom build -o seen.ib -p 1e-4 --note 'crawl of May' urls-*.txt.gz
   inbloom build -o seen.ib --normalize trim,url urls.txt
-  inbloom build -o hosts.ib -d , -f 2 --crlf export.csv
+  inbloom build -o hosts.ib --csv-field host export.csv
+  inbloom build -o users.ib --json-field user.id events.jsonl
   sort-by-date log | inbloom build -o seen.ib -n 10M
   inbloom build -o seen.ib --bytes 64MiB urls.txt
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
@@ -152,7 +153,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let resources = &args.resources;
     let in_parts =
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
-    let mut builder = Builder { args, hasher, inputs, output, in_parts, read: 0, new: 0 };
+    let mut builder =
+        Builder { args, hasher, inputs, output, in_parts, read: 0, new: 0, missing: 0 };
     builder.check_inputs()?;
     let (filter, written) = match builder.build()? {
         Built::Filter(filter) => (*filter, None),
@@ -171,7 +173,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if builder.in_parts {
         builder.new = filter.inserted();
     }
-    let filter = living::finish(args, filter, builder.keys(), promise)?;
+    let filter = living::finish(args, filter, builder.keys()?, promise)?;
     match written {
         None => filter_file::save(&filter, &args.output)?,
         Some((base, unfinished)) => {
@@ -242,6 +244,8 @@ struct Builder<'a> {
     /// Keys that came, and those among them of which the filter said "new".
     read: u64,
     new: u64,
+    /// Lines that have no key.
+    missing: u64,
 }
 
 impl Builder<'_> {
@@ -368,7 +372,7 @@ impl Builder<'_> {
 
     fn build_from_lines(&mut self, plan: Plan) -> Result<Filter> {
         let mut filter = self.filter(plan)?;
-        let keys = self.keys().for_inserts(&filter);
+        let keys = self.keys()?.for_inserts(&filter);
         let mut new = Vec::new();
         self.for_each_job("building", keys, |job| {
             filter_file::insert_set(&mut filter, &job.product, &mut new)?;
@@ -380,7 +384,7 @@ impl Builder<'_> {
     /// The digests of all lines.
     fn digests(&mut self) -> Result<Vec<Digest>> {
         let mut digests = Vec::new();
-        self.for_each_job("reading", self.keys(), |job| {
+        self.for_each_job("reading", self.keys()?, |job| {
             digests.extend_from_slice(&job.product);
             Ok(0)
         })?;
@@ -399,7 +403,7 @@ impl Builder<'_> {
         Ok(filter)
     }
 
-    fn keys(&self) -> Keys {
+    fn keys(&self) -> Result<Keys> {
         let normalization = self.args.input.normalization(&self.args.normalize);
         self.args.input.keys(self.hasher, normalization)
     }
@@ -410,7 +414,7 @@ impl Builder<'_> {
         &mut self,
         what: &'static str,
         keys: Keys,
-        mut take: impl FnMut(&Job<Vec<Digest>>) -> Result<u64>,
+        mut take: impl FnMut(&Job<Digests>) -> Result<u64>,
     ) -> Result<()> {
         let input = &self.args.input;
         let reader = input.reader(&self.inputs);
@@ -420,7 +424,8 @@ impl Builder<'_> {
         while let Some(job) = jobs.next() {
             let job = job.map_err(|failure| failure.error)?;
             self.new += take(job)?;
-            self.read += job.block.len() as u64;
+            self.read += job.product.len() as u64;
+            self.missing += job.product.missing().len() as u64;
             progress.step(job.block.len());
         }
         Ok(())
@@ -438,8 +443,8 @@ impl Builder<'_> {
         let input = &self.args.input;
         let reader = input.reader(&self.inputs);
         let mut progress = Progress::new("counting", &self.inputs, &reader, Beside::Nothing);
-        let (encoding, terminator) = (input.encoding(), input.terminator());
-        count::count(&self.inputs, encoding, terminator, input.threads(), &mut progress)
+        let (encoding, records) = (input.encoding(), input.records());
+        count::count(&self.inputs, encoding, records, input.threads(), &mut progress)
     }
 
     fn summarize(&self, made: &Stored) {
@@ -453,8 +458,9 @@ impl Builder<'_> {
             _ => self.args.output.display().to_string(),
         };
         output::say(format_args!(
-            "{} read, {} new; {}, {}, rate {} promised, {} now; saved as {saved_as}",
+            "{} read{}, {} new; {}, {}, rate {} promised, {} now; saved as {saved_as}",
             numbers::keys(self.read),
+            numbers::without_key(self.missing),
             numbers::exact(self.new),
             plan.kind(),
             numbers::bytes(made.bytes()),

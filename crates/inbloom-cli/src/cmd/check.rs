@@ -5,6 +5,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
 use inbloom::Digest;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use crate::blocks::{BadRecord, Block, InOrder, Job};
 use crate::filter_file::KeyArgs;
 use crate::input::Input;
-use crate::keys::{InputArgs, Keys};
+use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
 use crate::numbers;
 use crate::output;
@@ -106,7 +107,8 @@ Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
   inbloom check -v seen.ib < new.txt       lines that are certainly not in it
   inbloom check -c seen.ib a.txt b.txt.gz  how many lines of both files are in it
-  inbloom check -d , -f 3 seen.ib log.csv  lines whose third field is in it
+  inbloom check --csv -f 3 seen.ib log.csv records whose third field is in it
+  inbloom check --json-field id seen.ib events.jsonl
   echo alice | inbloom check -q seen.ib && echo seen
   inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
@@ -256,12 +258,15 @@ impl Tally {
 struct Search {
     how: How,
     terminator: u8,
+    missing: Missing,
     inputs: Vec<Input>,
     filters: Vec<Pattern>,
     /// The bytes that blocks may take which wait for a sweep; None if no filter is swept.
     room: Option<u64>,
     /// The ways in which keys are hashed, each once.
     keys: Vec<Keys>,
+    /// Whether a hint was given.
+    hinted: AtomicBool,
 }
 
 /// One of the filters.
@@ -278,6 +283,22 @@ impl Pattern {
     fn is_swept(&self) -> bool {
         matches!(self.way, Way::Sweep { .. })
     }
+
+    /// Whether more were found than false positives explain, which are c or more among absent keys
+    /// with less than this probability: e^-m m^c / c! * (c + 1) / (c + 1 - m), where m are expected
+    /// (the tail of Poisson's distribution, bounded by a geometric series).
+    fn has_more_than_chance(&self, found: &[bool]) -> bool {
+        let count = found.iter().filter(|found| **found).count();
+        let expected = self.filter.plan().rate() * found.len() as f64;
+        let beyond = count as f64 + 1.0 - expected;
+        let term: f64 = (1..=count).map(|number| (expected / number as f64).ln()).sum();
+        beyond > 0.0 && term - expected + ((count as f64 + 1.0) / beyond).ln() < 1e-4_f64.ln()
+    }
+}
+
+/// Whether a key looks like an MD5, SHA-1, SHA-2 or SHA-3 digest in hexadecimal digits.
+fn is_hex_digest(key: &[u8]) -> bool {
+    [32, 40, 56, 64, 96, 128].contains(&key.len()) && key.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// What is said of a block.
@@ -286,9 +307,9 @@ struct Answer {
     selected: u64,
     /// What the block prints, in one write, so that a slow input is answered at once.
     text: Vec<u8>,
-    /// The digests of the records, under each way of hashing.
-    digests: Vec<Vec<Digest>>,
-    /// For each filter, an answer per record.
+    /// The digests of the keys, under each way of hashing.
+    digests: Vec<Digests>,
+    /// For each filter, an answer per record; one without a key is not found.
     found: Vec<Vec<bool>>,
     /// Whether each record is selected.
     selects: Vec<bool>,
@@ -309,10 +330,12 @@ impl Search {
         let mut search = Search {
             how: args.how,
             terminator: args.input.terminator(),
+            missing: args.input.missing(),
             inputs: args.input.inputs(),
             filters: Vec::new(),
             room: None,
             keys: Vec::new(),
+            hinted: AtomicBool::new(false),
         };
         // Whoever stops at the first line, or wants each as soon as it is known, waits for no sweep.
         let may_wait = !args.how.quiet && !args.how.line_buffered;
@@ -328,7 +351,7 @@ impl Search {
             if let Way::Sweep { room } = way {
                 search.room = Some(room);
             }
-            let keys = args.input.keys_for(filter.first());
+            let keys = args.input.keys_for(filter.first())?.without_warning();
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
                 search.keys.push(keys);
@@ -341,20 +364,73 @@ impl Search {
     }
 
     fn look_up(&self, block: &Block, answer: &mut Answer) -> Result<(), BadRecord> {
-        answer.digests.resize_with(self.keys.len(), Vec::new);
+        answer.digests.resize_with(self.keys.len(), Digests::default);
         answer.found.resize_with(self.filters.len(), Vec::new);
         for (keys, digests) in self.keys.iter().zip(&mut answer.digests) {
             keys.digests(block, digests)?;
         }
         for (pattern, found) in self.filters.iter().zip(&mut answer.found) {
             if !pattern.is_swept() {
-                pattern.filter.contains_digests(&answer.digests[pattern.keys], found);
+                let digests = &answer.digests[pattern.keys];
+                pattern.filter.contains_digests(digests, found);
+                digests.spread(found, false);
             }
+        }
+        if let Some(name) = &block.begins {
+            self.hint(name, block, answer);
         }
         if self.room.is_none() {
             self.select(block, answer);
         }
         Ok(())
+    }
+
+    /// Warns, once, where the lines of an input would be found if they were written otherwise: by
+    /// the first block of it, if no more of its lines were found than by chance.
+    fn hint(&self, name: &str, block: &Block, answer: &Answer) {
+        // More than enough to tell.
+        const ENOUGH: usize = 1000;
+        let asked = || self.filters.iter().zip(&answer.found).filter(|(one, _)| !one.is_swept());
+        let is_found = asked().any(|(pattern, found)| pattern.has_more_than_chance(found));
+        if is_found || self.hinted.load(Ordering::Relaxed) {
+            return;
+        }
+        let say = |warning: String| {
+            if !self.hinted.swap(true, Ordering::Relaxed) {
+                output::say(warning);
+            }
+        };
+        if self.keys[0].all_end_in_carriage_returns(block) {
+            return say(keys::carriage_returns(name));
+        }
+        for (pattern, _) in asked() {
+            let keys = &self.keys[pattern.keys];
+            let [mut lower, mut upper] = [Vec::new(), Vec::new()];
+            let mut all = true;
+            let looked = keys.each(block, |index, key| {
+                let key = key.unwrap_or_default();
+                all &= is_hex_digest(key);
+                if all && index < ENOUGH {
+                    lower.push(keys.hasher().digest(key.to_ascii_lowercase()));
+                    upper.push(keys.hasher().digest(key.to_ascii_uppercase()));
+                }
+                Ok(())
+            });
+            if !all || looked.is_err() {
+                continue;
+            }
+            for (digests, case) in [(lower, "lowercase"), (upper, "uppercase")] {
+                let mut found = Vec::new();
+                pattern.filter.contains_digests(&digests, &mut found);
+                if pattern.has_more_than_chance(&found) {
+                    say(format!(
+                        "warning: {name}: lines are hexadecimal digits, and are in {} in {case} \
+                         only: convert them with tr, or build the filter with --normalize lower",
+                        pattern.name,
+                    ));
+                }
+            }
+        }
     }
 
     /// Asks the filters that [`Search::look_up`] has not asked, for all of these blocks at once.
@@ -363,7 +439,7 @@ impl Search {
             let count = jobs.iter().map(|job| job.block.len()).sum();
             let mut digests: Vec<Digest> = Vec::with_capacity(count);
             for job in &mut *jobs {
-                digests.append(&mut mem::take(&mut job.product.digests[keys]));
+                digests.append(&mut job.product.digests[keys]);
             }
             let swept = |pattern: &Pattern| pattern.keys == keys && pattern.is_swept();
             let filters = self.filters.iter().enumerate().filter(|(_, pattern)| swept(pattern));
@@ -372,8 +448,12 @@ impl Search {
                 pattern.filter.sweep_digests(&digests, &mut found);
                 let mut rest = found.as_slice();
                 for job in &mut *jobs {
-                    let (of_job, later) = rest.split_at(job.block.len());
-                    job.product.found[number] = of_job.to_vec();
+                    let of_keys = &job.product.digests[keys];
+                    let count = job.block.len() - of_keys.missing().len();
+                    let (of_job, later) = rest.split_at(count);
+                    let mut found = of_job.to_vec();
+                    of_keys.spread(&mut found, false);
+                    job.product.found[number] = found;
                     rest = later;
                 }
             }
@@ -392,9 +472,17 @@ impl Search {
         if self.how.invert_match {
             answer.selects.iter_mut().for_each(|selects| *selects = !*selects);
         }
+        if self.missing == Missing::Skip {
+            let missing = answer.digests[0].missing();
+            missing.iter().for_each(|&index| answer.selects[index] = false);
+        }
         answer.selected = answer.selects.iter().map(|selects| u64::from(*selects)).sum();
         answer.text.clear();
         if self.how.prints_lines() && !self.decorates() {
+            if let Some(header) = block.header_to_print() {
+                answer.text.extend_from_slice(header);
+                answer.text.push(self.terminator);
+            }
             block.copy_selected(&answer.selects, &mut answer.text);
         }
     }

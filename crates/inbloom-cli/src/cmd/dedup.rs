@@ -16,7 +16,7 @@ use inbloom::{Digest, Error, Filter, Kind, Span};
 
 use crate::blocks::{Block, InOrder, Next};
 use crate::filter_file::{self, Changed, HashArgs};
-use crate::keys::{InputArgs, Keys, NormalizeArgs};
+use crate::keys::{Digests, InputArgs, Keys, Missing, NormalizeArgs};
 use crate::normalize::Normalization;
 use crate::output::Delivery;
 use crate::progress::{Beside, Progress};
@@ -131,11 +131,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let hasher = args.hash.hasher(Kind::Blocked)?;
     let normalization = args.input.normalization(&args.normalize);
     let exact_keys = || args.input.keys(hasher, normalization);
+    let keep = args.input.missing() == Missing::Keep;
     if args.count {
         let mut counts = Counts::default();
-        each_block(args, exact_keys(), None, |event| {
+        each_block(args, exact_keys()?, None, |event| {
             if let Event::Lines(digests, block) = event {
-                counts.add(digests, block);
+                counts.add(digests, block, keep);
             }
             Ok(())
         })?;
@@ -143,10 +144,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (memory, keys) = match args.exact {
-        true => (Memory::Exact(Exact::default()), exact_keys()),
+        true => (Memory::Exact(Exact::default()), exact_keys()?),
         false => {
             let kept = Kept::open(args, normalization)?;
-            let keys = args.input.keys_for(&kept.filter).for_inserts(&kept.filter);
+            let keys = args.input.keys_for(&kept.filter)?.for_inserts(&kept.filter);
             (Memory::Filter(Box::new(kept)), keys)
         }
     };
@@ -157,6 +158,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         signals,
         read: 0,
         printed: 0,
+        missing: 0,
         cut_off: false,
         new: Vec::new(),
         text: Vec::new(),
@@ -176,7 +178,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 enum Event<'a> {
-    Lines(&'a [Digest], &'a Block),
+    Lines(&'a Digests, &'a Block),
     /// No line has come for a while.
     Nothing,
 }
@@ -190,6 +192,9 @@ fn each_block(
     mut take: impl FnMut(Event) -> Result<()>,
 ) -> Result<Option<u8>> {
     let inputs = args.input.inputs();
+    // Lines of one list are compared with each other only: those of all of them end alike.
+    let alone = args.filter.is_none() && inputs.len() == 1;
+    let keys = if alone { keys.without_warning() } else { keys };
     let reader = args.input.reader(&inputs);
     let beside = if args.count { Beside::Nothing } else { Beside::Lines };
     let mut progress = Progress::new("dedup", &inputs, &reader, beside);
@@ -217,6 +222,8 @@ struct Dedup<'a> {
     signals: Option<&'static Signals>,
     read: u64,
     printed: u64,
+    /// Lines that have no key.
+    missing: u64,
     /// Whether a signal came while the reader did not take what was being printed.
     cut_off: bool,
     /// Whether each line of the block is new, and what the block prints.
@@ -231,7 +238,7 @@ enum Memory {
 }
 
 impl Dedup<'_> {
-    fn take(&mut self, digests: &[Digest], block: &Block) -> Result<()> {
+    fn take(&mut self, digests: &Digests, block: &Block) -> Result<()> {
         match &mut self.memory {
             Memory::Exact(set) => set.insert(digests, &mut self.new),
             Memory::Filter(kept) => kept.insert(digests, &mut self.new)?,
@@ -239,7 +246,15 @@ impl Dedup<'_> {
         if self.args.repeated {
             self.new.iter_mut().for_each(|new| *new = !*new);
         }
+        // What has no key was never seen before.
+        let keeps = self.args.input.missing() == Missing::Keep && !self.args.repeated;
+        digests.spread(&mut self.new, keeps);
+        self.missing += digests.missing().len() as u64;
         self.text.clear();
+        if let Some(header) = block.header_to_print() {
+            self.text.extend_from_slice(header);
+            self.text.push(self.args.input.terminator());
+        }
         block.copy_selected(&self.new, &mut self.text);
         let terminator = self.args.input.terminator();
         let pieces: Vec<&[u8]> = match self.args.line_buffered {
@@ -317,13 +332,16 @@ impl Dedup<'_> {
 
     fn summarize(&self) {
         let (read, printed) = (numbers::lines(self.read), numbers::exact(self.printed));
+        let without = numbers::without_key(self.missing);
         let (counts, taken_for_seen) = match self.args.repeated {
             false => {
                 let dropped = self.read - self.printed;
                 let shown = numbers::exact(dropped);
-                (format!("{read} read, {printed} printed, {shown} dropped"), dropped)
+                (format!("{read} read{without}, {printed} printed, {shown} dropped"), dropped)
             }
-            true => (format!("{read} read, {printed} printed as seen before"), self.printed),
+            true => {
+                (format!("{read} read{without}, {printed} printed as seen before"), self.printed)
+            }
         };
         match &self.memory {
             Memory::Exact(set) => {

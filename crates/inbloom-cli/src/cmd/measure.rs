@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::KeyArgs;
-use crate::keys::InputArgs;
+use crate::keys::{Digests, InputArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::stored::Stored;
@@ -239,13 +239,13 @@ fn ask_lines(args: &Args, filter: &Stored) -> Result<Asked> {
     let inputs = args.input.inputs();
     let reader = args.input.reader(&inputs);
     let mut progress = Progress::new("measuring", &inputs, &reader, Beside::Nothing);
-    let keys = args.input.keys_for(filter.first());
+    let keys = args.input.keys_for(filter.first())?;
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
     let mut asked = Asked::default();
     let mut answers = Vec::new();
     while let Some(job) = jobs.next() {
-        let job: &mut Job<Vec<Digest>> = job.map_err(|failure| failure.error)?;
+        let job: &mut Job<Digests> = job.map_err(|failure| failure.error)?;
         let digests = &mut job.product;
         digests.retain(|digest| is_of_shard(&plan, *digest));
         asked.ask(filter, digests, &mut answers);

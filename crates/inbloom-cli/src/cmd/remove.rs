@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let refusal = change.filter.remove_digest(Digest::default());
         refusal.with_context(|| args.filter.display().to_string())?;
     }
-    let keys = args.input.keys_for(&change.filter);
+    let keys = args.input.keys_for(&change.filter)?;
     // A key that is removed a second time may still be claimed by accident, and then others pay.
     let mut seen = HashSet::new();
     let tally = change.by_lines("removing", &args.input, keys, |filter, digests| {
@@ -75,6 +75,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     })?;
     change.save(tally)?;
     let (removed, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
-    output::print(format!("{removed} removed of {read}\n").as_bytes())?;
+    output::print(format!("{removed} removed of {read}{}\n", tally.missing()).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

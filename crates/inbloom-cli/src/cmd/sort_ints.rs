@@ -10,7 +10,7 @@ use crate::blocks::InOrder;
 use crate::integers::Integers;
 use crate::keys::InputArgs;
 use crate::normalize::Normalization;
-use crate::numbers::parse_count;
+use crate::numbers::{self, parse_count};
 use crate::output;
 use crate::progress::{Beside, Progress};
 
@@ -28,7 +28,7 @@ pub struct Args {
 
     /// Print those that did not come: of 0 to U-1, or else between the smallest and the largest
     #[arg(long)]
-    missing: bool,
+    absent: bool,
 
     // Last: its heading holds for all options that follow.
     #[command(flatten)]
@@ -45,7 +45,7 @@ Examples:
   printf '%s\\n' 4 7 2 5 3 | inbloom sort-ints      2 3 4 5 7
   inbloom sort-ints --universe 10M numbers.txt     ten million integers in 1.25 MB
   inbloom sort-ints --count ids.txt.gz             how many different ones
-  inbloom sort-ints --missing --universe 10M numbers.txt
+  inbloom sort-ints --absent --universe 10M numbers.txt
   inbloom sort-ints -d , -f 2 orders.csv           the second field of every line
 
 Exit status:
@@ -55,13 +55,13 @@ Exit status:
 pub fn run(args: &Args) -> Result<ExitCode> {
     let set = read(args)?;
     if args.count {
-        let count = if args.missing { count_missing(&set, args.universe) } else { set.len() };
+        let count = if args.absent { count_absent(&set, args.universe) } else { set.len() };
         output::print(format!("{count}\n").as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut lines = Lines::new(args.input.terminator());
-    match args.missing {
-        true => for_each_missing(&set, args.universe, |integer| lines.push(integer))?,
+    match args.absent {
+        true => for_each_absent(&set, args.universe, |integer| lines.push(integer))?,
         false => set.iter().try_for_each(|integer| lines.push(integer))?,
     }
     lines.print()?;
@@ -80,7 +80,7 @@ fn read(args: &Args) -> Result<Integers> {
     };
     // As 'wc -l' and 'sort -n' have it: numbers may be indented.
     let trim = Normalization { trim: true, ..Normalization::default() };
-    let keys = args.input.keys(Hasher::integers(), trim);
+    let keys = args.input.keys(Hasher::integers(), trim)?;
     let keys = match &set {
         Integers::Below(filter) => keys.for_inserts(filter),
         Integers::Any(_) => keys,
@@ -90,17 +90,22 @@ fn read(args: &Args) -> Result<Integers> {
     let mut progress = Progress::new("sorting", &inputs, &reader, Beside::Nothing);
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
-    let mut new = Vec::new();
+    let (mut new, mut missing) = (Vec::new(), 0);
     while let Some(job) = jobs.next() {
         let job = job.map_err(|failure| failure.error)?;
         set.insert(&job.product, &mut new)?;
+        missing += job.product.missing().len() as u64;
         progress.step(job.block.len());
+    }
+    drop(progress);
+    if missing > 0 {
+        output::say(format_args!("{} without a key are left out", numbers::lines(missing)));
     }
     set.finish();
     Ok(set)
 }
 
-fn count_missing(set: &Integers, universe: Option<u64>) -> u64 {
+fn count_absent(set: &Integers, universe: Option<u64>) -> u64 {
     let mut sorted = set.iter();
     match (universe, sorted.next()) {
         (Some(universe), _) => universe - set.len(),
@@ -113,7 +118,7 @@ fn count_missing(set: &Integers, universe: Option<u64>) -> u64 {
     }
 }
 
-fn for_each_missing(
+fn for_each_absent(
     set: &Integers,
     universe: Option<u64>,
     mut take: impl FnMut(u64) -> Result<()>,

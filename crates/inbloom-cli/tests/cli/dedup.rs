@@ -587,7 +587,7 @@ fn options_that_exclude_each_other_are_refused() {
         ("--save-every 5s", &["--filter"]),
         ("--filter f.ib --save-every 5", &["60s"]),
         ("--window 7d", &["-n", "window"]),
-        ("-d ,", &["--fields"]),
+        ("-d ,", &["-f", "--csv"]),
         ("-f 0", &["field"]),
         ("-p 0", &["rate"]),
         ("--auto-clear 0.5", &["scalable", "clear"]),

@@ -309,16 +309,17 @@ fn lines_before_a_failure_count() {
 // ---- Unusual, and right -------------------------------------------------------------------------
 
 #[test]
-fn a_line_of_a_gigabyte_is_a_line() {
+fn a_line_of_a_gigabyte_is_a_line_where_the_limit_allows_it() {
     let folder = Folder::new();
     // A file with a hole: zeros that take no room.
     let hole = fs::File::create(folder.path("long.txt")).expect("a temporary folder");
     hole.set_len(1 << 30).expect("a file may have a hole");
-    let build = folder.run("build -o long.ib long.txt").expect(0);
+    folder.run("build -o long.ib long.txt").expect_error(&["long.txt: line 1", "--max-line"]);
+    let build = folder.run("build --max-line 1GiB -o long.ib long.txt").expect(0);
     assert!(build.stderr.contains("1 key read, 1 new"), "{}", build.stderr);
-    assert_eq!(folder.run("check -c long.ib long.txt").expect(0).text(), "1\n");
+    assert_eq!(folder.run("check --max-line 1GiB -c long.ib long.txt").expect(0).text(), "1\n");
     hole.set_len((1 << 30) - 1).expect("a file may be cut");
-    assert_eq!(folder.run("check -c long.ib long.txt").expect(1).text(), "0\n");
+    assert_eq!(folder.run("check --max-line 1GiB -c long.ib long.txt").expect(1).text(), "0\n");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod errors;
 mod folder;
 mod r#gen;
 mod info;
+mod input;
 mod lines;
 mod links;
 mod living;

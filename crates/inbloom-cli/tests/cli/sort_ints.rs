@@ -62,7 +62,7 @@ fn a_dense_universe_and_none_give_the_same() {
     // Both ends are there, or their missing ones would differ.
     let some = random(50_000).map(|number| number % 100_000).chain([0, 99_999]);
     folder.write("numbers.txt", lines(some));
-    for options in ["", "--count", "--missing", "--missing --count"] {
+    for options in ["", "--count", "--absent", "--absent --count"] {
         let with = folder.run(&format!("sort-ints {options} --universe 100000 numbers.txt"));
         let without = folder.run(&format!("sort-ints {options} numbers.txt"));
         assert!(with.expect(0).text() == without.expect(0).text(), "{options}");
@@ -91,10 +91,10 @@ fn missing_integers_are_those_that_did_not_come() {
         ("--count", "", "0\n"),
         ("-c --universe 10M", "9999999\n", "9999999\n"),
     ] {
-        let missing = folder.run_with(&format!("sort-ints --missing {options}"), input).expect(0);
+        let missing = folder.run_with(&format!("sort-ints --absent {options}"), input).expect(0);
         assert_eq!(missing.text(), expected, "{options} of {input:?}");
     }
-    let sieve = folder.run_with("sort-ints --missing --universe 1M", numbers(5, 999_990)).expect(0);
+    let sieve = folder.run_with("sort-ints --absent --universe 1M", numbers(5, 999_990)).expect(0);
     assert_eq!(sieve.text(), numbers(0, 5) + &numbers(999_990, 1_000_000));
 }
 
@@ -103,7 +103,7 @@ fn sorted_and_missing_together_are_the_universe() {
     let folder = Folder::new();
     let some: BTreeSet<u64> = random(30_000).map(|number| number % 70_001).collect();
     folder.write("numbers.txt", lines(some.iter().copied()));
-    let missing = folder.run("sort-ints --missing --universe 70001 numbers.txt").expect(0).text();
+    let missing = folder.run("sort-ints --absent --universe 70001 numbers.txt").expect(0).text();
     let missing: BTreeSet<u64> = missing.lines().map(|line| line.parse().expect("ours")).collect();
     assert!(some.is_disjoint(&missing));
     assert!(some.union(&missing).copied().eq(0..70_001));
@@ -112,7 +112,7 @@ fn sorted_and_missing_together_are_the_universe() {
 #[test]
 fn missing_integers_of_a_huge_range_are_not_waited_for() {
     let folder = Folder::new();
-    let mut child = folder.command("sort-ints --missing").spawn().expect("it starts");
+    let mut child = folder.command("sort-ints --absent").spawn().expect("it starts");
     let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(b"0\n18446744073709551615\n").expect("it reads");
     drop(stdin);

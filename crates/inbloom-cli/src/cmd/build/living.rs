@@ -152,7 +152,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
         base.display(),
         plan.kind(),
     );
-    let keys = args.input.keys_for(&filter);
+    let keys = args.input.keys_for(&filter)?;
     let mut filter = filter.into_living(plan.rate())?;
     let gone = &living.remove;
     let removed = change(&mut filter, "removing", &args.input, gone, &keys, |filter, keys| {
@@ -170,7 +170,8 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
     output.save(&filter)?;
 
     let told = |tally: Tally, verb: &str| {
-        format!("{} {verb} of {}", numbers::exact(tally.changed), numbers::keys(tally.read))
+        let (changed, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
+        format!("{changed} {verb} of {read}{}", tally.missing())
     };
     output::say(format_args!(
         "{}, {}; {}, {}, rate {} promised, {} now; saved as {}",

@@ -351,7 +351,7 @@ impl<'a, 'b> Work<'a, 'b> {
             .unwrap_or_default();
         let reader = input.reader(&self.builder.inputs).starting_at(position.input, position.bytes);
         let mut progress = Progress::new("reading", &self.builder.inputs, &reader, Beside::Nothing);
-        let keys = self.builder.keys();
+        let keys = self.builder.keys()?;
         let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
         let mut jobs = InOrder::new(reader, self.threads(), digests);
         let mut kept = self.spill.count();
@@ -365,6 +365,7 @@ impl<'a, 'b> Work<'a, 'b> {
                         Some(early) => early.extend_from_slice(&job.product),
                         None => self.spill.add(&job.product)?,
                     }
+                    self.builder.missing += job.product.missing().len() as u64;
                     progress.step(job.block.len());
                 }
                 Next::Failed(failure) => return Err(failure.error),
