@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
+use crate::output;
+
 #[derive(clap::Args)]
 pub struct Options {
     /// What is logged: errors only, or more [default: warn, and info in JSON]
@@ -58,7 +60,7 @@ impl Options {
     /// same by the log.
     pub fn say(&self, line: &str) {
         if self.log_format == Format::Text {
-            eprintln!("inbloom: {line}");
+            output::say(line);
         }
     }
 }

@@ -76,5 +76,6 @@ Exit status:
 Data goes to standard output, everything else to standard error.";
 
 fn main() -> ExitCode {
-    output::exit_code(Cli::parse().command.run())
+    let cli = Cli::try_parse().unwrap_or_else(|error| output::exit_with_usage(&error));
+    output::exit_code(cli.command.run())
 }

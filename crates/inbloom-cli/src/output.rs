@@ -1,11 +1,13 @@
 //! What leaves the program: data on stdout, messages on stderr, an exit code.
 
+use std::borrow::Cow;
+use std::env;
 use std::fmt::{self, Display};
 use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -102,9 +104,57 @@ fn stdout_file() -> io::Result<File> {
     io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// Tells the person something, on standard error. With that closed there is nobody to tell.
+/// Tells the person something, on standard error. With that closed there is nobody to tell. A line
+/// that goes on with the message is indented by two spaces; any other line break is shown as an
+/// escape, since a name with one could pretend to be a message.
 pub fn say(message: impl Display) {
-    let _ = writeln!(io::stderr(), "inbloom: {message}");
+    let message = message.to_string();
+    let lines: Vec<Cow<str>> = message.split("\n  ").map(printable).collect();
+    let _ = writeln!(io::stderr(), "inbloom: {}", lines.join("\n  "));
+}
+
+/// Text in which no character moves the cursor, changes colors or reverses what follows: names of
+/// files, and texts in them, may be anybody's. Such characters are shown as escapes: `\x1b`.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    // The last ones change the direction of text.
+    let hidden =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c {
+            '\t' | '\n' | '\r' => shown.extend(c.escape_default()),
+            c if hidden(c) && c.is_ascii() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if hidden(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A name as it is printed beside data on standard output: as it is for programs, and on a terminal
+/// as a message would have it.
+pub fn name_beside_data(name: &[u8]) -> Vec<u8> {
+    match io::stdout().is_terminal() {
+        true => printable(&String::from_utf8_lossy(name)).into_owned().into_bytes(),
+        false => name.to_vec(),
+    }
+}
+
+/// Ends the program with what is wrong with its arguments, or with the help that they ask for.
+pub fn exit_with_usage(error: &clap::Error) -> ! {
+    // An argument may be the name of a file, from a pattern such as *.
+    let is_odd = |text: &str| matches!(printable(text), Cow::Owned(_));
+    let odd = env::args_os().any(|argument| is_odd(&argument.to_string_lossy()));
+    if !odd || !error.use_stderr() {
+        error.exit()
+    }
+    let text = error.render().to_string();
+    let lines: Vec<Cow<str>> = text.lines().map(printable).collect();
+    let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
+    process::exit(error.exit_code())
 }
 
 /// The end of every subcommand: its own exit code, or 2 and the reason.
@@ -136,4 +186,17 @@ pub fn chain(error: &anyhow::Error) -> String {
 fn is_closed_stdout(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     error.is::<StdoutFailed>() && kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_control_character_is_printed_as_it_is() {
+        assert_eq!(printable("caf\u{e9}.ib"), "caf\u{e9}.ib");
+        assert_eq!(printable("a\u{1b}[31m\u{7f}\u{9b}b"), "a\\x1b[31m\\x7f\\u{9b}b");
+        assert_eq!(printable("a\tb\nc\rd\0"), "a\\tb\\nc\\rd\\x00");
+        assert_eq!(printable("\u{202e}bi.exe"), "\\u{202e}bi.exe");
+    }
 }

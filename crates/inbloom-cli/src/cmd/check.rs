@@ -238,7 +238,7 @@ impl Tally {
             let selected = self.selected[index];
             // As grep does, nothing is said of what could not be read at all.
             if selected > 0 || !self.failed[index] {
-                text.extend_from_slice(input.name());
+                text.extend_from_slice(&output::name_beside_data(input.name()));
                 writeln!(text, ":{selected}").expect("a Vec takes all bytes");
             }
         }
@@ -260,6 +260,8 @@ struct Search {
     terminator: u8,
     missing: Missing,
     inputs: Vec<Input>,
+    /// What stands before the lines of each.
+    names: Vec<Vec<u8>>,
     filters: Vec<Pattern>,
     /// The bytes that blocks may take which wait for a sweep; None if no filter is swept.
     room: Option<u64>,
@@ -272,8 +274,9 @@ struct Search {
 /// One of the filters.
 struct Pattern {
     filter: Stored,
-    /// As it was named on the command line.
+    /// As it was named on the command line, and what stands before its lines.
     name: String,
+    shown: Vec<u8>,
     /// Which of the ways of hashing is its own.
     keys: usize,
     way: Way,
@@ -327,11 +330,13 @@ impl Search {
             !(args.how.json && args.input.null),
             "JSON objects are separated by newlines: give --json without -0, or feed lines"
         );
+        let inputs = args.input.inputs();
         let mut search = Search {
             how: args.how,
             terminator: args.input.terminator(),
             missing: args.input.missing(),
-            inputs: args.input.inputs(),
+            names: inputs.iter().map(|input| output::name_beside_data(input.name())).collect(),
+            inputs,
             filters: Vec::new(),
             room: None,
             keys: Vec::new(),
@@ -358,7 +363,8 @@ impl Search {
                 search.keys.len() - 1
             });
             let name = path.display().to_string();
-            search.filters.push(Pattern { filter, name, keys, way });
+            let shown = output::name_beside_data(name.as_bytes());
+            search.filters.push(Pattern { filter, name, shown, keys, way });
         }
         Ok(search)
     }
@@ -507,23 +513,28 @@ impl Search {
             let hits = || {
                 let hit = |(_, found): &(&Pattern, &Vec<bool>)| found[index];
                 let filters = self.filters.iter().zip(&answer.found).filter(hit);
-                filters.map(|(pattern, _)| pattern.name.as_str()).collect::<Vec<_>>()
+                filters.map(|(pattern, _)| pattern).collect::<Vec<_>>()
             };
             let input = &self.inputs[block.input];
             let text = &mut answer.text;
             if json {
-                write_object(text, input, number, record, &hits());
+                let names = hits().into_iter().map(|pattern| pattern.name.as_str()).collect();
+                write_object(text, input, number, record, names);
                 continue;
             }
             if with_filename {
-                text.extend_from_slice(input.name());
+                text.extend_from_slice(&self.names[block.input]);
                 text.push(b':');
             }
             if line_number {
                 write!(text, "{number}:").expect("a Vec takes all bytes");
             }
             if self.names_filters() {
-                write!(text, "{}:", hits().join(",")).expect("a Vec takes all bytes");
+                for (index, pattern) in hits().into_iter().enumerate() {
+                    text.extend_from_slice(if index == 0 { b"" } else { b"," });
+                    text.extend_from_slice(&pattern.shown);
+                }
+                text.push(b':');
             }
             text.extend_from_slice(record);
             text.push(self.terminator);
@@ -532,7 +543,7 @@ impl Search {
 }
 
 /// Writes an object by hand: a map for every line would take ten times as long.
-fn write_object(text: &mut Vec<u8>, input: &Input, number: u64, record: &[u8], filters: &[&str]) {
+fn write_object(text: &mut Vec<u8>, input: &Input, number: u64, record: &[u8], filters: Vec<&str>) {
     let quoted = |text: &str| Value::from(text).to_string();
     let names: Vec<String> = filters.iter().map(|name| quoted(name)).collect();
     let line = match str::from_utf8(record) {

@@ -1,5 +1,6 @@
 //! `inbloom info`: one screen about a filter's file, or about all its shards together.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -129,6 +130,7 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
     }
     if let Some(shards) = filter.shards() {
         let file = files[0].file_name().unwrap_or_default().display();
+        let file = output::printable(&file.to_string()).into_owned();
         row("shards", &format!("{}, in files such as {file}", exact(shards as u64)));
     }
 
@@ -288,14 +290,7 @@ fn add_histogram(fields: &mut Value, slices: &[Slice]) {
     fields["histogram_outliers"] = json!(outliers);
 }
 
-/// Text from a file that may be a stranger's: no control character reaches the terminal.
-fn printable(text: &str) -> String {
-    if text.is_empty() {
-        return "none".to_string();
-    }
-    let shown = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(shown).collect()
+/// Text from a file, which may be anybody's.
+fn printable(text: &str) -> Cow<'_, str> {
+    if text.is_empty() { Cow::Borrowed("none") } else { output::printable(text) }
 }

@@ -146,3 +146,38 @@ fn a_kill_while_a_filter_is_saved_leaves_no_temporary_file() {
         assert!(left.is_empty(), "after {wait:?}: {left:?}");
     }
 }
+
+#[test]
+fn names_of_files_do_not_command_the_terminal() {
+    let folder = Folder::with_names();
+    let name = "a\u{1b}]0;title\u{7}\u{1b}[31m\nb.txt";
+    folder.write(name, "alice\n");
+    let escaped = "a\\x1b]0;title\\x07\\x1b[31m\\nb.txt";
+    let run = |arguments: &[&str]| {
+        let output = folder.command("").args(arguments).output().expect("it starts");
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output.stdout)
+    };
+    let arguments: [&[&str]; 4] = [
+        &["info", name],
+        &["check", name],
+        &["check", "names.ib", "--max-line", "2", name],
+        &["build", "-o", name, "names.txt"],
+    ];
+    for arguments in arguments {
+        let (stderr, _) = run(arguments);
+        assert!(!stderr.contains(['\u{1b}', '\u{7}']), "{arguments:?}: {stderr:?}");
+        assert!(stderr.contains("\\x1b["), "{arguments:?}: {stderr:?}");
+    }
+    folder.write(name, "alice\n");
+    let usage = folder.run_on_terminal("check --odd\u{1b}[31m\u{7}", &[]);
+    assert!(usage.contains("--odd") && !usage.contains(['\u{1b}', '\u{7}']), "{usage:?}");
+    // For programs names are what they are, on a terminal what can be shown.
+    let (stderr, stdout) = run(&["check", "-H", "names.ib", name]);
+    assert_eq!((stderr.as_str(), stdout), ("", format!("{name}:alice\n").into_bytes()));
+    folder.write("-b\u{1b}[31m.txt", "bob\n");
+    let shown =
+        folder.run_on_terminal("check -H names.ib -- -b\u{1b}[31m.txt", &[("NO_COLOR", "1")]);
+    assert!(shown.contains("-b\\x1b[31m.txt:bob"), "{shown:?}");
+    let (stderr, _) = run(&["check", "names.ib", "--max-line", "2", name]);
+    assert!(stderr.contains(escaped), "{stderr}");
+}
