@@ -18,6 +18,7 @@ mod living;
 mod man;
 mod measure;
 mod merge;
+mod mutated;
 mod out_of_core;
 mod plan;
 mod remove;
