@@ -98,6 +98,9 @@ mod tests {
         let expected = outcome.unread as f64 * RATE;
         let most = expected + 5.0 * expected.sqrt();
         assert!((outcome.withheld as f64) < most, "{} withheld", outcome.withheld);
-        assert!(outcome.filter_bytes * 4 < outcome.set_bytes);
+        // What the README says.
+        let per_user = |bytes: u64| bytes / USERS;
+        assert!(per_user(outcome.filter_bytes) < 1000, "{}", per_user(outcome.filter_bytes));
+        assert_eq!(per_user(outcome.set_bytes), 5598);
     }
 }

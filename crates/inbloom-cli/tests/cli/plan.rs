@@ -32,6 +32,17 @@ fn plan_knows_the_ten_billion_key_list() {
 }
 
 #[test]
+fn shards_of_two_widths_begin_at_two_to_the_23_keys_as_the_readme_says() {
+    let folder = Folder::new();
+    let bits = |keys: u64| {
+        let plan = folder.run(&format!("plan -n {keys} -p 1e-4 --json")).expect(0).json();
+        kind(&plan, "ribbon")["bits_per_key"].as_f64().expect("a number")
+    };
+    let (before, behind) = (bits((1 << 23) - 1), bits(1 << 23));
+    assert!(before > 14.0 && behind < 13.6, "{before} and {behind}");
+}
+
+#[test]
 fn plan_computes_what_is_missing() {
     let folder = Folder::new();
     let plan = |arguments: &str| folder.run(&format!("plan --json {arguments}")).expect(0).json();
