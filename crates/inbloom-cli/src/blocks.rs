@@ -793,6 +793,40 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_on_in_the_middle_of_an_input_knows_its_header() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let header = "id,\"full\nname\"\n";
+        let text = format!("{header}1,\"a\nb\"\n2,c\n3,d");
+        let inputs = [write(folder.path(), "a", "x,y\n"), write(folder.path(), "b", &text)];
+        let records = Records { csv: Some(b','), header: true, ..lines() };
+        // From the start, behind the header, and behind the first record.
+        for (skipped, expected) in [
+            (0, &["1,\"a\nb\"", "2,c", "3,d"][..]),
+            (header.len(), &["1,\"a\nb\"", "2,c", "3,d"]),
+            (header.len() + 8, &["2,c", "3,d"]),
+        ] {
+            let reader = Reader::new(&inputs, Encoding::ByMagic, records);
+            let reader = reader.starting_at(1, skipped as u64);
+            let mut jobs = InOrder::new(reader, 2, copy);
+            let (mut found, mut bytes) = (Vec::new(), skipped);
+            while let Some(Ok(job)) = jobs.next() {
+                let names = &job.block.header.as_ref().expect("it has one").names;
+                assert_eq!(names, &[&b"id"[..], b"full\nname"]);
+                bytes += job.block.bytes();
+                found.append(&mut job.product);
+            }
+            assert_eq!(found, expected.iter().map(|one| one.as_bytes()).collect::<Vec<_>>());
+            assert_eq!(bytes, text.len(), "where to go on is known to the byte");
+        }
+        // Of an input that is only a header there is a block all the same, for whoever prints it.
+        let reader = Reader::new(&inputs[..1], Encoding::ByMagic, records);
+        let mut jobs = InOrder::new(reader, 1, copy);
+        let Some(Ok(job)) = jobs.next() else { panic!("it is read") };
+        assert_eq!((job.block.len(), job.block.header_to_print()), (0, Some(&b"x,y"[..])));
+        assert!(jobs.next().is_none());
+    }
+
+    #[test]
     fn selected_records_are_copied_with_their_terminators() {
         for text in [&b"a\nbb\n\nd\n"[..], b"a\nbb\n\nd"] {
             let mut block = Block {

@@ -63,7 +63,7 @@ pub struct InputArgs {
     #[arg(value_parser = json::parse_path)]
     json_field: Option<json::Path>,
 
-    /// What becomes of lines without the field
+    /// Lines without the field: keep (dedup prints them, check does not find them), skip or refuse
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     missing: Missing,
 
@@ -83,25 +83,22 @@ pub struct InputArgs {
 /// What becomes of records without a key, where the key is a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Missing {
-    /// They are not keys: dedup prints each of them, and for check they are not in the filter
+    // No doc comments: clap would spread the help over three times the lines.
+    // They are no keys: dedup prints each of them, and for check they are not in the filter.
     Keep,
-    /// They are left out, of the output too
+    // They are left out, of the output too.
     Skip,
-    /// They are an error
     Error,
 }
 
 /// As much as a record may have in bytes: at least one.
 fn parse_longest(text: &str) -> Result<usize, String> {
-    let bytes = numbers::parse_bytes(text)?;
-    match usize::try_from(bytes) {
-        Ok(longest @ 1..=MOST) => Ok(longest),
-        _ => Err("expected a size of 1 to 64 GiB, such as 64MiB".to_string()),
-    }
+    // Far from where a sum of two would overflow.
+    const MOST: u64 = 64 << 30;
+    let bytes = Some(numbers::parse_bytes(text)?).filter(|bytes| (1..=MOST).contains(bytes));
+    let longest = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    longest.ok_or_else(|| "expected a size of 1 byte to 64 GiB, such as 64MiB".to_string())
 }
-
-/// The largest limit for a line: a size that no sum overflows.
-const MOST: usize = 64 << 30;
 
 /// The normalization of a filter that is being made; later ones take it from its file.
 #[derive(clap::Args, Clone, Debug)]

@@ -311,7 +311,7 @@ fn a_line_above_the_limit_is_an_error_that_names_file_and_line() {
     let exactly = format!("{}\n", "7".repeat(1000));
     assert_eq!(folder.run_with("dedup -q --max-line 1000", &exactly).expect(0).text(), exactly);
     let other = folder.run("dedup --max-line 0 middle.txt").expect(2);
-    assert!(other.stderr.contains("1 to 64 GiB"), "{}", other.stderr);
+    assert!(other.stderr.contains("1 byte to 64 GiB"), "{}", other.stderr);
 }
 
 #[test]
