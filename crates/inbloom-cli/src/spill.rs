@@ -545,11 +545,11 @@ mod tests {
 
     #[test]
     fn what_was_added_is_gathered_from_memory_and_from_files() {
-        let folder = tempfile::tempdir().expect("a folder");
         for (count, kept) in [0, 1, 100, 30_000, 1_000_000]
             .into_iter()
             .flat_map(|count| BOTH.map(|kept| (count, kept)))
         {
+            let folder = tempfile::tempdir().expect("a folder");
             let mut spill = Spill::new(LEAST_MEMORY, kept);
             spill.add(&digests(count)).expect("there is memory");
             let expected = places_of(&digests(count));
