@@ -46,10 +46,6 @@ use crate::value::bloom::Bloom;
 /// What has so many bytes is in a file of its own.
 pub const LARGE: u64 = 1 << 20;
 
-/// Items and capacities above this are none that a server has counted, and sums of them could
-/// overflow.
-const MOST_ITEMS: u64 = 1 << 62;
-
 /// What is noted at the moment whose content an image has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixed {
@@ -199,14 +195,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
         Image::Bloom { expansion, items, base, rest } => {
             let base = with.base(base)?;
             let rest = rest.map(|rest| with.rest(rest)).transpose()?;
-            if rest.is_some() && expansion.is_none() {
-                return Err(Error::damaged("expansion", "one, as it has grown", "none"));
-            }
-            let capacity = base.plan().items();
-            if items > MOST_ITEMS || capacity > MOST_ITEMS {
-                return Err(Error::damaged("items", format_args!("at most {MOST_ITEMS}"), items));
-            }
-            Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)))
+            Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)?))
         }
         Image::Filter(part) => with.filter(part).map(Value::filter),
         Image::Opened(path) => {

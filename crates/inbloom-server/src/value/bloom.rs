@@ -77,6 +77,33 @@ impl Wish {
         f64::from_bits(self.rate)
     }
 
+    /// The filter whose base is for so many keys at this rate.
+    pub fn of_base(rate: f64, capacity: u64, expansion: Option<NonZeroU32>) -> Wish {
+        Wish::new(rate / base_part(expansion, capacity), capacity, expansion)
+    }
+
+    /// Checks that a filter can work as asked. Every filter passes here, whether a client reserves
+    /// it or a dump, a snapshot or the log describes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] names the number that is out of range.
+    pub fn check(self) -> Result<(), Error> {
+        if !(1..=MOST_ITEMS).contains(&self.capacity) {
+            return Err(wrong("capacity", self.capacity, "from 1 to 2^62"));
+        }
+        let rate = self.rate();
+        if !(rate > 0.0 && rate < 1.0) {
+            return Err(wrong("rate", rate, "above 0 and below 1"));
+        }
+        match self.expansion {
+            Some(growth) if growth > MOST_EXPANSION => {
+                Err(wrong("expansion", growth, "from 1 to 32768, or none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The rate that the base may have.
     fn base_rate(self) -> f64 {
         self.rate() * base_part(self.expansion, self.capacity)
@@ -87,6 +114,11 @@ impl Wish {
         let plan = Plan::new(Kind::Blocked).items(self.capacity).rate(self.base_rate()).build()?;
         Shape::new(plan)
     }
+}
+
+/// A number that no filter has.
+fn wrong(name: &'static str, got: impl ToString, expected: &str) -> Error {
+    Error::Parameter { name, got: got.to_string(), expected: expected.to_owned() }
 }
 
 /// The part of the rate that the base of a filter for so many keys may have; what comes after it has the
@@ -101,10 +133,15 @@ fn base_part(expansion: Option<NonZeroU32>, capacity: u64) -> f64 {
 
 /// Up to so many keys a base counts as a beginning only.
 const SMALL: u64 = 10_000;
+/// No server counts more items or keys, so that sums of two such numbers do not overflow.
+const MOST_ITEMS: u64 = 1 << 62;
+/// The largest EXPANSION of BF.RESERVE, as RedisBloom has it.
+const MOST_EXPANSION: NonZeroU32 = NonZeroU32::new(32_768).expect("not zero");
 
 impl Bloom {
     /// An empty filter. The shape is that of the wish.
     pub fn new(wish: Wish, shape: &Arc<Shape>) -> Result<Bloom, Error> {
+        wish.check()?;
         Ok(Bloom {
             base: SharedBlocked::new(shape)?,
             items: AtomicU64::new(0),
@@ -336,7 +373,7 @@ impl Bloom {
         };
         let base = SharedBlocked::new(self.base.shape())?;
         base.merge(&self.base)?;
-        Ok(Bloom::from_parts(base, rest, items, self.expansion))
+        Bloom::from_parts(base, rest, items, self.expansion)
     }
 
     /// Adds all that another filter of the same reservation has, while others may add to both. Refused
@@ -452,12 +489,23 @@ impl Bloom {
     }
 
     /// Puts a filter together again from what was saved.
+    ///
+    /// # Errors
+    ///
+    /// Numbers that no filter has: see [`Wish::check`].
     pub fn from_parts(
         base: SharedBlocked,
         rest: Option<SharedScalable>,
         items: u64,
         expansion: Option<NonZeroU32>,
-    ) -> Bloom {
+    ) -> Result<Bloom, Error> {
+        Wish::of_base(base.plan().rate(), base.plan().items(), expansion).check()?;
+        if items > MOST_ITEMS {
+            return Err(wrong("items", items, "at most 2^62"));
+        }
+        if rest.is_some() && expansion.is_none() {
+            return Err(wrong("expansion", "none", "one, as the filter has grown"));
+        }
         let bloom = Bloom {
             base,
             items: AtomicU64::new(items),
@@ -468,24 +516,59 @@ impl Bloom {
         if let Some(rest) = rest {
             let _ = bloom.rest.set(Box::new(rest));
         }
-        bloom
+        Ok(bloom)
     }
 }
 
-/// How many layers RedisBloom would have for so many keys, and the keys that all of them are for.
+/// How many layers RedisBloom would have for so many keys, and the keys that all of them are for. The
+/// capacity is at least 1 (see [`Wish::check`]), so that the layers double at least: 64 of them are
+/// enough for any number of items.
 pub fn layers(capacity: u64, expansion: Option<NonZeroU32>, items: u64) -> (u64, u64) {
     let Some(expansion) = expansion.map(|expansion| u64::from(expansion.get())) else {
         return (1, capacity);
     };
     if expansion == 1 {
-        let count = items.div_ceil(capacity).max(1);
+        let count = items.div_ceil(capacity.max(1)).max(1);
         return (count, capacity.saturating_mul(count));
     }
     let (mut count, mut layer, mut total) = (1, capacity, capacity);
-    while total < items {
+    while total < items && count < 64 {
         layer = layer.saturating_mul(expansion);
         total = total.saturating_add(layer);
         count += 1;
     }
     (count, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_of_any_numbers_are_counted() {
+        let numbers = [0, 1, 2, 100, 1 << 40, u64::MAX];
+        for capacity in numbers {
+            for expansion in [0, 1, 2, 32_768, u32::MAX] {
+                for items in numbers {
+                    let (count, total) = layers(capacity, NonZeroU32::new(expansion), items);
+                    assert!(count >= 1 && total >= capacity, "{capacity} {expansion} {items}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_filter_has_are_refused_by_name() {
+        let check = |rate, capacity, expansion| {
+            let checked = Wish::new(rate, capacity, NonZeroU32::new(expansion)).check();
+            checked.map_err(|error| error.to_string())
+        };
+        assert_eq!(check(0.01, 1, 32_768), Ok(()));
+        let wrong = |text: &str| Err(text.to_owned());
+        assert_eq!(check(0.01, 0, 2), wrong("capacity is 0, but must be from 1 to 2^62"));
+        assert_eq!(check(1.5, 9, 2), wrong("rate is 1.5, but must be above 0 and below 1"));
+        assert!(check(f64::NAN, 9, 2).is_err());
+        let text = "expansion is 32769, but must be from 1 to 32768, or none";
+        assert_eq!(check(0.01, 9, 32_769), wrong(text));
+    }
 }

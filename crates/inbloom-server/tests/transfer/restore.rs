@@ -1,7 +1,9 @@
 //! DUMP and RESTORE.
 
+use inbloom::{Kind, Plan};
 use inbloom_server::keyspace::Key;
 use inbloom_server::server::now;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::client::{Answer, Client, Integer, ok, server};
 
@@ -100,4 +102,66 @@ fn what_is_too_long_for_a_string_is_refused_with_the_way_to_copy_it() {
     assert_eq!(client.say("BF.RESERVE a 0.01 60000000"), ok());
     let text = client.say("DUMP a").error();
     assert!(text.contains("BF.SCANDUMP and BF.LOADCHUNK"), "{text}");
+}
+
+/// Changes fields of the header of one of our payloads, and makes both checksums right again.
+fn forged(payload: &[u8], fields: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut forged = payload.to_vec();
+    for (at, bytes) in fields {
+        forged[*at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    let sum = xxh3_64(&forged[..80]).to_le_bytes();
+    forged[80..88].copy_from_slice(&sum);
+    let end = forged.len() - 8;
+    let sum = xxh3_64(&forged[..end]).to_le_bytes();
+    forged[end..].copy_from_slice(&sum);
+    forged
+}
+
+/// A filter that has grown, with a base for no keys at all, as the planner would lay it out.
+fn of_capacity_zero(payload: &[u8], expansion: u32) -> Vec<u8> {
+    let plan = Plan::new(Kind::Blocked).items(0).rate(0.001).build().unwrap();
+    let base = u64::from_le_bytes(payload[40..48].try_into().unwrap()) as usize;
+    let mut short = payload[..88].to_vec();
+    short.resize(88 + plan.bytes() as usize, 0);
+    short.extend(&payload[88 + base..]);
+    forged(
+        &short,
+        &[
+            (12, &expansion.to_le_bytes()),
+            (24, &0u64.to_le_bytes()),
+            (32, &plan.rate().to_le_bytes()),
+            (40, &plan.bytes().to_le_bytes()),
+            (48, &plan.probes().to_le_bytes()),
+            (52, &plan.lines().to_le_bytes()),
+        ],
+    )
+}
+
+#[test]
+fn a_filter_that_none_could_reserve_is_not_restored() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE a 0.01 100"), ok());
+    client.fill(&["BF.MADD"], "a", 500);
+    let payload = client.say("DUMP a").bulk();
+    assert_eq!(client.send(&[b"RESTORE", b"same", b"0", &forged(&payload, &[])]), ok());
+    for expansion in [1, 2] {
+        let zero = of_capacity_zero(&payload, expansion);
+        let text = client.send(&[b"RESTORE", b"zero", b"0", &zero]).error();
+        assert_eq!(text, "ERR received bad data: capacity is 0, but must be from 1 to 2^62");
+        assert_eq!(client.load("BF", "zero", 1, &zero[..88]).error(), text);
+        assert_eq!(client.say("BF.INFO zero").error(), "ERR not found");
+    }
+    for (at, field, named) in [
+        (12, 32_769u64.to_le_bytes(), "expansion is 32769"),
+        (32, 0.5f64.to_le_bytes(), "rate is 5,"),
+        (32, 0.0f64.to_le_bytes(), "rate is 0,"),
+        (32, f64::NAN.to_le_bytes(), "rate is NaN"),
+        (16, u64::MAX.to_le_bytes(), "items is 18446744073709551615"),
+    ] {
+        let bytes = if at == 12 { &field[..4] } else { &field[..] };
+        let forged = forged(&payload, &[(at, bytes)]);
+        let text = client.send(&[b"RESTORE", b"forged", b"0", &forged]).error();
+        assert!(text.contains(named), "{named}: {text}");
+    }
 }

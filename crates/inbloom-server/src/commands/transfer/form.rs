@@ -43,7 +43,7 @@ use inbloom::{Hasher, Plan};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::failure::Failure;
-use crate::value::bloom::Bloom;
+use crate::value::bloom::{Bloom, Wish};
 
 /// What every dump of ours begins with.
 pub const MAGIC: [u8; 8] = *b"\x89IBD\r\n\x1a\n";
@@ -202,10 +202,9 @@ impl Header {
             return Err(bad(format_args!("{base} bytes of base and {file} of file")));
         }
         let Some(base) = self.base else { return Ok(()) };
-        /// So many that no server counts as many again, and replies can tell all.
-        const MOST_ITEMS: u64 = 1 << 62;
-        let most = if self.file == 0 { base.capacity } else { MOST_ITEMS };
-        if base.items > most || base.capacity > MOST_ITEMS {
+        // Before memory is taken for it; what is wrong only together with the file is found at the end.
+        Wish::of_base(base.rate, base.capacity, base.expansion).check().map_err(bad)?;
+        if self.file == 0 && base.items > base.capacity {
             let (items, capacity) = (base.items, base.capacity);
             return Err(bad(format_args!("{items} items in a filter for {capacity}")));
         }

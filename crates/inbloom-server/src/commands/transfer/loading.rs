@@ -219,7 +219,8 @@ impl Ours {
             (Some((header, base)), rest) => {
                 let rest = rest.map(|rest| self::rest(server, rest)).transpose()?;
                 let (items, expansion) = (header.items, header.expansion);
-                Ok(Value::Bloom(Bloom::from_parts(base, rest, items, expansion)))
+                let bloom = Bloom::from_parts(base, rest, items, expansion).map_err(bad)?;
+                Ok(Value::Bloom(bloom))
             }
             // Each filter names its hash, and any will do, but not where keys are to be kept from
             // being crafted.
