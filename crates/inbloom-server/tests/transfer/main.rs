@@ -4,4 +4,5 @@ mod client;
 mod cuckoo;
 mod dumps;
 mod loads;
+mod mutated;
 mod restore;
