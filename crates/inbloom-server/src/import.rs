@@ -49,6 +49,16 @@ impl Imported {
         Ok(Imported { path: target, shown })
     }
 
+    /// Why the file could not be opened or saved, without the path of the folder.
+    pub fn failed(&self, error: &inbloom::Error) -> Failure {
+        let mut text = error.to_string().replace(&self.path.display().to_string(), &self.shown);
+        if let Some(folder) = self.path.parent() {
+            // A temporary file beside it.
+            text = text.replace(&format!("{}/", folder.display()), "");
+        }
+        Failure::with(format!("ERR {text}"))
+    }
+
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
     pub fn open(&self, key: Option<&Key>) -> Result<Filter, Failure> {
         let shown = &self.shown;

@@ -373,7 +373,7 @@ fn open(call: &mut Call<'_>) -> Result<(), Failure> {
 
 fn save(call: &mut Call<'_>) -> Result<(), Failure> {
     let import_dir = call.server.config.import_dir.as_deref();
-    let path = Imported::below(import_dir, &call.arguments[2])?.path;
+    let imported = Imported::below(import_dir, &call.arguments[2])?;
     let entry = get(call, &call.arguments[1])?;
     let filter = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => {
@@ -394,7 +394,7 @@ fn save(call: &mut Call<'_>) -> Result<(), Failure> {
             ));
         }
     };
-    file::save(&filter, &path).map_err(Failure::because)?;
+    file::save(&filter, &imported.path).map_err(|error| imported.failed(&error))?;
     call.reply.ok();
     Ok(())
 }
