@@ -394,6 +394,76 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
+fn a_command_that_does_not_end_does_not_keep_the_server_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let import_dir = files.path().to_str().unwrap();
+    let mut server = Server::start(&["--dir", dir, "--fsync", "no", "--import-dir", import_dir]);
+    assert_eq!(server.connect().ask("BF.ADD seen alice"), ":1");
+    let pipe = files.path().join("pipe.ib");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut stuck = server.connect();
+    assert_eq!(stuck.ask("PING"), "+PONG");
+    // To open a pipe is to wait until somebody writes to it. It is carried out although the signal
+    // may come first.
+    stuck.send("IB.OPEN list pipe.ib\r\n");
+    server.signal("-TERM");
+    assert_eq!(server.wait().code(), Some(2));
+    server.wait_for_line("did not end within 15 seconds");
+    let again = Server::start(&["--dir", dir]);
+    assert_eq!(again.connect().ask("BF.EXISTS seen alice"), ":1");
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_asked_does_not_end_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("list.ib");
+    let mut build = inbloom(&["build", "-n", "2000000", "-o", path.to_str().unwrap()]);
+    let mut build = build.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let keys: String = (0..200_000).map(|key| format!("{key}\n")).collect();
+    build.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
+    assert!(build.wait().unwrap().success());
+    let whole = fs::read(&path).unwrap();
+    for round in 0..3 {
+        fs::write(&path, &whole).unwrap();
+        let server = Server::start(&["--import-dir", folder.path().to_str().unwrap()]);
+        assert_eq!(server.connect().ask("IB.OPEN list list.ib"), "+OK");
+        let is_cut = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (server, is_cut) = (&server, &is_cut);
+                scope.spawn(move || {
+                    let mut client = server.connect();
+                    for at in 0.. {
+                        let key = (at * 7919 + thread) % 200_000;
+                        let was_cut = is_cut.load(Ordering::Acquire);
+                        let reply = client.ask(&format!("BF.EXISTS list {key}"));
+                        match &*reply {
+                            ":1" => assert!(!was_cut, "an answer of a file that is gone"),
+                            error => {
+                                assert!(error.contains("has changed since"), "{key}: {error}");
+                                if was_cut {
+                                    break;
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            // As `cp` begins, and what a disk does that fails in the middle of it.
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len([0, 4096, whole.len() as u64 / 2][round]).unwrap();
+            is_cut.store(true, Ordering::Release);
+        });
+        let mut client = server.connect();
+        assert_eq!(client.ask("BF.ADD other x"), ":1");
+        assert_eq!(client.ask("DEL list"), ":1");
+    }
+}
+
+#[test]
 fn shutdown_lets_others_finish() {
     let mut server = Server::start(&[]);
     let (mut one, mut other) = (server.connect(), server.connect());

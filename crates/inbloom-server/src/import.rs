@@ -2,7 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use inbloom::{Filter, Key, Kind, file};
+use inbloom::file::{self, Watch};
+use inbloom::{Filter, Key, Kind};
 
 use crate::failure::Failure;
 use crate::table::excerpt;
@@ -60,16 +61,10 @@ impl Imported {
     }
 
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
-    pub fn open(&self, key: Option<&Key>) -> Result<Filter, Failure> {
+    pub fn open(&self, key: Option<&Key>) -> Result<(Filter, Option<Watch>), Failure> {
         let shown = &self.shown;
-        let opened = match key {
-            Some(key) => file::open_keyed(&self.path, key),
-            None => file::open(&self.path),
-        };
-        let filter = opened.map_err(|error| {
-            let text = error.to_string().replace(&self.path.display().to_string(), shown);
-            Failure::with(format!("ERR {text}"))
-        })?;
+        let opened = file::open_watched(&self.path, key);
+        let (filter, watch) = opened.map_err(|error| self.failed(&error))?;
         if !filter.normalization().is_empty() {
             return Err(Failure::with(format!(
                 "ERR '{shown}' has keys that were changed by --normalize {}, which the server does \
@@ -83,6 +78,6 @@ impl Imported {
                  another kind"
             )));
         }
-        Ok(filter)
+        Ok((filter, watch))
     }
 }

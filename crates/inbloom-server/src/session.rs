@@ -23,7 +23,7 @@ use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
 use crate::server::{Calls, Client, Server, Slow, now};
 use crate::table::{self, Call, Command};
 use crate::users::{Class, Identity, Users};
-use crate::value::Value;
+use crate::value::{Value, take_found};
 
 /// A client's state between its requests.
 pub struct Session {
@@ -556,8 +556,10 @@ impl Session {
         }
         self.is_writing |= is_change;
         let reply = Reply::new(out, self.protocol);
+        take_found(); // Of what was done before the command.
         let result =
             (command.handler)(&mut Call { server, session: self, arguments, reply, now, command });
+        let result = take_found().map_or(result, Err);
         if let Err(failure) = &result {
             out.truncate(mark);
             Reply::new(out, self.protocol).error(failure.text());

@@ -3,11 +3,16 @@
 pub mod bloom;
 pub mod spec;
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use inbloom::file::Watch;
 use inbloom::interop::redisbloom;
 use inbloom::{Filter, Kind};
 use parking_lot::RwLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::failure::Failure;
+use crate::table::excerpt;
 use bloom::Bloom;
 
 /// A filter of the server. The most frequent one is kept small: a million of them may be there.
@@ -32,8 +37,41 @@ pub struct Guarded<T> {
     bytes: AtomicU64,
     /// Those who have the lock, or wait for it, for as long as all of the filter takes.
     long: AtomicU32,
-    /// The path below --import-dir of the file that it was opened from.
-    origin: Option<Box<str>>,
+    /// The file that it was opened from.
+    origin: Option<Box<Origin>>,
+}
+
+/// The file of a filter that IB.OPEN has opened.
+struct Origin {
+    /// Its path below --import-dir.
+    path: String,
+    /// None: it is in memory.
+    watch: Option<Watch>,
+}
+
+impl Origin {
+    fn check(&self) -> Result<(), Failure> {
+        if self.watch.as_ref().is_none_or(Watch::is_intact) {
+            return Ok(());
+        }
+        let path = excerpt(self.path.as_bytes(), 256);
+        Err(Failure::with(format!(
+            "ERR the file '{path}' has changed since IB.OPEN opened it, or cannot be read: its \
+             answers cannot be trusted; DEL the key and IB.OPEN the file again, and replace files \
+             by renaming instead of writing into them"
+        )))
+    }
+}
+
+thread_local! {
+    /// What was found wrong with a file that was read, until somebody asks.
+    static FOUND: Cell<Option<Failure>> = const { Cell::new(None) };
+}
+
+/// What was found wrong with a file that this thread has read since it was last asked: whatever was made
+/// of what was read is not to be told.
+pub fn take_found() -> Option<Failure> {
+    FOUND.take()
 }
 
 impl<T> Guarded<T> {
@@ -50,7 +88,13 @@ impl<T> Guarded<T> {
 
     /// The path below --import-dir of the file that it was opened from, if it was.
     pub fn origin(&self) -> Option<&str> {
-        self.origin.as_deref()
+        self.origin.as_ref().map(|origin| &*origin.path)
+    }
+
+    /// Refuses what was read of a file that has changed since it was opened. Commands need not ask: see
+    /// [`take_found`]. It is for those who do something with what was read.
+    pub fn check_origin(&self) -> Result<(), Failure> {
+        self.origin.as_ref().map_or(Ok(()), |origin| origin.check())
     }
 
     /// Whether the lock may be taken for long: threads that others wait for keep away then.
@@ -74,7 +118,12 @@ impl<T> Guarded<T> {
 
     /// Looks at it.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
-        look(&self.lock.read())
+        let result = look(&self.lock.read());
+        // Afterwards: it may have changed meanwhile.
+        if let Err(failure) = self.check_origin() {
+            FOUND.set(Some(failure));
+        }
+        result
     }
 
     /// Puts it in order, which changes nothing that it holds.
@@ -100,9 +149,9 @@ impl Value {
     }
 
     /// A filter that was opened from a file below --import-dir, by its path from there.
-    pub fn opened(filter: Filter, path: &str) -> Value {
+    pub fn opened(filter: Filter, path: &str, watch: Option<Watch>) -> Value {
         let bytes = bytes_of(&filter);
-        let origin = Some(path.into());
+        let origin = Some(Box::new(Origin { path: path.to_owned(), watch }));
         Value::Filter(Box::new(Guarded { origin, ..Guarded::new(filter, bytes) }))
     }
 
@@ -150,7 +199,8 @@ impl Value {
     /// account.
     pub fn length(&self) -> u64 {
         match self {
-            Value::Filter(filter) if filter.origin().is_some() => filter.read(Filter::bytes),
+            // Not `read`, which looks at the file each time: its length is that of the opening.
+            Value::Filter(filter) if filter.origin().is_some() => filter.lock.read().bytes(),
             _ => self.bytes(),
         }
     }

@@ -1023,3 +1023,77 @@ fn rates_hold_after_growth() {
         }
     }
 }
+
+#[test]
+fn no_error_tells_where_the_folder_is() {
+    let folders = Folders::new();
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    assert_eq!(client.say("BF.ADD f a"), ":1\r\n");
+    fs::create_dir(folders.inside.join("taken")).expect("a new folder");
+    fs::write(folders.inside.join("text.ib"), "no filter").expect("a file");
+    let inside = folders.inside.display().to_string();
+    for line in [
+        "IB.SAVE f taken",
+        "IB.SAVE f none/f.ib",
+        "IB.OPEN g taken",
+        "IB.OPEN g none/f.ib",
+        "IB.OPEN g text.ib",
+        "IB.OPEN g absent.ib",
+    ] {
+        let reply = refusal(&mut client, line);
+        assert!(!reply.contains(&inside), "{line}: {reply}");
+    }
+    fs::remove_dir_all(&folders.inside).expect("it was there");
+    let reply = refusal(&mut client, "IB.SAVE f f.ib");
+    assert!(!reply.contains(&inside), "{reply}");
+}
+
+const CHANGED: &str = "has changed since IB.OPEN opened it";
+
+#[test]
+fn a_file_that_was_written_to_answers_nothing_any_more() {
+    let folders = Folders::new();
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    for kind in [Kind::Blocked, Kind::Ribbon, Kind::Counting, Kind::Window] {
+        let path = folders.inside.join("f.ib");
+        if kind == Kind::Window {
+            let plan = Plan::new(kind).items(100).window(Duration::from_secs(60)).build().unwrap();
+            file::save(&Filter::new(plan).unwrap(), &path).unwrap();
+        } else {
+            build(kind, Hasher::default(), &path);
+        }
+        assert_eq!(client.say("IB.OPEN f f.ib"), "+OK\r\n");
+        assert_eq!(client.say("BF.EXISTS f zzz"), ":0\r\n");
+        // Times of files advance in steps of some milliseconds.
+        std::thread::sleep(Duration::from_millis(50));
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        for line in [
+            "BF.EXISTS f a",
+            "BF.MEXISTS f a b",
+            "BF.INFO f",
+            "BF.CARD f",
+            "BF.DEBUG f",
+            "BF.SCANDUMP f 0",
+            "DUMP f",
+            "IB.ESTIMATE f",
+            "IB.CHECKANY a f",
+            "IB.SAVE f copy.ib",
+            "IB.MERGE new f",
+        ] {
+            assert_refused(&mut client, line, CHANGED);
+        }
+        assert!(!folders.inside.join("copy.ib").exists(), "nothing is made of it");
+        client.check(&[
+            ("EXISTS new", ":0/"),
+            ("MULTI", "+OK/"),
+            ("BF.EXISTS f a", "+QUEUED/"),
+            ("PING", "+QUEUED/"),
+        ]);
+        let reply = client.say("EXEC");
+        assert!(reply.starts_with("*2\r\n-ERR ") && reply.ends_with("+PONG\r\n"), "{reply}");
+        client.check(&[("DEL f", ":1/"), ("IB.OPEN f f.ib", "+OK/"), ("DEL f", ":1/")]);
+    }
+}

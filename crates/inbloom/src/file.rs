@@ -4,6 +4,7 @@ mod blocked;
 mod payload;
 mod place;
 mod ribbon;
+mod watch;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read};
@@ -23,6 +24,7 @@ use crate::plan::MAX_SHARDS;
 pub use blocked::BlockedWriter;
 pub use place::{create_without_links, destination, open_without_links};
 pub use ribbon::RibbonWriter;
+pub use watch::{Watch, open_watched};
 
 /// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
 /// processes that open one file share one copy of it in memory. (Of a ribbon the thousandth part is
@@ -35,7 +37,8 @@ pub use ribbon::RibbonWriter;
 /// Inserts are refused; [`open_mut`] allows them. (A sparse bitmap, and a filter from a pipe, are read
 /// into memory instead, and can be changed there.) The header is checked, the payload is not: see
 /// [`verify`]. Do not overwrite the file in place while it is open: replace it, as [`save`] does, and
-/// an open filter goes on answering from the old one.
+/// an open filter goes on answering from the old one. Where others may do it all the same, use
+/// [`open_watched`].
 ///
 /// ```
 /// use inbloom::{Filter, Kind, Plan, file};

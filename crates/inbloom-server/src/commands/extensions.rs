@@ -216,8 +216,9 @@ pub fn unite(
         (Value::Filter(into), Value::Filter(from)) => {
             let _room = make_room(0, from.read(Filter::bytes))?;
             // A copy, so that never two locks are held at once.
-            let from = from.for_long(|from| from.read(Filter::try_clone));
-            let from = from.map_err(Failure::because)?;
+            let copy = from.for_long(|from| from.read(Filter::try_clone));
+            from.check_origin()?;
+            let from = copy.map_err(Failure::because)?;
             let unite = |filter: &mut Filter| {
                 filter.merge(&from)?;
                 note(filter.inserted());
@@ -236,6 +237,7 @@ pub fn unite(
 fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), Failure> {
     let room = server.make_room(guarded.read(Filter::bytes))?;
     let copy = guarded.for_long(|guarded| guarded.read(Filter::try_clone));
+    guarded.check_origin()?;
     Ok((copy.map_err(Failure::because)?, room))
 }
 
@@ -362,8 +364,8 @@ fn open(call: &mut Call<'_>) -> Result<(), Failure> {
     if call.server.keyspace.get(key, call.now).is_some() {
         return Err(Failure::EXISTS);
     }
-    let filter = imported.open(call.server.config.key.as_ref())?;
-    let value = Value::opened(filter, &String::from_utf8_lossy(word));
+    let (filter, watch) = imported.open(call.server.config.key.as_ref())?;
+    let value = Value::opened(filter, &String::from_utf8_lossy(word), watch);
     match call.server.adopt(key, value, None, call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(..) => return Err(Failure::EXISTS),

@@ -189,6 +189,7 @@ fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), Failure>
         Value::Filter(guarded) => {
             let _room = server.make_room(guarded.read(inbloom::Filter::bytes))?;
             guarded.for_long(|guarded| guarded.read(|filter| write(filter, &mut file)))?;
+            guarded.check_origin()?;
             Ok((Header::of_file(&file), file))
         }
         Value::RedisBloom(_) | Value::Cuckoo(_) => unreachable!("they have a form of their own"),

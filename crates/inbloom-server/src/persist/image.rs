@@ -202,7 +202,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
             let opened = Imported::below(with.import_dir, path.as_bytes())
                 .and_then(|imported| imported.open(with.hasher.key()));
             match opened {
-                Ok(filter) => Ok(Value::opened(filter, &path)),
+                Ok((filter, watch)) => Ok(Value::opened(filter, &path, watch)),
                 Err(failure) => {
                     let reason = failure.text().trim_start_matches("ERR ").to_owned();
                     Err(Error::Import { path: path.into_owned(), reason })

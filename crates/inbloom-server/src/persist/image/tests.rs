@@ -668,7 +668,8 @@ fn an_opened_file_is_opened_again_by_its_path() {
     let built = filter(planned(Kind::Classic, 1_000_000), 1000);
     file::save(&built, import_dir.join("below/seen.ib")).unwrap();
     let imported = Imported::below(Some(&import_dir), b"below/seen.ib").unwrap();
-    let value = Value::opened(imported.open(None).unwrap(), "below/seen.ib");
+    let (filter, watch) = imported.open(None).unwrap();
+    let value = Value::opened(filter, "below/seen.ib", watch);
 
     let disk = Memory::default();
     let image = image_on(&disk, &value, LARGE);
@@ -704,7 +705,8 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
     for built in [plain, changed] {
         file::save(&built, import_dir.join("list.ib")).unwrap();
         let imported = Imported::below(Some(&import_dir), b"list.ib").unwrap();
-        let value = Value::opened(imported.open(None).unwrap(), "list.ib");
+        let (filter, watch) = imported.open(None).unwrap();
+        let value = Value::opened(filter, "list.ib", watch);
         assert_eq!((value.bytes(), value.length()), (0, built.bytes()), "pages are the system's");
         let disk = Memory::default();
         let image = image_on(&disk, &value, 1);

@@ -1,0 +1,307 @@
+//! Files that are served while others may write to them.
+//!
+//! A mapped file can change under whoever reads it. If it gets shorter (`cp` over it begins so), the
+//! system has no page to show beyond its new end, and ends the process with SIGBUS. If it is written in
+//! place, the pages are there, and are not those that were opened. Either way answers cannot be
+//! trusted: a key could be missing.
+//!
+//! A [`Watch`] keeps the process alive and tells. The handler of SIGBUS puts pages of zeros in the place
+//! of the whole mapping, in which the interrupted thread reads on, and marks it. Whoever has asked the
+//! filter asks [`Watch::is_intact`] *afterwards*, and drops the answer if it says no: a mark, or another
+//! length or time of change than at the opening.
+//!
+//! Why not otherwise: a copy in memory is not to be had of a file that is larger; a lease of the file
+//! (`F_SETLEASE`) is for its owner and not for all file systems; permissions do not keep an operator
+//! from a wrong `cp`.
+//!
+//! Cost: one `fstat` for each question to [`Watch::is_intact`], 0.2 microseconds.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use memmap2::Mmap;
+
+use crate::cells::Cells;
+use crate::digest::Key;
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::format;
+
+/// Tells whether a mapped file is still what it was when it was opened.
+///
+/// Drop the filter together with it, not later: without it, a file that gets shorter ends the process.
+#[derive(Debug)]
+pub struct Watch {
+    file: File,
+    before: State,
+    range: guard::Range,
+    /// It was seen to have changed, or was said to.
+    is_broken: AtomicBool,
+}
+
+/// What every change of a file changes. Not the time of change of its inode: that is another one as
+/// soon as the file loses its name, which does no harm.
+#[derive(Debug, PartialEq)]
+struct State {
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl State {
+    fn of(file: &File) -> Option<State> {
+        let metadata = file.metadata().ok()?;
+        Some(State { length: metadata.len(), modified: metadata.modified().ok() })
+    }
+}
+
+impl Watch {
+    /// Whether all that was read of the file until now is what it had when it was opened. Ask after
+    /// having asked the filter. Once false, it stays so.
+    pub fn is_intact(&self) -> bool {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_intact =
+            !self.range.has_faulted() && State::of(&self.file).as_ref() == Some(&self.before);
+        if !is_intact {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        is_intact
+    }
+}
+
+/// As [`open`](super::open), for files that others may write to meanwhile: see [`Watch::is_intact`].
+/// The key, if the filter has a secret one.
+///
+/// From the first call on, this process handles SIGBUS for such files; others are left to whatever
+/// handled them before.
+///
+/// None instead of a watch: the file cannot be mapped, and was read into memory.
+pub fn open_watched(path: impl AsRef<Path>, key: Option<&Key>) -> Result<(Filter, Option<Watch>)> {
+    let path = path.as_ref();
+    let file = super::open_file(path)?;
+    let Some(map) = super::map(&file, path)? else {
+        return Ok((format::read(std::io::BufReader::new(file), key)?, None));
+    };
+    // After the map, which is of the length that is told then.
+    let before = State::of(&file).unwrap_or(State { length: 0, modified: None });
+    let range = guard::Range::of(&map);
+    let watch = Watch { file, before, range, is_broken: AtomicBool::new(false) };
+    let parsed = format::parse(&map)?;
+    let (offset, length) = parsed.payload;
+    let filter = parsed.into_filter(Cells::mapped(map, offset, length), key)?;
+    Ok((filter, Some(watch)))
+}
+
+#[cfg(target_os = "linux")]
+mod guard {
+    //! What the handler of SIGBUS knows: ranges of addresses, in a list that only ever gets longer.
+
+    use std::ptr;
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+    use std::sync::{Mutex, Once, PoisonError};
+
+    use super::Mmap;
+
+    /// A range of addresses, or none if it is empty. It is used again, and never freed.
+    struct Slot {
+        start: AtomicUsize,
+        end: AtomicUsize,
+        has_faulted: AtomicBool,
+        next: Option<&'static Slot>,
+    }
+
+    /// The newest slot, from which the others are reached.
+    static NEWEST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+    /// Slots that nobody uses.
+    static FREE: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
+    /// What handled the signal before.
+    static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+    /// A range that is known to the handler as long as this is there.
+    pub struct Range(&'static Slot);
+
+    impl std::fmt::Debug for Range {
+        fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(formatter, "Range(has_faulted: {})", self.has_faulted())
+        }
+    }
+
+    impl Range {
+        /// That of a mapping.
+        pub fn of(map: &Mmap) -> Range {
+            static INSTALLED: Once = Once::new();
+            INSTALLED.call_once(install);
+            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+            let slot = free.pop().unwrap_or_else(|| {
+                let newest = NEWEST.load(Ordering::Acquire);
+                let slot: &'static Slot = Box::leak(Box::new(Slot {
+                    start: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
+                    has_faulted: AtomicBool::new(false),
+                    // SAFETY: null, or a slot that was leaked here, and so is there for good.
+                    next: unsafe { newest.as_ref() },
+                }));
+                NEWEST.store(ptr::from_ref(slot).cast_mut(), Ordering::Release);
+                slot
+            });
+            let range = map.as_ptr_range();
+            slot.has_faulted.store(false, Ordering::Relaxed);
+            slot.start.store(range.start as usize, Ordering::Release);
+            slot.end.store(range.end as usize, Ordering::Release);
+            Range(slot)
+        }
+
+        /// Whether a page of it was not to be had.
+        pub fn has_faulted(&self) -> bool {
+            self.0.has_faulted.load(Ordering::Acquire)
+        }
+    }
+
+    impl Drop for Range {
+        fn drop(&mut self) {
+            self.0.end.store(0, Ordering::Release);
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+        }
+    }
+
+    fn install() {
+        // SAFETY: an all-zero sigaction is a valid one (no flags, an empty mask). `handle` has the
+        // type that SA_SIGINFO asks for, and does only what a handler may: see there. SA_ONSTACK
+        // keeps it off a stack that may have overflowed, as std's own handler does.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let mut before: libc::sigaction = std::mem::zeroed();
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) = handle;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&raw mut action.sa_mask);
+            if libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut before) == 0 {
+                BEFORE.store(Box::leak(Box::new(before)), Ordering::Release);
+                libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
+            }
+        }
+    }
+
+    /// Puts zeros in the place of the mapping that a fault is in. Any other fault is left to what
+    /// handled them before: the instruction is run again, and faults again.
+    ///
+    /// Only loads, stores and system calls: nothing that a handler of signals must not do.
+    extern "C" fn handle(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        // SAFETY: the system gives a siginfo that is good until this returns, and for SIGBUS it has an
+        // address. A slot is never freed. A range in a slot is that of a mapping that is there: its
+        // `Range` is dropped with the filter, which nobody asks any more, so that pages of zeros come
+        // where the mapping is, over all of it and nothing else. Memory that others read as `&[u8]` changes by that as it does by any
+        // write to a mapped file, which the reading code is prepared for: see `file::map`. The number
+        // of the last error belongs to the code that was interrupted, and is put back.
+        unsafe {
+            let error = *libc::__errno_location();
+            let address = (*info).si_addr() as usize;
+            let mut slot = NEWEST.load(Ordering::Acquire).as_ref();
+            while let Some(this) = slot {
+                let (start, end) =
+                    (this.start.load(Ordering::Acquire), this.end.load(Ordering::Acquire));
+                if (start..end).contains(&address) {
+                    this.has_faulted.store(true, Ordering::Release);
+                    let flags = libc::MAP_PRIVATE
+                        | libc::MAP_ANONYMOUS
+                        | libc::MAP_FIXED
+                        | libc::MAP_NORESERVE;
+                    let at = start as *mut libc::c_void;
+                    let got = libc::mmap(at, end - start, libc::PROT_READ, flags, -1, 0);
+                    if got != libc::MAP_FAILED {
+                        *libc::__errno_location() = error;
+                        return;
+                    }
+                }
+                slot = this.next;
+            }
+            libc::sigaction(libc::SIGBUS, BEFORE.load(Ordering::Acquire), ptr::null_mut());
+            *libc::__errno_location() = error;
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod guard {
+    //! Elsewhere a file that gets shorter ends the process.
+
+    /// Nothing.
+    #[derive(Debug)]
+    pub struct Range;
+
+    impl Range {
+        /// Of a mapping.
+        pub fn of(_: &super::Mmap) -> Range {
+            Range
+        }
+
+        /// Never.
+        pub fn has_faulted(&self) -> bool {
+            false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Plan, file};
+
+    fn saved(kind: Kind) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seen.ib");
+        let mut filter = Filter::new(Plan::new(kind).items(100_000).build().unwrap()).unwrap();
+        for key in 0..50_000u32 {
+            filter.insert(key.to_le_bytes()).unwrap();
+        }
+        file::save(&filter, &path).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_file_that_is_cut_while_it_is_asked_is_told_and_ends_no_process() {
+        let kinds = [Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo, Kind::Scalable];
+        for kind in kinds {
+            for length in [0, 4096] {
+                let (_folder, path) = saved(kind);
+                let (filter, watch) = open_watched(&path, None).unwrap();
+                let watch = watch.unwrap();
+                assert!(filter.contains(7u32.to_le_bytes()) && watch.is_intact());
+                let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                file.set_len(length).unwrap();
+                let found = (0..50_000u32).filter(|key| filter.contains(key.to_le_bytes())).count();
+                assert!(found < 50_000, "{kind}: pages beyond the end are gone");
+                assert!(!watch.is_intact(), "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_written_in_place_is_told() {
+        let (_folder, path) = saved(Kind::Blocked);
+        let (filter, watch) = open_watched(&path, None).unwrap();
+        let (bytes, watch) = (std::fs::read(&path).unwrap(), watch.unwrap());
+        assert!(watch.is_intact());
+        // Times of files advance in steps of some milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::write(&path, vec![0; bytes.len()]).unwrap();
+        assert!(!watch.is_intact());
+        std::fs::write(&path, bytes).unwrap();
+        assert!(!watch.is_intact(), "for good");
+        drop(filter);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_as_it_was() {
+        let (folder, path) = saved(Kind::Blocked);
+        let (filter, watch) = open_watched(&path, None).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let other = folder.path().join("other.ib");
+        std::fs::write(&other, b"other").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(filter.contains(7u32.to_le_bytes()) && watch.unwrap().is_intact());
+    }
+}
