@@ -50,6 +50,13 @@ const LONG: usize = 1 << 20;
 const QUIET: Duration = Duration::from_millis(20);
 /// A client that goes on sending then, or does not read its replies, is sent away after this.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A thread that has not ended so long after that is left behind: see [`Ended::Stuck`].
+const GRACE: Duration = Duration::from_secs(5);
+/// A connection that the server ends is read from, and what comes is dropped, until nothing has come
+/// for so long: see `Connection::linger`.
+const LINGER: Duration = Duration::from_secs(1);
+/// A client that goes on sending is cut off after this.
+const LONGEST_LINGER: Duration = Duration::from_secs(60);
 /// Threads for long work, for each event loop.
 const WORKERS: usize = 8;
 /// A client that holds no more is never sent away because all of them hold too much.
@@ -69,13 +76,24 @@ pub struct Listeners {
     pub tls: Option<(TcpListener, Tls)>,
 }
 
+/// How the threads that serve clients have ended.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All of them.
+    All,
+    /// These are still busy with something. They may hold the locks of filters, so that no snapshot
+    /// can be taken: sync the log, and end the process.
+    Stuck(Vec<String>),
+}
+
 /// Serves clients of `listener` until `shutdown` is ready or a client says SHUTDOWN. What connected
 /// clients have sent by then is answered.
 pub fn run(
     listener: TcpListener,
     server: &Arc<Server>,
     shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
+) -> io::Result<Ended> {
     run_all(Listeners { plain: Some(listener), tls: None }, server, shutdown)
 }
 
@@ -84,7 +102,7 @@ pub fn run_all(
     listeners: Listeners,
     server: &Arc<Server>,
     shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
+) -> io::Result<Ended> {
     let loops: Vec<EventLoop> = (0..server.config.threads.max(1))
         .map(|at| EventLoop::start(at, server))
         .collect::<Result<_, _>>()?;
@@ -92,15 +110,26 @@ pub fn run_all(
     server.shut_down();
     server.clients.list().iter().for_each(|client| client.finish());
     let threads: Vec<JoinHandle<()>> = loops.into_iter().map(|each| each.thread).collect();
-    let until = Instant::now() + PATIENCE;
+    wait(&threads, PATIENCE);
+    server.clients.list().iter().for_each(|client| client.kill());
+    wait(&threads, GRACE);
+    let mut stuck = Vec::new();
+    for thread in threads {
+        if thread.is_finished() {
+            let _ = thread.join();
+        } else {
+            stuck.push(thread.thread().name().unwrap_or("?").to_owned());
+        }
+    }
+    result.map(|()| if stuck.is_empty() { Ended::All } else { Ended::Stuck(stuck) })
+}
+
+/// Waits until all threads have ended, at most so long.
+fn wait(threads: &[JoinHandle<()>], most: Duration) {
+    let until = Instant::now() + most;
     while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
-    server.clients.list().iter().for_each(|client| client.kill());
-    for thread in threads {
-        let _ = thread.join();
-    }
-    result
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -655,6 +684,6 @@ mod tests {
         assert!(logged.iter().all(|text| text.contains("a command failed inside")), "{logged:?}");
         assert!(logged[0].contains("address=\"127.0.0.1:"), "{logged:?}");
         server.shut_down();
-        thread.join().unwrap().unwrap();
+        assert_eq!(thread.join().unwrap().unwrap(), Ended::All);
     }
 }

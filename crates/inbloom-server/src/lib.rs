@@ -45,7 +45,7 @@ pub mod value;
 
 pub use commands::server::config::{OPTION_NAMES, Refused, nearest};
 pub use config::{Config, Settings};
-pub use connection::{Listeners, run, run_all};
+pub use connection::{Ended, Listeners, run, run_all};
 pub use failure::Failure;
 pub use server::Server;
 pub use session::Session;

@@ -373,6 +373,23 @@ impl Store {
         synced
     }
 
+    /// Writes and syncs the log alone, for a process that has to end while threads are stuck: they
+    /// may hold the locks of filters, so that no snapshot can be taken. Gives up after some seconds.
+    pub fn abandon(self: &Arc<Store>) -> Result<(), Error> {
+        /// For the disk.
+        const MOST: Duration = Duration::from_secs(10);
+        let (sender, done) = std::sync::mpsc::channel();
+        let log = Arc::clone(&self.log);
+        let work = move || {
+            log.settle();
+            let _ = sender.send(log.sync());
+        };
+        let failed = |error| Error::io("syncing", "the log")(error);
+        std::thread::Builder::new().name("last sync".into()).spawn(work).map_err(failed)?;
+        let synced = done.recv_timeout(MOST);
+        synced.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)
+    }
+
     /// Syncs as the policy says, and gets out of trouble.
     fn keep_log(&self, _: &Weak<Server>) {
         let mut synced = Instant::now();

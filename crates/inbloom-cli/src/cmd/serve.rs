@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args as _;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::{self, Access, Found};
-use inbloom_server::{Config, Listeners, Server, health};
+use inbloom_server::{Config, Ended, Listeners, Server, health};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -98,12 +98,13 @@ Then, from another terminal:
   redis-cli -p 7379 bf.add code user1
 
 Signals:
-  SIGTERM, SIGINT  answer what was received, then stop; a second one stops at once
+  SIGTERM, SIGINT  answer what was received, then stop, within 15 seconds and the time that a
+                   snapshot takes; a second one stops at once
   SIGHUP           read the settings file and the file of users again
 
 Exit status:
   0    stopped by SHUTDOWN, SIGINT or SIGTERM
-  2    an error, described on standard error
+  2    an error, described on standard error; also if a command did not end when the server stopped
   130  stopped at once by a second signal, SIGINT; 143 if that was SIGTERM";
 
 impl Args {
@@ -182,13 +183,30 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     }
     log_start(&server, address, http);
     tell_service_manager(&[NotifyState::Ready]);
-    inbloom_server::run_all(listeners, &server, std::future::pending())?;
+    let ended = inbloom_server::run_all(listeners, &server, std::future::pending())?;
+    if let Ended::Stuck(threads) = ended {
+        return leave_behind(&server, &threads);
+    }
     if let Some(store) = server.store() {
         store.close(&server).context("the last changes may not be safe")?;
     }
     tracing::info!("stopped");
     args.log.say("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends while threads are busy with something that does not end: what was acknowledged is safe, and the
+/// next start replays the log.
+fn leave_behind(server: &Server, threads: &[String]) -> Result<ExitCode> {
+    let threads = threads.join(", ");
+    tracing::error!(threads, "threads did not end: stopping without a snapshot");
+    if let Some(store) = server.store() {
+        store.abandon().context("the last changes may not be safe")?;
+    }
+    bail!(
+        "stopped, but commands on the threads {threads} did not end within 15 seconds: no snapshot was \
+         taken, and the next start replays the log"
+    )
 }
 
 /// Fills the server with what its data folder has. Monitors are told that it is not ready yet.

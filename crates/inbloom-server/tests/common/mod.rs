@@ -29,8 +29,10 @@ impl Running {
     pub fn listen_all(config: Config, listeners: Listeners, address: SocketAddr) -> Running {
         let server = Arc::new(Server::new(config));
         let shared = Arc::clone(&server);
-        let work =
-            move || inbloom_server::run_all(listeners, &shared, std::future::pending()).unwrap();
+        let work = move || {
+            let ended = inbloom_server::run_all(listeners, &shared, std::future::pending());
+            assert_eq!(ended.unwrap(), inbloom_server::Ended::All);
+        };
         Running { server, address, thread: Some(std::thread::spawn(work)) }
     }
 
