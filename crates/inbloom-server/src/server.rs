@@ -47,6 +47,8 @@ pub struct Server {
     pub reloads: Reloads,
     /// Clients that were sent away at once, for the log.
     pub refusals: Seldom,
+    /// Requests of HTTP, for the log.
+    pub http_requests: Seldom,
     settings: RwLock<Arc<Settings>>,
     users: RwLock<Arc<Users>>,
     /// Bytes that were granted to filters which are being made, and are not on an account yet.
@@ -204,6 +206,7 @@ impl Server {
             health: Health::default(),
             reloads: Reloads::default(),
             refusals: Seldom::default(),
+            http_requests: Seldom::default(),
             settings: RwLock::new(Arc::new(config.settings.clone())),
             users: RwLock::new(Arc::new(config.users.clone())),
             promised: Arc::default(),

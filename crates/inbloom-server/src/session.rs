@@ -150,6 +150,21 @@ const MANY_REPLIES: usize = 1 << 20;
 /// Single keys that are answered together, at most.
 const LONGEST_RUN: usize = 1024;
 
+/// What the log says of a client that speaks HTTP.
+const HTTP_REQUEST: &str = "closed connections that sent HTTP requests to the port of the Redis \
+protocol: a web page may be trying to make browsers send commands";
+
+/// Whether a request begins as one of HTTP: a line of each would be carried out as a command, up to
+/// those in its body, which any web page can make a browser send. Every request of HTTP has one of
+/// these before its body. Redis ends such connections as well, and at these words.
+fn is_http(word: &[u8]) -> bool {
+    match word.len() {
+        4 => word.eq_ignore_ascii_case(b"post"),
+        5 => word.eq_ignore_ascii_case(b"host:"),
+        _ => false,
+    }
+}
+
 /// Single-key requests to one filter, not yet answered.
 struct Run<'a> {
     verb: Verb,
@@ -324,6 +339,11 @@ impl Session {
                 self.answer(server, batch, run, out);
             }
             if !arguments.is_empty() {
+                if is_http(&arguments[0]) {
+                    self.is_closing = true;
+                    server.http_requests.warn(HTTP_REQUEST);
+                    break Next::Close;
+                }
                 let raw = &rest[..length];
                 if !self.command(server, batch, arguments, raw, out, place) {
                     break Next::Work;

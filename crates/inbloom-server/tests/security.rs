@@ -599,3 +599,64 @@ fn the_table_names_the_class_of_subcommands_apart() {
     assert_eq!(class(&["config", "set"]), Class::Admin);
     assert_eq!(class(&["acl", "whoami"]), Class::Read);
 }
+
+/// Sends bytes in two parts, reads until the connection ends, and returns what was replied.
+fn exchange(running: &Running, first: &[u8], second: &[u8]) -> String {
+    let mut stream = TcpStream::connect(running.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.write_all(first).unwrap();
+    if !second.is_empty() {
+        // So that the server reads the parts one by one, most of the time.
+        std::thread::sleep(Duration::from_millis(1));
+        // It may have hung up.
+        let _ = stream.write_all(second);
+    }
+    let mut replies = Vec::new();
+    let _ = stream.read_to_end(&mut replies);
+    String::from_utf8_lossy(&replies).into_owned()
+}
+
+#[test]
+fn a_request_of_http_is_not_carried_out() {
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut client = running.connect();
+    assert_eq!(client.call("BF.ADD f x"), Answer::Integer(1));
+    let body = "FLUSHALL\r\nQUIT\r\n";
+    for head in [
+        "POST / HTTP/1.1\r\n",
+        "post / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nHOST: x\r\n",
+        "PUT / HTTP/1.1\r\nAccept: *\r\nHost: x\r\n",
+        "*1\r\n$4\r\nPOST\r\n",
+    ] {
+        let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        for cut in 0..request.len() {
+            let replies =
+                exchange(&running, &request.as_bytes()[..cut], &request.as_bytes()[cut..]);
+            assert!(!replies.contains("+OK"), "{head:?} cut at {cut}: {replies}");
+        }
+        assert_eq!(client.call("BF.EXISTS f x"), Answer::Integer(1), "{head:?}");
+    }
+    // A filter may have that name, and items.
+    assert_eq!(client.call("BF.ADD POST Host:"), Answer::Integer(1));
+}
+
+#[test]
+fn curl_empties_no_server() {
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut client = running.connect();
+    assert_eq!(client.call("BF.ADD f x"), Answer::Integer(1));
+    let url = format!("http://{}/", running.address);
+    for method in ["POST", "PUT", "GET"] {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-m", "20", "-X", method, "--data-binary", "FLUSHALL\r\nQUIT\r\n", &url]);
+        let Ok(output) = curl.output() else {
+            eprintln!("no curl here: see the test with raw bytes");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!text.contains("+OK"), "{method}: {text}");
+        assert_eq!(client.call("BF.EXISTS f x"), Answer::Integer(1), "{method}");
+    }
+}
