@@ -1,7 +1,7 @@
 //! What a server keeps in its folder, `--dir`, so that nothing acknowledged is lost.
 //!
 //! ```text
-//!   LOCK                          held by the process that uses the folder
+//!   LOCK                          held by the process that uses the folder, as is the folder itself
 //!   MANIFEST                      which of the others count
 //!   log-00000000000000000001      changes, by the number of the first one
 //!   pack-00000000000000000017     a snapshot: filters as they were at some time
@@ -163,8 +163,8 @@ pub struct Store {
     wanted: Mutex<bool>,
     asks: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// The folder is locked as long as this is open.
-    hold: Option<File>,
+    /// The folder is locked as long as this is there.
+    hold: Option<Lock>,
 }
 
 /// What became of the last snapshot.
@@ -204,29 +204,54 @@ pub const LOG_LIMIT: u64 = 512 << 20;
 
 const LOCK: &str = "LOCK";
 
-/// Takes a folder for this process alone, and keeps it as long as the file is held.
-pub fn lock(folder: &Path) -> Result<File, Error> {
-    let failed = |error| Error::io("locking", folder.display().to_string())(error);
+/// A folder is for this process alone as long as this is there.
+///
+/// The lock is on the folder itself, which nobody removes by mistake, and on a file in it: a network
+/// file system may lock files, but no folders.
+#[derive(Debug)]
+pub struct Lock {
+    _files: Vec<File>,
+}
+
+/// Takes a folder for this process alone.
+pub fn lock(folder: &Path) -> Result<Lock, Error> {
     let path = folder.join(LOCK);
-    let file = File::open(&path).or_else(|_| File::create(&path)).map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(Error::InUse),
-        Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+    let file = File::open(&path).or_else(|_| File::create(&path));
+    lock_with(folder, Some(file.map_err(Error::io("locking", folder.display().to_string()))?))
+}
+
+fn lock_with(folder: &Path, file: Option<File>) -> Result<Lock, Error> {
+    let failed = |error| Error::io("locking", folder.display().to_string())(error);
+    let mut files = Vec::new();
+    if let Some(file) = file {
+        match file.try_lock() {
+            Ok(()) => files.push(file),
+            Err(std::fs::TryLockError::WouldBlock) => return Err(Error::InUse),
+            Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
     }
+    let itself = File::open(folder).map_err(failed)?;
+    match itself.try_lock() {
+        Ok(()) => files.push(itself),
+        Err(std::fs::TryLockError::WouldBlock) => return Err(Error::InUse),
+        Err(std::fs::TryLockError::Error(error)) => {
+            tracing::warn!(%error, "this file system locks no folders: keep the LOCK file in --dir");
+        }
+    }
+    Ok(Lock { _files: files })
 }
 
 /// Makes a data folder, if there is none, and takes it for this process alone.
-pub fn take_folder(folder: &Path) -> Result<File, Error> {
+pub fn take_folder(folder: &Path) -> Result<Lock, Error> {
     // Names of filters may tell something: for nobody else.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(Error::io("making", folder.display().to_string()))?;
     lock(folder)
 }
 
-/// The same for a folder that is only looked at: a copy need not have a lock, nor be writable.
-pub fn look_at_folder(folder: &Path) -> Result<Option<File>, Error> {
-    if folder.join(LOCK).exists() { lock(folder).map(Some) } else { Ok(None) }
+/// The same for a folder that is only looked at: a copy need not have a LOCK file, nor be writable.
+pub fn look_at_folder(folder: &Path) -> Result<Lock, Error> {
+    lock_with(folder, File::open(folder.join(LOCK)).ok())
 }
 
 /// Whether a folder has been used before.
@@ -240,7 +265,7 @@ pub fn open_folder(
     server: &Arc<Server>,
     folder: &Path,
     access: Access,
-    lock: Option<File>,
+    lock: Option<Lock>,
 ) -> Result<Found, Error> {
     let (store, found) = recovery::open(server, Arc::new(Folder::new(folder)), access)?;
     if let Some(mut store) = store {

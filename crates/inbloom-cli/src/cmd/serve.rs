@@ -3,7 +3,6 @@
 mod access;
 mod limits;
 
-use std::fs::File;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -210,7 +209,12 @@ fn leave_behind(server: &Server, threads: &[String]) -> Result<ExitCode> {
 }
 
 /// Fills the server with what its data folder has. Monitors are told that it is not ready yet.
-fn load(folder: &Path, server: &Arc<Server>, args: &Args, lock: Option<File>) -> Result<()> {
+fn load(
+    folder: &Path,
+    server: &Arc<Server>,
+    args: &Args,
+    lock: Option<persist::Lock>,
+) -> Result<()> {
     let access = if args.repair { Access::Repair } else { Access::Use };
     server.health.suffer(health::LOADING, "the data folder is being read");
     let found = persist::open_folder(server, folder, access, lock)
@@ -246,7 +250,7 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     let (import_dir, key) = (args.import_dir()?, args.access.key(Some(folder))?);
     let server = Arc::new(Server::new(Config { import_dir, key, ..Config::default() }));
     let lock = persist::look_at_folder(folder)?;
-    let found = persist::open_folder(&server, folder, Access::Check, lock)
+    let found = persist::open_folder(&server, folder, Access::Check, Some(lock))
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
     report(folder, &found, args);
     if !found.damaged.is_empty() {
