@@ -119,6 +119,17 @@ pub enum Error {
         /// Where.
         at: u64,
     },
+    /// A file that the manifest names is gone.
+    #[error(
+        "{what} is missing, which MANIFEST names: {lost} would be lost; restore the file or the whole \
+         folder from a backup, or start once with --repair, which accepts the loss"
+    )]
+    Missing {
+        /// Which file.
+        what: String,
+        /// What was in it.
+        lost: &'static str,
+    },
     /// A filter could not be saved or loaded.
     #[error("{0}")]
     Image(String),
@@ -272,6 +283,10 @@ pub fn open_folder(
         store.hold = lock;
         let store = Arc::new(store);
         server.set_store(Arc::clone(&store));
+        if access == Access::Repair && !found.damaged.is_empty() {
+            // What was lost is no longer expected, before anything new is acknowledged.
+            store.snapshot(server)?;
+        }
         store.start(server).map_err(Error::io("starting", "threads"))?;
         if !found.damaged.is_empty() {
             store.snapshot_soon();

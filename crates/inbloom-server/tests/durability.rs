@@ -714,6 +714,87 @@ fn a_folder_is_for_one_process() {
 }
 
 #[test]
+fn a_folder_without_its_lock_file_is_still_for_one_process() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lock = inbloom_server::persist::lock(folder.path()).expect("free");
+    std::fs::remove_file(folder.path().join("LOCK")).expect("there");
+    let second = inbloom_server::persist::lock(folder.path()).err().expect("taken");
+    assert!(second.to_string().contains("another process"), "{second}");
+    std::fs::remove_file(folder.path().join("LOCK")).expect("made by the second");
+    let looked = inbloom_server::persist::look_at_folder(folder.path()).err().expect("taken");
+    assert!(looked.to_string().contains("another process"), "{looked}");
+    drop(lock);
+    inbloom_server::persist::lock(folder.path()).expect("free again");
+}
+
+fn open(disk: &Staged, access: Access) -> Result<(Server, Option<Store>, Found), Error> {
+    let server = Server::new(Config::default());
+    let (store, found) = recovery::open(&server, Arc::new(disk.clone()), access)?;
+    Ok((server, store, found))
+}
+
+#[test]
+fn a_file_that_the_manifest_names_must_be_there() {
+    let (disk, _) = sound();
+    // Three starts, each with a change: a file of the log each.
+    for item in 0..3 {
+        let (mut machine, _) = start(&disk, Fsync::Always).expect("sound");
+        assert_eq!(machine.say(&format!("BF.ADD f0 later{item}")).1, Some(true));
+    }
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("sound");
+    let state = machine.state();
+    drop(machine);
+    let mut names = disk.names().expect("names");
+    names.retain(|name| name.starts_with("log-") || name.starts_with("pack-"));
+    assert_eq!(names.len(), 2 + 5, "{names:?}");
+    for name in names {
+        let without = disk.after(Loss::Nothing, 1);
+        without.remove(&name).expect("there");
+        for access in [Access::Use, Access::Check] {
+            let error = open(&without, access).err().unwrap_or_else(|| panic!("{name} is missing"));
+            let text = error.to_string();
+            assert!(text.contains(&name) && text.contains("--repair"), "{access:?}: {text}");
+        }
+        let (server, store, found) = open(&without, Access::Repair).expect("told to");
+        assert!(found.damaged.iter().any(|what| what.contains(&name)), "{:?}", found.damaged);
+        let store = Arc::new(store.expect("to be used"));
+        server.set_store(Arc::clone(&store));
+        store.snapshot(&server).expect("a disk that works");
+        drop((server, store));
+        // From then on all is sound, and what is acknowledged then is kept.
+        let (mut machine, found) = start(&without, Fsync::Always).expect("repaired");
+        assert!(found.damaged.is_empty(), "{name}: {:?}", found.damaged);
+        let repaired = machine.state();
+        assert!(repaired.keys().all(|key| state.contains_key(key)), "{name}");
+        for key in state.keys() {
+            assert_eq!(machine.say(&format!("BF.ADD {key} i4")).1, Some(true), "{name}");
+        }
+        let (mut again, _) = start(&without, Fsync::Always).expect("sound");
+        for key in state.keys() {
+            let found = again.say(&format!("BF.EXISTS {key} i4")).0;
+            assert!(found.starts_with(b":1"), "{name}: {key} was acknowledged");
+        }
+    }
+}
+
+#[test]
+fn all_logs_gone_is_refused_also_in_a_folder_that_never_had_a_snapshot() {
+    let disk = Staged::new(Plan::default());
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
+    assert_eq!(machine.say("BF.ADD f x").1, Some(true));
+    drop(machine);
+    let mut logs = disk.names().expect("names");
+    logs.retain(|name| name.starts_with("log-"));
+    for log in &logs {
+        disk.remove(log).expect("there");
+    }
+    for access in [Access::Use, Access::Check] {
+        let text = open(&disk, access).err().expect("the log is gone").to_string();
+        assert!(text.contains(&logs[0]) && text.contains("--repair"), "{text}");
+    }
+}
+
+#[test]
 fn keys_are_not_on_the_disk() {
     let disk = Staged::new(Plan::default());
     let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");

@@ -4,14 +4,16 @@
 //!   inbloom data 1
 //!   hash xxh3-128
 //!   log 52
+//!   tail 90
 //!   next 1007
 //!   pack 12
 //!   pack 977
 //!   sum 0123456789abcdef
 //! ```
 //!
-//! In words: the hash of its filters; the first record of the log that is still needed; a number that
-//! neither a filter nor a file has had; the files of snapshots, the oldest first. What a later one says of
+//! In words: the hash of its filters; the first record of the log that is still needed; the first
+//! record of the log's newest file when this was written; a number that neither a filter nor a file has
+//! had; the files of snapshots, the oldest first. What a later one says of
 //! a filter is newer. The sum is XXH3-64 of all lines before.
 
 use std::io::{self, Read};
@@ -37,6 +39,8 @@ pub struct Manifest {
     pub hash: String,
     /// The first record of the log that is needed.
     pub log: u64,
+    /// The first record of a file of the log that is there, with all records before it.
+    pub tail: u64,
     /// No filter and no file has this number or a larger one.
     pub next: u64,
     /// The files of snapshots, the oldest first.
@@ -51,13 +55,13 @@ pub fn hash_name(hasher: &Hasher) -> String {
 impl Manifest {
     /// Of a new folder.
     pub fn new(hasher: &Hasher) -> Manifest {
-        Manifest { hash: hash_name(hasher), log: 1, next: 1, packs: Vec::new() }
+        Manifest { hash: hash_name(hasher), log: 1, tail: 1, next: 1, packs: Vec::new() }
     }
 
     fn text(&self) -> String {
         let mut text = format!(
-            "inbloom data {VERSION}\nhash {}\nlog {}\nnext {}\n",
-            self.hash, self.log, self.next
+            "inbloom data {VERSION}\nhash {}\nlog {}\ntail {}\nnext {}\n",
+            self.hash, self.log, self.tail, self.next
         );
         for pack in &self.packs {
             text += &format!("pack {pack}\n");
@@ -80,7 +84,8 @@ impl Manifest {
         if sum.trim_end() != format!("sum {:016x}", xxh3_64(lines.as_bytes())) {
             return Err(damaged("its sum is wrong"));
         }
-        let mut manifest = Manifest { hash: String::new(), log: 0, next: 0, packs: Vec::new() };
+        let hash = String::new();
+        let mut manifest = Manifest { hash, log: 0, tail: 0, next: 0, packs: Vec::new() };
         for line in lines.lines().skip(1) {
             let (word, value) =
                 line.split_once(' ').ok_or_else(|| damaged("a line of one word"))?;
@@ -88,6 +93,7 @@ impl Manifest {
             match word {
                 "hash" => manifest.hash = value.to_owned(),
                 "log" => manifest.log = number()?,
+                "tail" => manifest.tail = number()?,
                 "next" => manifest.next = number()?,
                 "pack" => manifest.packs.push(number()?),
                 _ => return Err(damaged(line)),
@@ -95,6 +101,9 @@ impl Manifest {
         }
         if manifest.hash.is_empty() || manifest.log == 0 || manifest.next == 0 {
             return Err(damaged("it has no hash, no log or no next"));
+        }
+        if manifest.tail < manifest.log {
+            return Err(damaged("its tail is before its log"));
         }
         Ok(manifest)
     }
@@ -139,7 +148,8 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        Manifest { hash: hash_name(&Hasher::default()), log: 52, next: 1007, packs: vec![12, 977] }
+        let hash = hash_name(&Hasher::default());
+        Manifest { hash, log: 52, tail: 90, next: 1007, packs: vec![12, 977] }
     }
 
     #[test]

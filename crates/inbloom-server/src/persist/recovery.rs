@@ -10,10 +10,15 @@
 //! is synced before the next one begins: the server does not start, unless it is told to `--repair`. An
 //! image that cannot be read is set aside, and the filter with it; all others start.
 //!
+//! **What is missing.** The manifest names the snapshots, the first file of the log and the newest one
+//! that there was when it was written. If one of them is gone, or records before the newest, the server
+//! does not start either, unless it is told to `--repair`: then what was in it counts as lost, and what
+//! comes after it with it.
+//!
 //! Nothing is written, renamed or removed before it is clear that the server starts.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -72,18 +77,23 @@ pub fn open(
 ) -> Result<(Option<Store>, Found), Error> {
     let begun = Instant::now();
     let names = disk.names().map_err(Error::io("reading", "the data folder"))?;
-    let manifest = match Manifest::read(&*disk)? {
+    let written = Manifest::read(&*disk)?;
+    let is_new = written.is_none();
+    let mut manifest = match written {
         Some(manifest) => manifest,
         None => {
-            let is_ours = |name: &&String| name.starts_with("log-") || name.starts_with("pack-");
+            // The first file of the log is begun before the manifest that names it is written.
+            let is_begun = |name: &String| {
+                let length = disk.length(name).unwrap_or(u64::MAX);
+                segment::first_of(name) == Some(1) && length <= segment::HEADER as u64
+            };
+            let is_ours = |name: &&String| {
+                (name.starts_with("log-") || name.starts_with("pack-")) && !is_begun(name)
+            };
             if let Some(found) = names.iter().find(is_ours) {
                 return Err(Error::NoManifest { found: found.clone() });
             }
-            let manifest = Manifest::new(&server.hasher);
-            if access != Access::Check {
-                manifest.write(&*disk).map_err(Error::io("writing", manifest::NAME))?;
-            }
-            manifest
+            Manifest::new(&server.hasher)
         }
     };
     let expected = manifest::hash_name(&server.hasher);
@@ -102,9 +112,13 @@ pub fn open(
         found: Found::default(),
         aside: Vec::new(),
         has_damaged_packs: false,
+        newest: 0,
     };
     let (live, sizes) = recovery.load_packs(&manifest)?;
-    let (last, bytes) = recovery.replay(&manifest, &names)?;
+    let (last, bytes) = match is_new {
+        true => (0, 0),
+        false => recovery.replay(&manifest, &names)?,
+    };
     recovery.settle_names();
     recovery.put_aside()?;
     let Recovery { filters, files, removed, next, mut found, has_damaged_packs, .. } = recovery;
@@ -134,8 +148,20 @@ pub fn open(
     let border = Border::at_start(last, removed, bytes);
     let log = Log::begin(Arc::clone(&disk), border, server.settings().fsync);
     let log = log.map_err(Error::io("beginning a file of", "the log"))?;
+    if access == Access::Repair && segment_is_missing(&names, manifest.log) {
+        manifest.log = last + 1; // What it named is given up, and with it all that came after.
+    }
+    if is_new || manifest.tail != last + 1 {
+        manifest.tail = last + 1;
+        manifest.write(&*disk).map_err(Error::io("writing", manifest::NAME))?;
+    }
     let kept = Kept { manifest, sizes, live, is_damaged: has_damaged_packs };
     Ok((Some(Store::new(disk, log, kept, files)), found))
+}
+
+/// Whether the file of the log that begins with a record is not there.
+fn segment_is_missing(names: &[String], first: u64) -> bool {
+    !names.contains(&segment::name(first))
 }
 
 /// The largest number in the name of a file of ours.
@@ -170,6 +196,8 @@ struct Recovery<'a> {
     /// What is to be kept for whoever can read it, when it is clear that the server starts.
     aside: Vec<Aside>,
     has_damaged_packs: bool,
+    /// The newest record that any image has.
+    newest: u64,
 }
 
 /// What is set aside.
@@ -256,6 +284,7 @@ impl Recovery<'_> {
                     self.files.insert(id, files);
                 }
                 self.next = self.next.max(id + 1);
+                self.newest = self.newest.max(filter.sequence);
                 self.filters.insert(id, filter);
             }
             if let Some(damage) = loaded.damaged.iter().find(|damage| damage.needs_import) {
@@ -276,22 +305,19 @@ impl Recovery<'_> {
             let position = match open_pack(self.disk, *pack) {
                 Ok(mut frames) => self.scan(*pack, &mut frames, &mut index)?,
                 Err(Error::Damaged { .. }) => Some(0),
+                Err(Error::Missing { .. }) if self.access == Access::Repair => {
+                    self.report(format!("{} is missing", segment::pack_name(*pack)));
+                    self.give_up(&packs[..=at])?;
+                    last.clear();
+                    continue;
+                }
                 Err(other) => return Err(other),
             };
             if let Some(position) = position {
                 self.has_damaged_packs = true;
                 let bytes = read_all(self.disk, &segment::pack_name(*pack))?;
                 let Some(lost) = self.salvage(*pack, &bytes, position, &mut index) else {
-                    // What was in it cannot be told, and so not of which filters it has newer images.
-                    let older: Vec<String> =
-                        packs[..=at].iter().map(|pack| segment::pack_name(*pack)).collect();
-                    self.report(format!("{} and snapshots before it cannot be used", older[at]));
-                    for name in older {
-                        // It is there until the next snapshot, in case of another start before.
-                        let bytes = read_all(self.disk, &name)?;
-                        self.aside.push(Aside::Keep(format!("damaged-{name}"), bytes));
-                        self.found.damaged.push(name);
-                    }
+                    self.give_up(&packs[..=at])?;
                     last.clear();
                     continue;
                 };
@@ -304,6 +330,24 @@ impl Recovery<'_> {
             last.extend(index.images.iter().map(|(id, place)| (*id, (*pack, *place))));
         }
         Ok((last, damaged))
+    }
+
+    /// Sets aside all packs up to one of which it cannot be told what was in it, and so not of which
+    /// filters it had newer images.
+    fn give_up(&mut self, packs: &[u64]) -> Result<(), Error> {
+        self.has_damaged_packs = true;
+        let names: Vec<String> = packs.iter().map(|pack| segment::pack_name(*pack)).collect();
+        let last = names.last().map_or("", String::as_str);
+        self.report(format!("{last} and snapshots before it cannot be used"));
+        for name in names {
+            // It is there until the next snapshot, in case of another start before.
+            match open_all(self.disk, &name)? {
+                Some(bytes) => self.aside.push(Aside::Keep(format!("damaged-{name}"), bytes)),
+                None => tracing::debug!(name, "nothing of it can be kept"),
+            }
+            self.found.damaged.push(name);
+        }
+        Ok(())
     }
 
     /// Reads what is in a pack. Returns where it is damaged, if it is.
@@ -442,6 +486,11 @@ impl Recovery<'_> {
             .filter(|first| *first >= manifest.log)
             .collect();
         firsts.sort_unstable();
+        for first in [manifest.log, manifest.tail] {
+            if segment_is_missing(names, first) {
+                self.miss(first)?;
+            }
+        }
         let (mut last, mut bytes) = (manifest.log - 1, 0);
         // Where the records that are whole ended, if something else came behind.
         let mut torn: Option<(String, u64)> = None;
@@ -479,7 +528,7 @@ impl Recovery<'_> {
                     self.found.damaged.push(format!("{what} at byte {at}, and the log after it"));
                     let lost = firsts.iter().filter(|later| **later >= first);
                     self.aside.extend(lost.map(|first| Aside::Rename(segment::name(*first))));
-                    return Ok((last, bytes));
+                    return Ok((self.after_loss(last), bytes));
                 }
                 is_first = false;
                 last += 1;
@@ -511,7 +560,38 @@ impl Recovery<'_> {
             let cut = self.found.cut;
             tracing::warn!(bytes = cut, "the log ends in what is no whole record: it is cut off");
         }
+        if last + 1 < manifest.tail || last < self.newest {
+            // All records before its newest file were synced when that was begun, and all that an
+            // image has before the snapshot counted.
+            let (what, at) = torn.unwrap_or((segment::name(last + 1), 0));
+            if self.access != Access::Repair {
+                return Err(Error::Damaged { what, at });
+            }
+            self.report(format!("{what} is damaged at byte {at}: records after it are lost"));
+            self.found.damaged.push(format!("{what} at byte {at}, and the log after it"));
+        }
+        if self.access == Access::Repair && !self.found.damaged.is_empty() {
+            last = self.after_loss(last);
+        }
         Ok((last, bytes))
+    }
+
+    /// A file of the log is not there: an error, unless its loss is accepted.
+    fn miss(&mut self, first: u64) -> Result<(), Error> {
+        let what = segment::name(first);
+        if self.access != Access::Repair {
+            let lost = "changes since the last snapshot";
+            return Err(Error::Missing { what, lost });
+        }
+        self.report(format!("{what} is missing: the changes in it and after it are lost"));
+        self.found.damaged.push(format!("{what} is missing, with the changes in it and after it"));
+        Ok(())
+    }
+
+    /// The number of the last record when some are lost. Images may have some of these, and would
+    /// not take new changes of their numbers for new when the log is read again.
+    fn after_loss(&self, last: u64) -> u64 {
+        last.max(self.newest)
     }
 
     /// Does again what a record says.
@@ -659,6 +739,15 @@ fn has_whole_frame(tail: &[u8]) -> bool {
         let near = &tail[at..tail.len().min(at + FAR)];
         next_frame(near).is_some_and(|(body, _)| Record::parse(body).is_some())
     })
+}
+
+/// All bytes of a file; None if there is none.
+fn open_all(disk: &dyn Disk, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    match read_all(disk, name) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {

@@ -327,6 +327,7 @@ impl Store {
             }
         }
         manifest.log = border.last + 1;
+        manifest.tail = manifest.log;
         manifest.next = server.keyspace.number();
         manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
         *kept = Kept { manifest, sizes, live, is_damaged };
@@ -490,7 +491,12 @@ pub fn index_of(pack: &[u8]) -> Option<(usize, Option<Index>)> {
 /// The frames of a pack.
 pub fn open_pack(disk: &dyn Disk, number: u64) -> Result<Frames, Error> {
     let name = segment::pack_name(number);
-    let failed = |error| Error::io("reading", name.clone())(error);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::Missing { what: name.clone(), lost: "the filters of that snapshot" }
+        }
+        _ => Error::io("reading", name.clone())(error),
+    };
     let length = disk.length(&name).map_err(failed)?;
     let file = disk.open(&name).map_err(failed)?;
     match Frames::of_pack(file, length, number).map_err(failed)? {
