@@ -286,6 +286,14 @@ async fn serve_all(mut incoming: UnboundedReceiver<Arrival>, server: Arc<Server>
     while tasks.join_next().await.is_some() {}
 }
 
+/// Who has ended a connection.
+enum End {
+    /// The client, or somebody who does not care what it still has to say.
+    Theirs,
+    /// The server, which has said why.
+    Ours,
+}
+
 struct Connection {
     stream: Stream,
     server: Arc<Server>,
@@ -334,23 +342,57 @@ impl Connection {
         };
         let result = match result {
             Ok(()) => self.serve_requests(killed.as_mut()).await,
-            failed => failed,
+            Err(error) => Err(error),
         };
-        if let Err(error) = result {
-            if error.kind() == io::ErrorKind::OutOfMemory {
-                let text = format!("-ERR {error}\r\n");
-                // It is told if it listens.
-                poll_fn(|context| {
-                    Poll::Ready(self.stream.poll_write(context, text.as_bytes())).map(drop)
-                })
-                .await;
+        let lingers = match result {
+            Ok(End::Theirs) => false,
+            Ok(End::Ours) => true,
+            Err(error) => {
+                let is_evicted = error.kind() == io::ErrorKind::OutOfMemory;
+                if is_evicted {
+                    let text = format!("-ERR {error}\r\n");
+                    // It is told if it listens.
+                    poll_fn(|context| {
+                        Poll::Ready(self.stream.poll_write(context, text.as_bytes())).map(drop)
+                    })
+                    .await;
+                }
+                let Client { id, address, .. } = &*client;
+                tracing::debug!(id, address, %error, "a connection broke");
+                is_evicted
             }
-            let Client { id, address, .. } = &*client;
-            tracing::debug!(id, address, %error, "a connection broke");
-        }
+        };
         poll_fn(|context| self.stream.poll_close(context)).await;
+        if lingers {
+            tokio::select! {
+                () = killed.as_mut() => {}
+                () = finishing(&client) => {}
+                _ = tokio::time::timeout(LONGEST_LINGER, self.linger()) => {}
+            }
+        }
         self.server.clients.held.fetch_sub(self.held, Ordering::Relaxed);
         self.server.clients.leave(client.id);
+    }
+
+    /// Reads and drops what still comes from a client that was told that the connection ends. A
+    /// socket that is closed with bytes unread resets the connection, and the client loses the reply
+    /// that it has not read: it may be writing a request of a gigabyte before it looks.
+    async fn linger(&mut self) {
+        (self.input, self.arrived) = (Vec::new(), Vec::new());
+        let _ = self.hold(0);
+        let buffers = Rc::clone(&self.buffers);
+        loop {
+            let more = poll_fn(|context| {
+                let mut buffer = buffers.input.borrow_mut();
+                let mut unread = ReadBuf::new(&mut buffer);
+                ready!(self.stream.poll_read(context, &mut unread))?;
+                Poll::Ready(Ok::<_, io::Error>(unread.filled().len()))
+            });
+            match tokio::time::timeout(LINGER, more).await {
+                Ok(Ok(count)) if count > 0 => yield_now().await,
+                _ => return,
+            }
+        }
     }
 
     /// Puts the connection under TLS.
@@ -372,7 +414,7 @@ impl Connection {
     async fn serve_requests(
         &mut self,
         mut killed: Pin<&mut impl Future<Output = ()>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<End> {
         let client = Arc::clone(&self.client);
         loop {
             // Whoever waits keeps no buffer from others.
@@ -380,14 +422,14 @@ impl Connection {
             let (read, mut progress) = tokio::select! {
                 biased;
                 // First, or a client that never stops sending could not be sent away.
-                () = killed.as_mut() => return Ok(()),
+                () = killed.as_mut() => return Ok(End::Theirs),
                 done = poll_fn(|context| self.poll_read(context, &mut out)) => done?,
                 // Last, so that what has arrived is read; woken by what wakes `killed`.
                 () = finishing(&client) => {
                     let more = poll_fn(|context| self.poll_read(context, &mut out));
                     match tokio::time::timeout(QUIET, more).await {
                         Ok(done) => done?,
-                        Err(_) => return Ok(()),
+                        Err(_) => return Ok(End::Theirs),
                     }
                 }
             };
@@ -399,7 +441,8 @@ impl Connection {
                 self.write(&mut out, killed.as_mut()).await?;
                 match progress.next {
                     Next::Read => break,
-                    Next::Close => return Ok(()),
+                    Next::Close if read == 0 => return Ok(End::Theirs),
+                    Next::Close => return Ok(End::Ours),
                     Next::Write => progress = self.process(&mut out)?,
                     Next::Work => (out, progress) = self.work(out).await?,
                 }

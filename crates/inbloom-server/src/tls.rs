@@ -159,12 +159,14 @@ impl Stream {
         }
     }
 
-    /// Says goodbye where the protocol has a word for it, if the socket takes it at once: a client
-    /// under TLS tells an end from a cut by it.
+    /// Says that nothing more is written, if the socket takes it at once. A client under TLS tells an
+    /// end from a cut by it.
     pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let Stream::Tls(stream) = self {
-            let _ = Pin::new(stream).poll_shutdown(context);
-        }
+        let _ = match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Closed => Poll::Ready(Ok(())),
+        };
         Poll::Ready(())
     }
 }

@@ -368,3 +368,57 @@ fn refused_calls_are_counted_apart_from_failed_ones() {
     ends("bf.add", ",rejected_calls=2,failed_calls=0");
     ends("bf.reserve", ",rejected_calls=0,failed_calls=1");
 }
+
+#[test]
+fn what_dump_gives_restore_takes_or_dump_says_what_to_do() {
+    let server = server(|settings| settings.max_argument = 8 << 20);
+    for (made, add) in [
+        ("BF.RESERVE f 0.01 5000000 KIND redisbloom", "BF.ADD f x"),
+        ("CF.RESERVE f 6000000", "CF.ADD f x"),
+        ("BF.RESERVE f 0.01 9000000", "BF.ADD f x"),
+        ("BF.RESERVE f 0.01 9000000 KIND counting", "BF.ADD f x"),
+        ("BF.RESERVE f 0.01 3000000 KIND redisbloom", "BF.ADD f x"),
+        ("CF.RESERVE f 2000000", "CF.ADD f x"),
+        ("BF.RESERVE f 0.01 3000000", "BF.ADD f x"),
+    ] {
+        let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+        assert_eq!(say(&server, &words(made)), b"+OK\r\n", "{made}");
+        say(&server, &words(add));
+        let reply = say(&server, &words("DUMP f"));
+        if reply.starts_with(b"-") {
+            let text = String::from_utf8_lossy(&reply);
+            assert!(text.contains("--max-argument"), "{made}: {text}");
+            assert!(text.contains("SCANDUMP"), "{made}: {text}");
+        } else {
+            let payload = bulk(&reply);
+            assert!(payload.len() <= 8 << 20, "{made}: {} bytes", payload.len());
+            assert_eq!(say(&server, &[b"RESTORE", b"g", b"0", payload]), b"+OK\r\n", "{made}");
+        }
+        say(&server, &words("FLUSHALL"));
+    }
+}
+
+#[test]
+fn a_client_whose_request_is_too_large_reads_why() {
+    let running = Running::start(config(|settings| settings.max_argument = 1 << 20));
+    for length in [(1 << 20) + 1, 100 << 20] {
+        let mut stream = TcpStream::connect(running.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+        // As clients do: all is written before anything is read.
+        let head = format!("*4\r\n$7\r\nRESTORE\r\n$1\r\nf\r\n$1\r\n0\r\n${length}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let zeros = vec![0; 1 << 20];
+        for _ in 0..length >> 20 {
+            stream.write_all(&zeros).expect("the server reads what it does not take");
+        }
+        stream.write_all(b"\0\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("a reply, then the end");
+        let expected =
+            format!("-ERR Protocol error: invalid bulk length: {length} bytes, the limit");
+        assert!(text.starts_with(&expected) && text.ends_with("\r\n"), "{text}");
+    }
+    // It is gone when it hangs up.
+    wait_for(&running, 0);
+}

@@ -490,16 +490,22 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
         return Ok(());
     };
     let (server, bytes) = (call.server, entry.value.length());
-    let (most, remedy) = match &entry.value {
-        Value::Cuckoo(_) => (LONGEST_STRING, "CF.SCANDUMP and CF.LOADCHUNK"),
-        Value::RedisBloom(_) => (LONGEST_STRING, "BF.SCANDUMP and BF.LOADCHUNK"),
-        // Nobody but inbloom takes it, and an argument of ours is no longer.
-        _ => (server.settings().max_argument as u64, "BF.SCANDUMP and BF.LOADCHUNK"),
+    let remedy = match &entry.value {
+        Value::Cuckoo(_) => "CF.SCANDUMP and CF.LOADCHUNK",
+        _ => "BF.SCANDUMP and BF.LOADCHUNK",
     };
-    if bytes + PIECE as u64 > most {
-        return Err(Failure::with(format!(
-            "ERR the filter takes {bytes} bytes, too many for a string of {most}: use {remedy}"
-        )));
+    // RESTORE takes what DUMP gives: an argument, with the others of its request.
+    let settings = server.settings();
+    let most = settings.max_argument.min(settings.max_request.saturating_sub(PIECE)) as u64;
+    let most = most.min(LONGEST_STRING);
+    let too_long = |bytes: u64| {
+        Failure::with(format!(
+            "ERR a dump of the filter takes {bytes} bytes, and RESTORE takes at most {most} in one \
+             argument: raise --max-argument and --max-request, or use {remedy}"
+        ))
+    };
+    if bytes > most {
+        return Err(too_long(bytes));
     }
     let _room = server.make_room(bytes)?;
     let payload = match &entry.value {
@@ -509,7 +515,11 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Cuckoo(guarded) => guarded.for_long(|it| it.read(|cuckoo| payload::encode(cuckoo))),
         value => Ok(our_payload(server, value)?),
     };
-    call.reply.bulk(&payload.map_err(Failure::because)?);
+    let payload = payload.map_err(Failure::because)?;
+    if payload.len() as u64 > most {
+        return Err(too_long(payload.len() as u64));
+    }
+    call.reply.bulk(&payload);
     Ok(())
 }
 
