@@ -177,7 +177,9 @@ impl Damage<'_> {
             if at == 0 {
                 return xxh3_64(content);
             }
-            let start = (*iterator as u64).wrapping_sub(1 + content.len() as u64);
+            // Above 40 bits is the number of the dump.
+            let end = *iterator as u64 & ((1 << 40) - 1);
+            let start = end.wrapping_sub(1 + content.len() as u64);
             xxh3_64_with_seed(content, identity.wrapping_add(start))
         })
     }

@@ -5,17 +5,20 @@
 //! in ours, drawn in `transfer/form.rs`. LOADCHUNK and RESTORE take both, told apart by the first
 //! bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later iterator
 //! is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a MiB.
+//! (Iterators of our form may carry the number of a copy in addition.)
 //!
 //! **Dumping while others add.** No key that was acknowledged before iterator 0 was asked for is
 //! missing from the copy. Where bits are only ever added (the base of our filters, RedisBloom's
 //! Bloom filters) pieces are copied from the filter as it is, so that a dump takes no memory. They
 //! may have keys that the header, which is older, does not count. Where entries move about (cuckoo
 //! filters of more than one piece, what a filter of ours has grown by, filters of other kinds) a
-//! copy is taken at iterator 0. It serves whoever asks for later iterators, until nobody has for a
-//! minute; if it is gone, that is an error and not an end. Who begins a second dump of a filter
-//! that has changed replaces the copy. The first dump cannot be completed then: its later pieces
-//! have another identity, and LOADCHUNK refuses them. RedisBloom's form has none, so that of a
-//! cuckoo filter that is being changed only one dump should be under way at a time.
+//! copy is taken at iterator 0, which others that begin before the filter changes share. It is kept
+//! until nobody has asked for a piece for a minute; if it is gone, that is an error and not an end.
+//!
+//! **Several dumps of one filter at once.** Each goes on with its own copy. In our own form the
+//! number of the copy is a part of the iterators. In RedisBloom's form iterators are positions, which
+//! RedisBloom reads, so that the connection tells which copy is meant. A client that goes on over
+//! another connection is served if there is but one dump, and told to begin again otherwise.
 //!
 //! **Loading.** What arrives is out of sight until all of it has: pieces come in any order,
 //! repeated, of any size. Then the filter is checked, and published if its name is still free. What
@@ -45,7 +48,7 @@ use crate::value::bloom::Bloom;
 use crate::value::{Guarded, Value};
 use form::Header;
 use loading::{CANNOT_LOAD, Loading, Ours};
-use store::Kept;
+use store::{Dump, Kept, Which};
 
 pub use store::Transfers;
 
@@ -128,14 +131,37 @@ fn key_of<'a>(call: &Call<'a>) -> Key<'a> {
 const GONE: Failure =
     Failure::new("ERR the dump that this iterator belongs to is gone: begin again with iterator 0");
 
+/// It cannot be told which dump this iterator belongs to.
+const AMBIGUOUS: Failure = Failure::new(
+    "ERR several dumps of this filter began on other connections, and an iterator does not tell which \
+     one is meant: begin again with iterator 0, and use one connection for the whole dump",
+);
+
+/// What is kept for the dump that a client goes on with.
+fn kept_for(call: &Call<'_>, entry: &Arc<Entry>, id: u64) -> Which {
+    call.server.transfers.dump(key_of(call), entry, id, call.session.client.id, call.now)
+}
+
+/// Keeps what a dump needs that the client begins.
+fn keep(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64, kept: Kept) -> Arc<Dump> {
+    let client = call.session.client.id;
+    call.server.transfers.keep(key_of(call), entry, stamp, kept, client, call.now)
+}
+
+/// The copy of an earlier dump, if the filter has not changed since.
+fn copy_again(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64) -> Option<Arc<Dump>> {
+    let client = call.session.client.id;
+    call.server.transfers.again(key_of(call), entry, stamp, client, call.now)
+}
+
 /// BF.SCANDUMP.
 pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
     let entry = bloom::find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
     let iterator = parse::integer(&call.arguments[2])
         .ok_or(Failure::new("Second argument must be numeric"))?;
     let found = match u64::try_from(iterator) {
-        Ok(0) => Some((1, bloom_header(call, &entry)?)),
-        Ok(position) => bloom_piece(call, &entry, position)?,
+        Ok(0) => Some(bloom_header(call, &entry)?),
+        Ok(iterator) => bloom_piece(call, &entry, iterator)?,
         Err(_) => None,
     };
     let (next, data) = found.unwrap_or_default();
@@ -145,33 +171,38 @@ pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins a dump.
-fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<Vec<u8>, Failure> {
-    let (key, server) = (key_of(call), call.server);
+/// Begins a dump: the iterator of the header, and the header.
+fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), Failure> {
+    let server = call.server;
     let stamp = entry.value.stamp();
-    let (header, kept) = match &entry.value {
+    match &entry.value {
         Value::RedisBloom(guarded) => {
+            copy_again(call, entry, stamp);
             let (header, bytes) = guarded.read(|bloom| (bloom.header(), bloom.bytes()));
-            (header, Kept::Length(bytes))
+            keep(call, entry, stamp, Kept::Length(bytes));
+            Ok((1, header))
         }
+        // Its pieces are those of its base, whenever they are asked for.
         Value::Bloom(bloom) if bloom.rest().is_none() => {
-            let header = Header::of(bloom, &server.hasher, None);
-            (header.bytes().to_vec(), Kept::Length(header.body()))
+            Ok((1, Header::of(bloom, &server.hasher, None).bytes().to_vec()))
         }
         value => {
-            let again = server.transfers.dump(key, entry, call.now);
-            let again = again.filter(|dump| dump.is_of(stamp));
-            if let Some(Kept::File(header, _)) = again.as_ref().map(|dump| &dump.kept) {
-                return Ok(header.bytes().to_vec());
-            }
-            // An earlier copy lacks something, and is not to take the memory of this one.
-            server.transfers.end(key);
-            let (header, file) = file_of(server, value)?;
-            (header.bytes().to_vec(), Kept::File(header, file))
+            let dump = match copy_again(call, entry, stamp) {
+                Some(dump) => dump,
+                None => {
+                    let (header, file) = file_of(server, value)?;
+                    if !header.has_ids() {
+                        let bytes = header.body();
+                        let text = format!("ERR {bytes} bytes are too many to be dumped");
+                        return Err(Failure::with(text));
+                    }
+                    keep(call, entry, stamp, Kept::File(header, file))
+                }
+            };
+            let Kept::File(header, _) = &dump.kept else { unreachable!("it is kept as a file") };
+            Ok((form::iterator(dump.id, 1), header.bytes().to_vec()))
         }
-    };
-    server.transfers.keep(key, entry, stamp, kept, call.now);
-    Ok(header)
+    }
 }
 
 /// The header of a filter of ours that cannot be dumped as it is, and a copy as a file.
@@ -210,36 +241,36 @@ fn write(filter: &inbloom::Filter, file: &mut Vec<u8>) -> Result<(), Failure> {
 fn bloom_piece(
     call: &Call<'_>,
     entry: &Arc<Entry>,
-    position: u64,
+    iterator: u64,
 ) -> Result<Option<(u64, Vec<u8>)>, Failure> {
-    let kept = call.server.transfers.dump(key_of(call), entry, call.now);
-    let kept = kept.as_ref().map(|dump| &dump.kept);
-    let at = position - 1;
-    match (&entry.value, kept) {
-        (Value::RedisBloom(guarded), kept) => {
-            // What it has grown by since the header is not in the header.
-            let end = if let Some(Kept::Length(length)) = kept { *length } else { u64::MAX };
-            Ok(guarded.read(|bloom| {
-                let chunk = bloom.chunk(position, PIECE).filter(|_| at < end);
-                chunk.map(|(next, data)| (next, data.to_vec()))
-            }))
-        }
-        (value, Some(Kept::File(header, file))) => {
-            let base = match value {
-                Value::Bloom(bloom) => Some(bloom),
-                _ => None,
-            };
-            Ok(our_piece(header, base, file, at))
-        }
-        (Value::Bloom(bloom), kept) => {
-            let header = Header::of(bloom, &call.server.hasher, None);
-            let ends_here = bloom.rest().is_none() || matches!(kept, Some(Kept::Length(_)));
-            if at >= header.body() && !ends_here {
-                return Err(GONE);
-            }
-            Ok(our_piece(&header, Some(bloom), &[], at))
-        }
-        _ => Err(GONE),
+    if let Value::RedisBloom(guarded) = &entry.value {
+        // What it has grown by since the header is not in the header.
+        let end = match kept_for(call, entry, 0) {
+            Which::One(dump) => dump.kept.bytes_of_body(),
+            Which::None => u64::MAX,
+            Which::Several => return Err(AMBIGUOUS),
+        };
+        return Ok(guarded.read(|bloom| {
+            let chunk = bloom.chunk(iterator, PIECE).filter(|_| iterator <= end);
+            chunk.map(|(next, data)| (next, data.to_vec()))
+        }));
+    }
+    let base = match &entry.value {
+        Value::Bloom(bloom) => Some(bloom),
+        _ => None,
+    };
+    // The base of a filter is as long as ever.
+    let header = base.map(|bloom| Header::of(bloom, &call.server.hasher, None));
+    let (id, place) = header.unwrap_or(Header::EMPTY).split(iterator);
+    match header.filter(|_| id == 0) {
+        Some(header) => Ok(our_piece(&header, base, &[], 0, place)),
+        None => match kept_for(call, entry, id) {
+            Which::One(dump) if id != 0 => match &dump.kept {
+                Kept::File(header, file) => Ok(our_piece(header, base, file, id, place)),
+                _ => Err(GONE),
+            },
+            _ => Err(GONE),
+        },
     }
 }
 
@@ -248,8 +279,10 @@ fn our_piece(
     header: &Header,
     base: Option<&Bloom>,
     file: &[u8],
-    at: u64,
+    id: u64,
+    place: u64,
 ) -> Option<(u64, Vec<u8>)> {
+    let at = place.checked_sub(1)?;
     let border = header.base_bytes();
     let end = if at < border { border } else { header.body() };
     let length = end.checked_sub(at)?.min(PIECE as u64) as usize;
@@ -265,7 +298,7 @@ fn our_piece(
         None => piece.extend_from_slice(&file[(at - border) as usize..][..length]),
     }
     form::seal(&mut piece, header.identity, at);
-    Some((1 + at + length as u64, piece))
+    Some((form::iterator(id, 1 + at + length as u64), piece))
 }
 
 /// CF.SCANDUMP.
@@ -303,13 +336,11 @@ fn cuckoo_header(
     entry: &Arc<Entry>,
     filter: &Guarded<Cuckoo>,
 ) -> Result<Option<Vec<u8>>, Failure> {
-    let (key, transfers) = (key_of(call), &call.server.transfers);
     let stamp = entry.value.stamp();
-    let again = transfers.dump(key, entry, call.now).filter(|dump| dump.is_of(stamp));
+    let again = copy_again(call, entry, stamp);
     if let Some(Kept::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
         return Ok(Some(copy.header()));
     }
-    transfers.end(key);
     let limit = call.server.limit_for(0);
     let begin = |cuckoo: &Cuckoo| match cuckoo.items() {
         0 => Ok(None),
@@ -322,7 +353,7 @@ fn cuckoo_header(
         error => Failure::because(error),
     })?;
     Ok(begun.map(|(header, kept)| {
-        transfers.keep(key, entry, stamp, kept, call.now);
+        keep(call, entry, stamp, kept);
         header
     }))
 }
@@ -344,11 +375,16 @@ fn cuckoo_piece(
     position: u64,
 ) -> Result<Option<(u64, Vec<u8>)>, Failure> {
     let owned = |(next, data): (u64, &[u8])| (next, data.to_vec());
-    let kept = call.server.transfers.dump(key_of(call), entry, call.now);
-    let end = match kept.as_ref().map(|dump| &dump.kept) {
-        Some(Kept::Cuckoo(copy)) => return Ok(copy.chunk(position, PIECE).map(owned)),
-        Some(Kept::Length(length)) => Some(*length),
-        _ => None,
+    let kept = kept_for(call, entry, 0);
+    let end = match &kept {
+        Which::One(dump) => match &dump.kept {
+            Kept::Cuckoo(copy) => return Ok(copy.chunk(position, PIECE).map(owned)),
+            kept => Some(kept.bytes_of_body()),
+        },
+        Which::None => None,
+        // Of one that goes into one piece, all have the same.
+        Which::Several if filter.read(is_one_piece) => None,
+        Which::Several => return Err(AMBIGUOUS),
     };
     filter.read(|cuckoo| match end {
         Some(end) => Ok(cuckoo.chunk(position, PIECE).filter(|_| position <= end).map(owned)),
@@ -366,7 +402,7 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
     let data = &call.arguments[3];
     match bloom::find(call, &call.arguments[1])? {
         Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
-        None if iterator == 1 => {
+        None if iterator == 1 || form::is_header(iterator, data) => {
             call.server.transfers.abandon(key_of(call), None);
             let (loading, _room) = Loading::of_bloom(call.server, data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
@@ -430,9 +466,8 @@ fn changes_nothing(
     let is_there = match value {
         Value::Bloom(bloom) => {
             let header = Header::of(bloom, &server.hasher, None);
-            if let Some((at, data)) =
-                position.ok().and_then(|at| form::open(header.identity, at, data))
-            {
+            let place = position.ok().map(|position| header.split(position).1);
+            if let Some((at, data)) = place.and_then(|at| form::open(header.identity, at, data)) {
                 has(bloom, at, data)
             } else {
                 check_place(position.ok(), length, value.bytes())?;

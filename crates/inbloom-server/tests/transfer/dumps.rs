@@ -205,3 +205,87 @@ fn a_dump_takes_no_memory_for_what_only_gets_more_bits() {
     let text = client.say("CF.SCANDUMP c 0").error();
     assert!(text.starts_with("ERR Insufficient memory to create filter: it takes "), "{text}");
 }
+
+/// One more piece of a dump; false at its end.
+fn go_on(client: &mut Client, family: &str, pieces: &mut Vec<(i64, Vec<u8>)>) -> bool {
+    let iterator = pieces.last().map_or(0, |(iterator, _)| *iterator);
+    let answer = client.say(&format!("{family}.SCANDUMP f {iterator}")).elements();
+    let [Integer(next), data] = &answer[..] else { panic!("not two: {answer:?}") };
+    if *next != 0 {
+        pieces.push((*next, data.clone().bulk()));
+    }
+    *next != 0
+}
+
+/// Two clients dump a filter that is added to between their beginnings, a piece each in turn.
+#[track_caller]
+fn overlap(made: &str, adds: &[&str], counts: [usize; 2]) {
+    let server = server(1 << 30);
+    let (mut first, mut second) = (Client::new(&server), Client::new(&server));
+    let family = &made[..2];
+    assert_eq!(first.say(made), ok());
+    first.fill(adds, "f", counts[0]);
+    let (mut older, mut newer) = (Vec::new(), Vec::new());
+    assert!(go_on(&mut first, family, &mut older));
+    second.fill(adds, "f", counts[1]);
+    let (mut has_older, mut has_newer) = (true, true);
+    while has_older || has_newer {
+        has_newer = has_newer && go_on(&mut second, family, &mut newer);
+        has_older = has_older && go_on(&mut first, family, &mut older);
+    }
+    for (name, pieces, count) in [("older", older, counts[0]), ("newer", newer, counts[1])] {
+        for (iterator, piece) in pieces {
+            assert_eq!(first.load(family, name, iterator, &piece), ok(), "{made}: {name}");
+        }
+        let answers = first.ask(&format!("{family}.MEXISTS"), name, "f", count);
+        assert!(answers.iter().all(|answer| *answer == Integer(1)), "{made}: {name}");
+    }
+}
+
+#[test]
+fn dumps_that_overlap_are_each_complete() {
+    overlap("BF.RESERVE f 0.01 100", &["BF.MADD"], [5000, 6000]);
+    overlap("BF.RESERVE f 0.01 1000 KIND counting", &["BF.MADD"], [400, 900]);
+    overlap("BF.RESERVE f 0.01 300000 KIND cuckoo", &["BF.MADD"], [5000, 9000]);
+    overlap("BF.RESERVE f 0.01 2000000 KIND redisbloom", &["BF.MADD"], [5000, 9000]);
+    overlap("CF.RESERVE f 3000000", &["CF.INSERT", "ITEMS"], [5000, 9000]);
+    overlap("CF.RESERVE f 64 EXPANSION 2", &["CF.INSERT", "ITEMS"], [5000, 9000]);
+}
+
+#[test]
+fn a_dump_goes_on_over_another_connection_unless_it_cannot_be_told_which_it_is() {
+    let server = server(1 << 30);
+    let mut clients = [(); 3].map(|()| Client::new(&server));
+    // The iterators of our own form name the copy.
+    assert_eq!(clients[0].say("BF.RESERVE f 0.01 100"), ok());
+    clients[0].fill(&["BF.MADD"], "f", 5000);
+    let (mut older, mut newer) = (Vec::new(), Vec::new());
+    assert!(go_on(&mut clients[0], "BF", &mut older));
+    clients[0].fill(&["BF.MADD"], "f", 6000);
+    assert!(go_on(&mut clients[1], "BF", &mut newer));
+    for pieces in [&mut older, &mut newer] {
+        while go_on(&mut clients[2], "BF", pieces) {}
+    }
+    for (name, pieces) in [("older", older), ("newer", newer)] {
+        for (iterator, piece) in pieces {
+            assert!(iterator < 1 << 53, "JavaScript counts no further: {iterator}");
+            assert_eq!(clients[0].load("BF", name, iterator, &piece), ok(), "{name}");
+        }
+    }
+    // Those of RedisBloom's form are positions, which RedisBloom reads.
+    assert_eq!(clients[0].say("DEL f"), Integer(1));
+    assert_eq!(clients[0].say("CF.RESERVE f 3000000"), ok());
+    clients[0].fill(&["CF.INSERT", "ITEMS"], "f", 10);
+    let mut pieces = Vec::new();
+    assert!(go_on(&mut clients[0], "CF", &mut pieces));
+    assert_eq!(pieces[0].0, 1);
+    assert!(go_on(&mut clients[2], "CF", &mut pieces), "there is but one");
+    clients[1].fill(&["CF.INSERT", "ITEMS"], "f", 20);
+    assert!(go_on(&mut clients[1], "CF", &mut Vec::new()));
+    let text = clients[2].say(&format!("CF.SCANDUMP f {}", pieces[1].0)).error();
+    assert!(text.contains("began on other connections"), "{text}");
+    while go_on(&mut clients[0], "CF", &mut pieces) {}
+    for (iterator, piece) in pieces {
+        assert_eq!(clients[0].load("CF", "copy", iterator, &piece), ok());
+    }
+}

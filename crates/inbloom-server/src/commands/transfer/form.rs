@@ -21,6 +21,8 @@
 //!   piece = some bytes of the body | u64 checksum                       at most 1 MiB and 8 bytes
 //!           start ........... end                                       iterator 1 + end
 //!
+//!   iterator = 1 + end, and where a copy is kept for the dump, its number (1 to 8191) from bit 40 on
+//!
 //!   payload of DUMP = header | body | u64 checksum, XXH3-64 of both
 //! ```
 //!
@@ -52,6 +54,17 @@ const VERSION: u32 = 1;
 pub const HEADER: usize = 88;
 /// The bytes of a checksum.
 const SUM: usize = 8;
+
+/// Of an iterator, where in the body it is. The bits above are the number of the dump, where a copy is
+/// kept for it: several may be under way. 53 bits in all, as JavaScript counts no further.
+const PLACE_BITS: u32 = 40;
+/// Numbers of dumps, from 1.
+pub const MOST_DUMP_IDS: u64 = (1 << (53 - PLACE_BITS)) - 1;
+
+/// An iterator of a dump that a copy is kept for.
+pub fn iterator(id: u64, place: u64) -> u64 {
+    id << PLACE_BITS | place
+}
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +107,9 @@ impl Base {
 }
 
 impl Header {
+    /// Of nothing.
+    pub const EMPTY: Header = Header { base: None, file: 0, identity: 0 };
+
     /// Of a filter of BF.ADD, with the file of what came after its base.
     pub fn of(bloom: &Bloom, hasher: &Hasher, file: Option<&[u8]>) -> Header {
         let plan = bloom.base().plan();
@@ -132,6 +148,19 @@ impl Header {
     /// The bytes of the whole body. It does not overflow: see `parse`.
     pub fn body(&self) -> u64 {
         self.base_bytes() + self.file
+    }
+
+    /// Whether iterators of its pieces have room for the number of a dump: not above a TiB.
+    pub fn has_ids(&self) -> bool {
+        self.body() < 1 << PLACE_BITS
+    }
+
+    /// The number of the dump in an iterator, 0 if there is none, and the place in the body.
+    pub fn split(&self, iterator: u64) -> (u64, u64) {
+        match self.has_ids() {
+            true => (iterator >> PLACE_BITS, iterator & ((1 << PLACE_BITS) - 1)),
+            false => (0, iterator),
+        }
     }
 
     /// As it is sent.
@@ -230,10 +259,18 @@ pub fn seal(piece: &mut Vec<u8>, identity: u64, start: u64) {
     piece.extend(sum(piece, identity, start).to_le_bytes());
 }
 
-/// Where a piece begins, and its bytes; None if it is none of this dump.
-pub fn open(identity: u64, iterator: u64, piece: &[u8]) -> Option<(u64, &[u8])> {
+/// Whether a piece with an iterator is a header of ours.
+pub fn is_header(iterator: i64, piece: &[u8]) -> bool {
+    iterator > 0
+        && iterator & ((1 << PLACE_BITS) - 1) == 1
+        && piece.len() == HEADER
+        && piece.starts_with(&MAGIC)
+}
+
+/// Where a piece that ends before `end - 1` begins, and its bytes; None if it is none of this dump.
+pub fn open(identity: u64, end: u64, piece: &[u8]) -> Option<(u64, &[u8])> {
     let (data, found) = piece.split_last_chunk::<SUM>()?;
-    let start = iterator.checked_sub(1)?.checked_sub(data.len() as u64)?;
+    let start = end.checked_sub(1)?.checked_sub(data.len() as u64)?;
     (sum(data, identity, start) == u64::from_le_bytes(*found)).then_some((start, data))
 }
 

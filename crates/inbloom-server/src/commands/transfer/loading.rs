@@ -105,7 +105,8 @@ impl Loading {
         match self {
             Loading::Ours(ours) => {
                 let position = position.map_err(|_| BAD_DATA)?;
-                let found = form::open(ours.header.identity, position, data);
+                let (_, place) = ours.header.split(position);
+                let found = form::open(ours.header.identity, place, data);
                 let (start, data) = found.ok_or(BAD_DATA)?;
                 ours.put(start, data)
             }

@@ -22,13 +22,17 @@ const DUMP_LASTS: u64 = 60_000;
 const LOADING_LASTS: u64 = 600_000;
 /// Dumps at once; the one that was not asked for the longest makes room.
 const MOST_DUMPS: usize = 256;
+/// Names of which it is known that a copy was forgotten.
+const MOST_NAMES: usize = 4096;
 /// Filters that are being loaded at once.
 const MOST_LOADING: usize = 1024;
 
 /// Dumps and loads under way.
 #[derive(Default)]
 pub struct Transfers {
-    dumps: Mutex<HashMap<Name, Arc<Dump>>>,
+    dumps: Mutex<HashMap<Name, Group>>,
+    /// The number of the last dump with a copy.
+    last_id: AtomicU64,
     loading: Mutex<HashMap<Name, Arc<Staged>>>,
     bytes: Arc<AtomicU64>,
     /// That of the last base: who loads a million filters of one shape shall have it once.
@@ -54,8 +58,41 @@ pub struct Staged {
     _claim: Claim,
 }
 
+/// The dumps that have begun under one name.
+#[derive(Default)]
+struct Group {
+    dumps: Vec<Arc<Dump>>,
+    /// When a copy was last forgotten. Its client may go on over another connection, and must not
+    /// be given pieces of somebody else's.
+    forgotten: Option<u64>,
+}
+
+impl Group {
+    fn forget(&mut self, at: usize, now: u64) -> Arc<Dump> {
+        let dump = self.dumps.remove(at);
+        if !matches!(dump.kept, Kept::Length(_)) {
+            self.forgotten = Some(now);
+        }
+        dump
+    }
+}
+
+/// Which dump a client goes on with.
+pub enum Which {
+    /// This one.
+    One(Arc<Dump>),
+    /// None is known.
+    None,
+    /// One of several that began on other connections.
+    Several,
+}
+
 /// What a dump that has begun needs of the time when it began.
 pub struct Dump {
+    /// Its number, in the iterators of our own form.
+    pub id: u64,
+    /// The connections that have begun it: several, if the filter was the same each time.
+    clients: Mutex<Vec<u64>>,
     /// The filter, to tell it from another one that has its name now.
     entry: Weak<Entry>,
     /// Its stamp just before.
@@ -77,6 +114,15 @@ pub enum Kept {
 }
 
 impl Kept {
+    /// The bytes of the body.
+    pub fn bytes_of_body(&self) -> u64 {
+        match self {
+            Kept::Length(length) => *length,
+            Kept::File(header, _) => header.body(),
+            Kept::Cuckoo(cuckoo) => cuckoo.bytes(),
+        }
+    }
+
     fn bytes(&self) -> u64 {
         match self {
             Kept::Length(_) => 0,
@@ -154,16 +200,20 @@ impl Transfers {
         drop(removed);
     }
 
-    /// Keeps what a dump needs, in the place of what an earlier one did.
+    /// Keeps what a dump needs that a client has begun, in the place of what an earlier one of its
+    /// dumps of this filter did.
     pub fn keep(
         &self,
         key: Key<'_>,
         entry: &Arc<Entry>,
         stamp: u64,
         kept: Kept,
+        client: u64,
         now: u64,
     ) -> Arc<Dump> {
         let dump = Arc::new(Dump {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) % form::MOST_DUMP_IDS + 1,
+            clients: Mutex::new(vec![client]),
             entry: Arc::downgrade(entry),
             stamp,
             _claim: self.claim(kept.bytes()),
@@ -171,37 +221,109 @@ impl Transfers {
             used: AtomicU64::new(now),
         });
         let mut all = self.dumps.lock();
-        let name = name_of(key);
-        let mut old = all.insert(name.clone(), Arc::clone(&dump));
-        if all.len() > MOST_DUMPS {
-            let others = all.iter().filter(|(other, _)| **other != name);
-            let oldest = others.min_by_key(|(_, dump)| dump.used.load(Ordering::Relaxed));
-            let oldest = oldest.map(|(name, _)| name.clone());
-            old = oldest.and_then(|name| all.remove(&name));
+        all.entry(name_of(key)).or_default().dumps.push(Arc::clone(&dump));
+        let mut old = Vec::new();
+        if all.values().map(|group| group.dumps.len()).sum::<usize>() > MOST_DUMPS {
+            let others = all.iter().flat_map(|(name, group)| {
+                let of_group = group.dumps.iter().enumerate();
+                of_group.map(move |(at, dump)| (name, at, dump))
+            });
+            let others = others.filter(|(_, _, other)| !Arc::ptr_eq(other, &dump));
+            let oldest = others.min_by_key(|(_, _, dump)| dump.used.load(Ordering::Relaxed));
+            let oldest = oldest.map(|(name, at, _)| (name.clone(), at));
+            let group = oldest.and_then(|(name, at)| Some((all.get_mut(&name)?, at)));
+            old.extend(group.map(|(group, at)| group.forget(at, now)));
+        }
+        all.retain(|_, group| !group.dumps.is_empty() || group.forgotten.is_some());
+        if all.len() > MOST_NAMES {
+            all.retain(|_, group| !group.dumps.is_empty());
         }
         drop(all);
         drop(old);
         dump
     }
 
-    /// What is kept of this filter under this name.
-    pub fn dump(&self, key: Key<'_>, entry: &Arc<Entry>, now: u64) -> Option<Arc<Dump>> {
-        let dump = self.dumps.lock().get(&name_of(key)).map(Arc::clone)?;
-        dump.used.store(now, Ordering::Relaxed);
-        std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry)).then_some(dump)
+    /// What a client has begun, or somebody else: of this filter under this name, by the number in
+    /// an iterator, or 0.
+    pub fn dump(&self, key: Key<'_>, entry: &Arc<Entry>, id: u64, client: u64, now: u64) -> Which {
+        let all = self.dumps.lock();
+        let Some(group) = all.get(&name_of(key)) else { return Which::None };
+        let is_of = |dump: &&Arc<Dump>| std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry));
+        let mut candidates = group.dumps.iter().filter(is_of);
+        let found = if id != 0 {
+            candidates.find(|dump| dump.id == id)
+        } else if let Some(own) =
+            candidates.clone().find(|dump| dump.clients.lock().contains(&client))
+        {
+            Some(own)
+        } else {
+            let one = candidates.next();
+            if one.is_some() && (candidates.next().is_some() || group.forgotten.is_some()) {
+                return Which::Several;
+            }
+            one
+        };
+        match found {
+            Some(dump) => {
+                dump.used.store(now, Ordering::Relaxed);
+                Which::One(Arc::clone(dump))
+            }
+            None => Which::None,
+        }
     }
 
-    /// Forgets what is kept under a name.
-    pub fn end(&self, key: Key<'_>) {
-        let old = self.dumps.lock().remove(&name_of(key));
+    /// A copy of a filter as it is now, if a dump has one, which a client may begin with; and forgets
+    /// what it has begun before, and copies of filters that are gone.
+    pub fn again(
+        &self,
+        key: Key<'_>,
+        entry: &Arc<Entry>,
+        stamp: u64,
+        client: u64,
+        now: u64,
+    ) -> Option<Arc<Dump>> {
+        let mut all = self.dumps.lock();
+        let group = all.get_mut(&name_of(key))?;
+        let is_of = |dump: &Arc<Dump>| std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry));
+        let mut found = None;
+        let mut old = Vec::new();
+        group.dumps.retain(|dump| {
+            let mut clients = dump.clients.lock();
+            clients.retain(|other| *other != client);
+            let is_same =
+                is_of(dump) && dump.stamp == stamp && !matches!(dump.kept, Kept::Length(_));
+            if is_same && found.is_none() {
+                clients.push(client);
+                dump.used.store(now, Ordering::Relaxed);
+                found = Some(Arc::clone(dump));
+            }
+            let stays = is_of(dump) && !clients.is_empty();
+            if !stays {
+                old.push(Arc::clone(dump));
+            }
+            stays
+        });
+        drop(all);
         drop(old);
+        found
     }
 
     /// Forgets what was not asked for any more.
     pub fn forget_old(&self, now: u64) {
         let is_old = |used: &AtomicU64, lasts: u64| used.load(Ordering::Relaxed) + lasts <= now;
-        let dumps: Vec<_> =
-            self.dumps.lock().extract_if(|_, dump| is_old(&dump.used, DUMP_LASTS)).collect();
+        let mut dumps = Vec::new();
+        self.dumps.lock().retain(|_, group| {
+            for at in (0..group.dumps.len()).rev() {
+                if is_old(&group.dumps[at].used, DUMP_LASTS) {
+                    dumps.push(group.forget(at, now));
+                }
+            }
+            let remembers = group.forgotten.is_some_and(|at| at + LOADING_LASTS > now);
+            if !remembers {
+                group.forgotten = None;
+            }
+            !group.dumps.is_empty() || remembers
+        });
         let loading: Vec<_> = self
             .loading
             .lock()
@@ -212,12 +334,5 @@ impl Transfers {
             let garbage = move || drop((dumps, loading));
             let _ = std::thread::Builder::new().name("reaper".into()).spawn(garbage);
         }
-    }
-}
-
-impl Dump {
-    /// Whether it has everything that was in the filter when its stamp was this one.
-    pub fn is_of(&self, stamp: u64) -> bool {
-        self.stamp == stamp
     }
 }
