@@ -13,7 +13,6 @@
 //! is not read from either: it holds at most about a megabyte and its longest reply, for as long as
 //! `--write-timeout` says. What all clients hold together is counted and limited.
 
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -61,12 +60,6 @@ const LONGEST_LINGER: Duration = Duration::from_secs(60);
 const WORKERS: usize = 8;
 /// A client that holds no more is never sent away because all of them hold too much.
 const LITTLE: u64 = 64 << 10;
-
-/// What protected mode answers.
-const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it was started without --password \
-and without --users, so that only clients on the same machine are served. Start it with one of \
-them, or, if everybody who can reach it may do everything, with --no-protected-mode. From the \
-machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so until it ends.\r\n";
 
 /// Where clients come in.
 pub struct Listeners {
@@ -221,19 +214,8 @@ fn admit(
     event_loop: &EventLoop,
 ) -> io::Result<()> {
     server.statistics.connections.fetch_add(1, Ordering::Relaxed);
-    let most = server.settings().max_clients;
-    let refusal = if server.is_protected_from(address.ip()) {
-        Some(Cow::Borrowed(DENIED))
-    } else if server.clients.count() >= most {
-        let text = format!(
-            "-ERR max number of clients reached: {most}, which --max-clients and CONFIG SET \
-             maxclients set\r\n"
-        );
-        Some(Cow::Owned(text.into_bytes()))
-    } else {
-        None
-    };
-    if let Some(text) = refusal {
+    let local = stream.local_addr().ok().map(|local| local.ip());
+    if let Some(text) = server.refusal(address.ip(), local) {
         server.statistics.rejected.fetch_add(1, Ordering::Relaxed);
         server.refusals.warn("clients were refused: as many as --max-clients, or protected mode");
         // Who expects TLS could not read it.

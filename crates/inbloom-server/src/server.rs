@@ -1,5 +1,6 @@
 //! What all clients share.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +23,12 @@ use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
 use crate::value::spec::{Memory, Spec, birth_of_image};
+
+/// What protected mode answers.
+const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it was started without --password \
+and without --users, so that only clients on the same machine are served. Start it with one of \
+them, or, if everybody who can reach it may do everything, with --no-protected-mode. From the \
+machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so until it ends.\r\n";
 
 /// The state of a server, without its sockets.
 pub struct Server {
@@ -267,13 +274,32 @@ impl Server {
     }
 
     /// Whether a client at this address is refused, because it is elsewhere and nobody has said who
-    /// may do what.
-    pub fn is_protected_from(&self, address: IpAddr) -> bool {
+    /// may do what. `local` is the server's end of the connection: a client of the same machine that
+    /// comes by another address than loopback has the same one.
+    pub fn is_protected_from(&self, address: IpAddr, local: Option<IpAddr>) -> bool {
         let settings = self.settings();
+        let address = address.to_canonical();
         settings.protected_mode
             && settings.require_pass.is_empty()
             && self.users().file().is_none()
-            && !address.to_canonical().is_loopback()
+            && !address.is_loopback()
+            && local.is_none_or(|local| local.to_canonical() != address)
+    }
+
+    /// What a client that has just come is told instead of being served, if it is not.
+    pub fn refusal(&self, address: IpAddr, local: Option<IpAddr>) -> Option<Cow<'static, [u8]>> {
+        if self.is_protected_from(address, local) {
+            return Some(Cow::Borrowed(DENIED));
+        }
+        let most = self.settings().max_clients;
+        if self.clients.count() < most {
+            return None;
+        }
+        let text = format!(
+            "-ERR max number of clients reached: {most}, which --max-clients and CONFIG SET \
+             maxclients set\r\n"
+        );
+        Some(Cow::Owned(text.into_bytes()))
     }
 
     /// Whether the shape of a filter is at hand.

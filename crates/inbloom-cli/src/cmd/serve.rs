@@ -341,7 +341,7 @@ fn warn_of_strangers(server: &Server, listeners: &Listeners) {
             continue;
         }
         // Any address but a loopback one.
-        if server.is_protected_from([192, 0, 2, 1].into()) {
+        if server.is_protected_from([192, 0, 2, 1].into(), None) {
             eprintln!(
                 "inbloom: warning: {address} can be reached from other machines, but their clients \
                  are refused (protected mode): set --password or --users, or listen at 127.0.0.1"
