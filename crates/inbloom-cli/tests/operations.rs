@@ -116,7 +116,7 @@ impl Client {
 fn inbloom(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inbloom"));
     // What the machine is set to is not what is tested.
-    for name in ["LISTEN", "HTTP", "CONFIG", "LOG", "PASSWORD"] {
+    for name in ["LISTEN", "HTTP", "CONFIG", "LOG", "PASSWORD", "USER", "TLS_CA"] {
         command.env_remove(format!("INBLOOM_{name}"));
     }
     command.args(words);
@@ -650,6 +650,58 @@ fn ping_says_whether_a_server_answers() {
     refused(&["ping", &free.to_string(), "--timeout", "1"], "no answer");
     drop(silent);
     refused(&["ping", &free.to_string()], "cannot connect");
+}
+
+#[test]
+fn ping_speaks_for_a_user_and_under_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let key = rcgen::KeyPair::generate().unwrap();
+    // As `openssl req -x509` makes them: of an authority that is the server.
+    let mut parameters = rcgen::CertificateParams::new(vec!["localhost".into()]).unwrap();
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = parameters.self_signed(&key).unwrap();
+    fs::write(file("cert.pem"), certificate.pem()).unwrap();
+    fs::write(file("key.pem"), key.serialize_pem()).unwrap();
+    let other = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    fs::write(file("other.pem"), other.cert.pem()).unwrap();
+    fs::write(file("users"), "monitor read-only password:m n\n").unwrap();
+    fs::write(file("password"), "m n\n").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(file("users"), fs::Permissions::from_mode(0o600)).unwrap();
+    let (users, cert, key) = (file("users"), file("cert.pem"), file("key.pem"));
+    let server = Server::start(&[
+        "--users",
+        &users,
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--tls-listen",
+        "127.0.0.1:0",
+    ]);
+    let tls = server.wait_for_line("inbloom: TLS at ");
+    let tls = tls.rsplit(' ').next().unwrap();
+    let plain = server.address.to_string();
+    let (password, other) = (file("password"), file("other.pem"));
+    let who = ["--user", "monitor", "--password-file", &password];
+    let ping = |address: &str, options: &[&str]| {
+        let output = run(&[&["ping", address], &who[..], options].concat());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(ping(&plain, &[]).0, Some(0));
+    assert_eq!(ping(tls, &["--tls-ca", &cert]), (Some(0), String::new()));
+    assert_eq!(ping(tls, &["--tls-ca", &cert, "--tls-name", "localhost"]).0, Some(0));
+    let (code, text) = ping(tls, &["--tls-ca", &other, "--tls-name", "localhost"]);
+    assert!(code == Some(1) && text.contains("--tls-ca"), "{text}");
+    let (code, text) = ping(tls, &["--tls-ca", &users]);
+    assert!(code == Some(1) && text.contains("no certificate in it"), "{text}");
+    assert_eq!(ping(tls, &[]).0, Some(1), "it speaks TLS only");
+    assert_eq!(run(&["ping", &plain, "--user", "monitor"]).status.code(), Some(1));
+    // As the image's health check is told: by the environment.
+    let mut check = inbloom(&["ping", tls]);
+    check.env("INBLOOM_USER", "monitor").env("INBLOOM_PASSWORD_FILE", &password);
+    assert!(check.env("INBLOOM_TLS_CA", &cert).output().unwrap().status.success());
 }
 
 #[test]

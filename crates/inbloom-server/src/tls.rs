@@ -3,6 +3,8 @@
 //! rustls does the work, with the primitives of ring: TLS 1.2 and 1.3, its defaults, and nothing
 //! that was a mistake of the past. There is no certificate of clients: who a client is, AUTH says.
 
+pub mod client;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

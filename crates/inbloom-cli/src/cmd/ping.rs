@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use inbloom_server::tls::client;
 
 use crate::output;
 
@@ -28,12 +30,34 @@ pub struct Args {
     /// Password to give first; better kept in the environment
     #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
     password: Option<String>,
+
+    /// File whose first line is the password
+    #[arg(long, value_name = "FILE", env = "INBLOOM_PASSWORD_FILE", conflicts_with = "password")]
+    password_file: Option<PathBuf>,
+
+    /// User whose password it is [default: the user 'default']
+    #[arg(long, value_name = "NAME", env = "INBLOOM_USER")]
+    user: Option<String>,
+
+    /// Speak TLS
+    #[arg(long)]
+    tls: bool,
+
+    /// Certificates to trust, in PEM: the server's own, or those of its authorities; speaks TLS
+    /// [default: those that this system trusts]
+    #[arg(long, value_name = "FILE", env = "INBLOOM_TLS_CA")]
+    tls_ca: Option<PathBuf>,
+
+    /// Name that the server's certificate has to have [default: the host of ADDRESS]
+    #[arg(long, value_name = "NAME", env = "INBLOOM_TLS_NAME")]
+    tls_name: Option<String>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   inbloom ping                        the server at 127.0.0.1:7379
   inbloom ping 10.0.0.5:7379 && ...   go on if it is there
+  inbloom ping --user monitor --password-file secret.txt --tls-ca cert.pem
 
 Exit status:
   0  it answered
@@ -60,26 +84,37 @@ fn ping(args: &Args) -> Result<()> {
     };
     let mut addresses = args.address.to_socket_addrs().context("no address as 127.0.0.1:7379")?;
     let address = addresses.next().context("no such host")?;
-    let mut stream = TcpStream::connect_timeout(&address, left()?).context("cannot connect")?;
+    let socket = TcpStream::connect_timeout(&address, left()?).context("cannot connect")?;
+    let mut stream = args.secured(socket.try_clone()?)?;
     let mut request = Vec::new();
-    if let Some(password) = &args.password {
+    let password = args.password()?;
+    if let Some(password) = &password {
         // By lengths, as a password may have any character.
-        write!(request, "*2\r\n$4\r\nAUTH\r\n${}\r\n{password}\r\n", password.len())?;
+        let mut words = vec!["AUTH", password];
+        if let Some(user) = &args.user {
+            words.insert(1, user);
+        }
+        write!(request, "*{}\r\n", words.len())?;
+        for word in words {
+            write!(request, "${}\r\n{word}\r\n", word.len())?;
+        }
     }
     request.extend_from_slice(b"PING\r\n");
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(&request).context("cannot ask")?;
+    socket.set_write_timeout(Some(left()?))?;
+    socket.set_read_timeout(Some(left()?))?;
+    stream.write_all(&request).map_err(explained).context("cannot ask")?;
+    stream.flush().map_err(explained).context("cannot ask")?;
     let mut reply = Vec::new();
-    let wanted = if args.password.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
+    let wanted = if password.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
     // Up to an error's line: a stranger may send anything, for ever.
     while reply.len() < wanted.len() || (reply[0] != b'+' && !reply.ends_with(b"\r\n")) {
-        stream.set_read_timeout(Some(left()?))?;
+        socket.set_read_timeout(Some(left()?))?;
         let mut bytes = [0; 512];
         let count = match stream.read(&mut bytes) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error).context("no answer"),
+            Err(error) => return Err(explained(error)).context("no answer"),
         };
         reply.extend_from_slice(&bytes[..count]);
         if reply.len() > 4096 {
@@ -92,4 +127,55 @@ fn ping(args: &Args) -> Result<()> {
     let text = String::from_utf8_lossy(&reply);
     let line = text.lines().find(|line| *line != "+OK").unwrap_or("nothing");
     bail!("it answered: {}", line.trim_start_matches('-').chars().take(200).collect::<String>());
+}
+
+/// An error of a socket, with what to do about a certificate that is not trusted.
+fn explained(error: std::io::Error) -> anyhow::Error {
+    let is_about_trust = client::is_about_trust(&error);
+    let error = anyhow::Error::from(error);
+    match is_about_trust {
+        true => error.context("its certificate is not trusted: see --tls-ca and --tls-name"),
+        false => error,
+    }
+}
+
+/// A connection, in the clear or not.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+impl Args {
+    fn password(&self) -> Result<Option<String>> {
+        let password = match (&self.password, &self.password_file) {
+            (Some(password), _) => Some(password.clone()),
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("--password-file {}", path.display()))?;
+                Some(text.lines().next().unwrap_or_default().to_owned())
+            }
+            (None, None) => None,
+        };
+        match (&self.user, password) {
+            (Some(user), None) => {
+                bail!("--user {user} needs a password: --password-file, or INBLOOM_PASSWORD")
+            }
+            (_, password) => Ok(password),
+        }
+    }
+
+    /// Puts TLS over a socket, if it is asked for.
+    fn secured(&self, socket: TcpStream) -> Result<Box<dyn Stream>> {
+        if !self.tls && self.tls_ca.is_none() {
+            return Ok(Box::new(socket));
+        }
+        let trusted = match &self.tls_ca {
+            Some(path) => path.clone(),
+            None => client::system_authorities()
+                .context("no certificates are known on this system: name some with --tls-ca")?,
+        };
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = self.tls_name.as_deref().unwrap_or(host);
+        Ok(Box::new(client::connect(socket, name, &trusted)?))
+    }
 }
