@@ -665,3 +665,59 @@ fn shutdown_ends_the_connection_without_a_reply() {
     let progress = client.session.process(&client.server, b"TIME\r\n", &mut out, Place::Own);
     assert_eq!((progress.next, out.len()), (Next::Close, 0));
 }
+
+#[test]
+fn info_has_the_fields_that_dashboards_read() {
+    let mut client = Client::new();
+    assert_eq!(client.ask("BF.RESERVE f 0.01 1000000"), "+OK");
+    let number = |client: &mut Client, section: &str, field: &str| -> f64 {
+        let value = client.info(section, field).unwrap_or_else(|| panic!("no {field}"));
+        value.parse().unwrap_or_else(|_| panic!("{field}:{value}"))
+    };
+    let used = number(&mut client, "memory", "used_memory");
+    assert!(used > 1e6);
+    assert_eq!(client.ask("DEL f"), ":1");
+    let peak = number(&mut client, "memory", "used_memory_peak");
+    assert!(peak >= used && number(&mut client, "memory", "used_memory") < used);
+    let shown = client.info("memory", "used_memory_peak_human").unwrap();
+    assert!(shown.ends_with('M'), "{shown}");
+    assert!(number(&mut client, "memory", "mem_fragmentation_ratio") > 1.0);
+    for (section, field) in [
+        ("stats", "instantaneous_ops_per_sec"),
+        ("stats", "instantaneous_input_kbps"),
+        ("stats", "instantaneous_output_kbps"),
+        ("stats", "latest_fork_usec"),
+        ("stats", "pubsub_channels"),
+        ("stats", "pubsub_patterns"),
+        ("replication", "master_repl_offset"),
+    ] {
+        assert_eq!(number(&mut client, section, field), 0.0, "{field}");
+    }
+    // Nothing can be saved without a folder.
+    assert_eq!(client.info("persistence", "rdb_changes_since_last_save"), None);
+}
+
+#[test]
+fn a_filter_takes_what_the_planner_says_for_its_base() {
+    let mut client = Client::new();
+    let planned = |rate: f64| {
+        let plan = inbloom::Plan::new(inbloom::Kind::Blocked).items(50_000_000).rate(rate);
+        plan.build().unwrap().bytes()
+    };
+    for (name, options, rate) in [("fixed", " NONSCALING", 0.001), ("grows", "", 0.0005)] {
+        let line = format!("BF.RESERVE {name} 0.001 50000000{options}");
+        assert_eq!(client.ask(&line), "+OK");
+        let size = client.ask(&format!("BF.INFO {name} SIZE"));
+        assert_eq!(size, format!("*1 :{}", planned(rate)), "{name}");
+    }
+    // As docs/operations.md says.
+    let more = planned(0.0005) as f64 / planned(0.001) as f64;
+    assert_eq!(format!("{:.0}%", (more - 1.0) * 100.0), "12%");
+    let document = include_str!("../../../docs/operations.md");
+    for bytes in [planned(0.001), planned(0.0005)] {
+        let digits = bytes.to_string();
+        let (millions, rest) = digits.split_at(digits.len() - 6);
+        let grouped = format!("{millions},{},{}", &rest[..3], &rest[3..]);
+        assert!(document.contains(&grouped), "{grouped}");
+    }
+}
