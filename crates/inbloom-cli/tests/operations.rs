@@ -144,13 +144,20 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 fn request(address: SocketAddr, line: &str) -> (u16, String) {
+    let (head, text) = exchange(address, line, "application/openmetrics-text");
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), text)
+}
+
+/// The head and the text of an answer.
+fn exchange(address: SocketAddr, line: &str, accept: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
-    write!(stream, "{line}\r\nhost: test\r\nconnection: close\r\n\r\n").unwrap();
+    write!(stream, "{line}\r\nhost: test\r\naccept: {accept}\r\nconnection: close\r\n\r\n")
+        .unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     let (head, text) = reply.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+    (head.to_owned(), text.to_owned())
 }
 
 fn root() -> PathBuf {
@@ -280,6 +287,35 @@ fn figures_are_well_formed_those_of_info_and_only_rise() {
     assert_eq!(second.value("inbloom_commands_total{command=\"info\"}"), 1.0);
     let received = "inbloom_received_bytes_total";
     assert_eq!(second.value(received), first.value(received) + "INFO everything\r\n".len() as f64);
+}
+
+#[test]
+fn figures_are_told_in_the_format_that_is_asked_for() {
+    let server = Server::start(&["--http", "127.0.0.1:0"]);
+    let get = |accept: &str| exchange(server.http(), "GET /metrics HTTP/1.1", accept);
+    let (head, text) = get("text/plain;version=0.0.4");
+    assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+    assert!(text.contains("\n# TYPE inbloom_connections_total counter\n"), "{text}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    let (head, text) = get("application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5");
+    assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    // What Prometheus itself says, where it is installed.
+    let plain = get("text/plain").1;
+    let promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = promtool else {
+        eprintln!("skipped: promtool is not installed (Debian's package prometheus)");
+        return;
+    };
+    promtool.stdin.take().unwrap().write_all(plain.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
 #[test]

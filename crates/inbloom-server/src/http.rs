@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -86,6 +86,9 @@ async fn health(State(server): State<Arc<Server>>) -> (StatusCode, String) {
     }
 }
 
-async fn figures(State(server): State<Arc<Server>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&server))
+async fn figures(State(server): State<Arc<Server>>, headers: HeaderMap) -> impl IntoResponse {
+    let accepted: Vec<&str> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = metrics::Format::accepted(&accepted.join(","));
+    ([(header::CONTENT_TYPE, format.content_type())], metrics::text(&server, format))
 }

@@ -1,4 +1,7 @@
-//! Figures for Prometheus, in the text of OpenMetrics.
+//! Figures for Prometheus, in its text format or in that of OpenMetrics, as the reader asks.
+//!
+//! They differ in little: OpenMetrics names a counter without `_total` where it is described, tells units
+//! and marks the end. A reader of the other format would take such counters for undescribed.
 //!
 //! One table: a figure is a row of `FIGURES`, which docs/operations.md is checked against. They
 //! are read when they are asked for, from the counters that INFO tells too: nothing is counted
@@ -19,15 +22,72 @@ use crate::keyspace::DATABASES;
 use crate::persist;
 use crate::server::{Calls, Server};
 
-/// For the header of an answer.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What figures can be written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The text format of Prometheus, version 0.0.4.
+    Plain,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// What the header `Accept` of a request prefers; plain if it does not say.
+    pub fn accepted(header: &str) -> Format {
+        let (mut plain, mut open) = (0.0, 0.0);
+        for range in header.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
+            let weight: f64 = weight.unwrap_or(1.0);
+            match &*kind {
+                "application/openmetrics-text" => open = weight.max(open),
+                "text/plain" | "text/*" | "*/*" => plain = weight.max(plain),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= plain { Format::OpenMetrics } else { Format::Plain }
+    }
+
+    /// For the header of an answer.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 /// All figures, as Prometheus reads them.
-pub fn text(server: &Arc<Server>) -> String {
+pub fn text(server: &Arc<Server>, format: Format) -> String {
     let mut registry = Registry::with_prefix("inbloom");
     registry.register_collector(Box::new(Figures(Arc::clone(server))));
     let mut out = String::new();
     text::encode(&mut out, &registry).expect("memory takes any text");
+    match format {
+        Format::OpenMetrics => out,
+        Format::Plain => plain(&out),
+    }
+}
+
+/// What OpenMetrics says, in the older format.
+fn plain(open: &str) -> String {
+    let mut out = String::with_capacity(open.len());
+    let is_counter = |name: &str| open.contains(&format!("\n# TYPE {name} counter\n"));
+    for line in open.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), Some(rest)) => {
+                let end = if is_counter(name) { "_total" } else { "" };
+                out.push_str(&format!("# {word} {name}{end} {rest}\n"));
+            }
+            (Some("#"), Some("UNIT" | "EOF"), ..) => {}
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
     out
 }
 
@@ -427,10 +487,56 @@ mod tests {
         config.settings.max_memory = u64::MAX;
         let server = Arc::new(Server::new(config));
         server.statistics.bytes_in.store(5, Ordering::Relaxed);
-        let text = text(&server);
+        let text = text(&server, Format::OpenMetrics);
         assert!(text.contains("\ninbloom_received_bytes_total 5\n"), "{text}");
         assert!(!text.contains("\ninbloom_memory_limit_bytes "), "{text}");
         assert!(text.contains("\n# UNIT inbloom_memory_limit_bytes bytes\n"), "{text}");
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    /// The rules of `promtool check metrics`.
+    #[test]
+    fn in_the_plain_format_every_sample_is_described_under_its_own_name() {
+        let server = Arc::new(Server::new(Config::default()));
+        let text = text(&server, Format::Plain);
+        let (mut help, mut kind) = (HashSet::new(), std::collections::HashMap::new());
+        let mut samples = 0;
+        for line in text.lines() {
+            match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+                ["#", "HELP", name, text] => {
+                    assert!(!text.is_empty() && help.insert(name), "{line}");
+                }
+                ["#", "TYPE", name, text] => {
+                    assert!(kind.insert(name, text).is_none(), "{line}");
+                    assert_eq!(name.ends_with("_total"), text == "counter", "{line}");
+                }
+                ["#", ..] => panic!("{line}"),
+                _ => {
+                    let name = line.split(['{', ' ']).next().unwrap();
+                    assert!(help.contains(name) && kind.contains_key(name), "{line}");
+                    samples += 1;
+                }
+            }
+        }
+        assert_eq!((help.len(), kind.len()), (FIGURES.len(), FIGURES.len()));
+        assert!(samples > 15, "{text}");
+    }
+
+    #[test]
+    fn figures_are_in_the_format_that_is_asked_for() {
+        let prometheus_2 = "application/openmetrics-text;version=1.0.0,\
+                            application/openmetrics-text;version=0.0.1;q=0.75,\
+                            text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        for (header, format) in [
+            ("", Format::Plain),
+            ("*/*", Format::Plain),
+            ("text/plain", Format::Plain),
+            ("text/plain;version=0.0.4, application/openmetrics-text;q=0.5", Format::Plain),
+            ("application/openmetrics-text; version=1.0.0", Format::OpenMetrics),
+            ("application/openmetrics-text;q=0, */*", Format::Plain),
+            (prometheus_2, Format::OpenMetrics),
+        ] {
+            assert_eq!(Format::accepted(header), format, "{header}");
+        }
     }
 }
