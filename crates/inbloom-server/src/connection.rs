@@ -235,6 +235,8 @@ fn tick(server: &Server) {
     // Most at once: some milliseconds.
     server.keyspace.expire_due(now(), 10_000);
     server.transfers.forget_old(now());
+    server.rates.look(&server.statistics, Instant::now());
+    server.memory_peak();
     let timeout = Duration::from_secs(server.settings().timeout);
     if !timeout.is_zero() {
         for client in server.clients.list() {

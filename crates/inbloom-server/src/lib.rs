@@ -16,6 +16,7 @@
 //! | [`connection`] | sockets and threads; [`run`] |
 //! | [`http`], [`metrics`] | what monitors ask: figures for Prometheus, and whether all is well |
 //! | [`health`] | what is wrong at the moment |
+//! | [`rates`] | how much is done a second |
 //! | [`reload`] | what is read again on SIGHUP |
 //! | [`seldom`] | what is logged only now and then |
 //!
@@ -32,6 +33,7 @@ mod import;
 pub mod keyspace;
 pub mod metrics;
 pub mod persist;
+pub mod rates;
 pub mod reload;
 pub mod resp;
 pub mod secret;

@@ -167,6 +167,8 @@ pub struct Store {
     files: Mutex<HashMap<u64, Vec<String>>>,
     is_saving: AtomicBool,
     status: Mutex<Status>,
+    /// The last record before the last snapshot.
+    saved: AtomicU64,
     log_limit: AtomicU64,
     is_stopping: AtomicBool,
     skips_last: AtomicBool,
@@ -202,6 +204,8 @@ pub struct Figures {
     pub log_bytes_total: u64,
     /// Records ever written.
     pub records: u64,
+    /// Those since the last snapshot.
+    pub unsaved: u64,
     /// Syncs ever.
     pub syncs: u64,
     /// Why no change is taken, if so.
@@ -300,6 +304,7 @@ impl Store {
         Store {
             log: Arc::new(log),
             disk,
+            saved: AtomicU64::new(kept.manifest.log - 1),
             kept: Mutex::new(kept),
             files: Mutex::new(files),
             is_saving: AtomicBool::new(false),
@@ -373,6 +378,7 @@ impl Store {
             log_bytes: self.log.bytes(),
             log_bytes_total: self.log.total_bytes.load(Ordering::Relaxed),
             records: self.log.last(),
+            unsaved: self.log.last().saturating_sub(self.saved.load(Ordering::Relaxed)),
             syncs: self.log.syncs.load(Ordering::Relaxed),
             trouble: self.log.trouble().map(|failure| failure.text().to_owned()),
         }

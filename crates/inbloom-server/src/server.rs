@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::persist::Store;
 use crate::persist::log::Log;
+use crate::rates::Rates;
 use crate::reload::Reloads;
 use crate::seldom::Seldom;
 use crate::users::{Users, UsersError};
@@ -42,6 +43,8 @@ pub struct Server {
     pub started: Instant,
     /// Counts of all kinds.
     pub statistics: Statistics,
+    /// What is counted, a second.
+    pub rates: Rates,
     /// Who is connected.
     pub clients: Clients,
     /// Dumps that are being loaded, and copies that are being dumped.
@@ -60,6 +63,8 @@ pub struct Server {
     users: RwLock<Arc<Users>>,
     /// Bytes that were granted to filters which are being made, and are not on an account yet.
     promised: Arc<AtomicU64>,
+    /// The most bytes in use that were ever seen.
+    peak: AtomicU64,
     /// Held while bytes are granted.
     granting: Mutex<()>,
     shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
@@ -207,6 +212,8 @@ impl Server {
             hasher: config.key.map_or_else(Hasher::default, Hasher::sip13),
             started: Instant::now(),
             statistics: Statistics::default(),
+            rates: Rates::default(),
+            peak: AtomicU64::new(0),
             clients: Clients::default(),
             transfers: Default::default(),
             slow_log: Mutex::default(),
@@ -469,7 +476,19 @@ impl Server {
         // entered there before it is struck here, so that it is counted once or twice, and never
         // not at all.
         let promised = self.promised.load(Ordering::Acquire);
-        promised + self.keyspace.used() + self.transfers.bytes()
+        let used = promised + self.keyspace.used() + self.transfers.bytes();
+        // Read first: it is asked for by every thread, and rises seldom.
+        if used > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(used, Ordering::Relaxed);
+        }
+        used
+    }
+
+    /// The most bytes that were in use, as far as anybody looked: whoever asks for memory does, and ten
+    /// times a second so does the server.
+    pub fn memory_peak(&self) -> u64 {
+        self.memory_in_use();
+        self.peak.load(Ordering::Relaxed)
     }
 
     /// Why it does not serve as it should, if it does not: what `/healthz` says.

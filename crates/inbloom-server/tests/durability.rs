@@ -812,3 +812,25 @@ fn keys_are_not_on_the_disk() {
         assert!(!has_key, "{name} has a key");
     }
 }
+
+#[test]
+fn changes_since_the_last_snapshot_are_counted() {
+    let disk = Staged::new(Plan::default());
+    let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
+    let unsaved = |machine: &mut Machine| {
+        let info = String::from_utf8(machine.say("INFO persistence").0).expect("a text");
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.expect("a line").parse::<u64>().expect("a number")
+    };
+    assert_eq!(unsaved(&mut machine), 0);
+    for item in 0..5 {
+        machine.say(&format!("BF.ADD f i{item}"));
+    }
+    assert_eq!(unsaved(&mut machine), 6, "the filter, and five items");
+    machine.store.snapshot(&machine.server).expect("a disk that works");
+    assert_eq!(unsaved(&mut machine), 0);
+    machine.say("BF.ADD f i9");
+    assert_eq!(unsaved(&mut machine), 1);
+    let (mut again, _) = start(&disk, Fsync::Always).expect("sound");
+    assert_eq!(unsaved(&mut again), 1);
+}

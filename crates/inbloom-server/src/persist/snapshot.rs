@@ -332,6 +332,7 @@ impl Store {
         manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
         *kept = Kept { manifest, sizes, live, is_damaged };
         self.log.saved(border);
+        self.saved.store(border.last, Ordering::Relaxed);
         Ok(())
     }
 

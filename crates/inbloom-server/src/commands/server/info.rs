@@ -1,7 +1,8 @@
 //! INFO: figures in the lines of Redis, so that tools which parse them need not know us.
 //!
-//! What Redis tells and nothing here corresponds to (forks, scripts, a replication backlog) is left
-//! out: a zero would say that it was looked at.
+//! What Redis tells and nothing here corresponds to (scripts, a replication backlog) is left out: a zero
+//! would say that it was looked at. Where a zero is true for good (forks, channels), and dashboards read
+//! the field, it is told.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,10 +129,19 @@ fn clients(call: &Call<'_>, lines: &mut Lines) {
 }
 
 fn memory(call: &Call<'_>, lines: &mut Lines) {
-    lines.bytes("used_memory", call.server.memory_in_use());
+    let used = call.server.memory_in_use();
+    lines.bytes("used_memory", used);
     if let Some(resident) = resident_bytes() {
         lines.bytes("used_memory_rss", resident);
+        // What the process takes for each byte of filters: much, while there are few.
+        let ratio = resident as f64 / used.max(1) as f64;
+        lines.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+        lines.add("mem_fragmentation_bytes", resident as i64 - used as i64);
     }
+    let peak = call.server.memory_peak();
+    lines.bytes("used_memory_peak", peak);
+    let percent = used as f64 * 100.0 / peak.max(1) as f64;
+    lines.add("used_memory_peak_perc", format_args!("{percent:.2}%"));
     if let Some(total) = crate::config::system_memory() {
         lines.bytes("total_system_memory", total);
     }
@@ -153,6 +163,9 @@ fn persistence(call: &Call<'_>, lines: &mut Lines) {
     let figures = call.server.store().map(|store| store.figures());
     let is_saving = figures.as_ref().is_some_and(|figures| figures.is_saving);
     lines.add("rdb_bgsave_in_progress", u8::from(is_saving));
+    if let Some(figures) = &figures {
+        lines.add("rdb_changes_since_last_save", figures.unsaved);
+    }
     lines.add("rdb_last_save_time", saved_at(call.server));
     lines.add("aof_enabled", u8::from(figures.is_some()));
     let Some(figures) = figures else { return };
@@ -187,8 +200,12 @@ fn stats(call: &Call<'_>, lines: &mut Lines) {
     let statistics = &call.server.statistics;
     lines.count("total_connections_received", &statistics.connections);
     lines.count("total_commands_processed", &statistics.commands);
+    let rates = call.server.rates.now();
+    lines.add("instantaneous_ops_per_sec", rates.commands.round() as u64);
     lines.count("total_net_input_bytes", &statistics.bytes_in);
     lines.count("total_net_output_bytes", &statistics.bytes_out);
+    lines.add("instantaneous_input_kbps", format_args!("{:.2}", rates.bytes_in / 1024.0));
+    lines.add("instantaneous_output_kbps", format_args!("{:.2}", rates.bytes_out / 1024.0));
     lines.count("rejected_connections", &statistics.rejected);
     lines.count("client_output_buffer_limit_disconnections", &statistics.unread);
     lines.count("evicted_clients", &statistics.evicted);
@@ -199,11 +216,16 @@ fn stats(call: &Call<'_>, lines: &mut Lines) {
     lines.count("keyspace_hits", &statistics.hits);
     lines.count("keyspace_misses", &statistics.misses);
     lines.count("total_error_replies", &statistics.errors);
+    lines.add("pubsub_channels", 0); // There are no channels,
+    lines.add("pubsub_patterns", 0);
+    lines.add("latest_fork_usec", 0); // and the process never forks: snapshots are taken by a thread.
+    lines.add("total_forks", 0);
 }
 
 fn replication(_: &Call<'_>, lines: &mut Lines) {
     lines.add("role", "master");
     lines.add("connected_slaves", 0);
+    lines.add("master_repl_offset", 0); // Nothing is replicated.
 }
 
 fn cpu(_: &Call<'_>, lines: &mut Lines) {
