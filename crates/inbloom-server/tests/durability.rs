@@ -718,10 +718,10 @@ fn a_folder_without_its_lock_file_is_still_for_one_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let lock = inbloom_server::persist::lock(folder.path()).expect("free");
     std::fs::remove_file(folder.path().join("LOCK")).expect("there");
-    let second = inbloom_server::persist::lock(folder.path()).err().expect("taken");
+    let second = inbloom_server::persist::lock(folder.path()).expect_err("taken");
     assert!(second.to_string().contains("another process"), "{second}");
     std::fs::remove_file(folder.path().join("LOCK")).expect("made by the second");
-    let looked = inbloom_server::persist::look_at_folder(folder.path()).err().expect("taken");
+    let looked = inbloom_server::persist::look_at_folder(folder.path()).expect_err("taken");
     assert!(looked.to_string().contains("another process"), "{looked}");
     drop(lock);
     inbloom_server::persist::lock(folder.path()).expect("free again");

@@ -244,6 +244,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_birth_of_a_filter_that_none_could_reserve_makes_none() {
+        let server = Server::new(crate::Config::default());
+        for (wish, named) in [
+            (Wish::new(0.01, 0, NonZeroU32::new(2)), "capacity is 0"),
+            (Wish::new(0.01, 100, NonZeroU32::new(40_000)), "expansion is 40000"),
+        ] {
+            let bytes = Spec::Bloom(wish).birth(1);
+            let Some(Birth::Empty(spec, now)) = Birth::parse(&bytes) else { panic!("{wish:?}") };
+            let Err(failure) = spec.value(&server, now, Memory::Granted) else { panic!("{named}") };
+            assert!(failure.text().contains(named), "{}", failure.text());
+        }
+    }
+
+    #[test]
     fn a_birth_is_read_as_it_was_written() {
         let growth = NonZeroU32::new(2);
         let filter = |kind, span, clear| Spec::Filter { kind, items: 9, rate: 0.1, span, clear };

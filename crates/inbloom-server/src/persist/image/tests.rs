@@ -720,6 +720,28 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
     }
 }
 
+#[test]
+fn an_image_of_a_filter_that_none_could_reserve_is_refused() {
+    let plan = |items| Plan::new(Kind::Blocked).items(items).rate(0.001).build().unwrap();
+    let image = |items, expansion| {
+        let plan = plan(items);
+        let cells = Cow::Owned(vec![0; plan.bytes() as usize]);
+        let base = Base::Here { outline: Outline::of(&plan), hash: hash_check(&HASHER), cells };
+        let expansion = NonZeroU32::new(expansion);
+        let mut bytes = Vec::new();
+        Image::Bloom { expansion, items: 0, base, rest: None }.encode(&mut bytes);
+        bytes
+    };
+    let disk = Memory::default();
+    assert!(read_from(&disk, &image(100, 2)).is_ok());
+    for (items, expansion, named) in
+        [(0, 2, "capacity is 0"), (0, 1, "capacity is 0"), (100, 40_000, "expansion is 40000")]
+    {
+        let Err(error) = read_from(&disk, &image(items, expansion)) else { panic!("{named}") };
+        assert!(error.to_string().contains(named), "{error}");
+    }
+}
+
 // ---------------------------------------------------------------------------------------- timings
 
 /// Run with `cargo test --release -p inbloom-server --lib what_ -- --ignored --nocapture`. November
