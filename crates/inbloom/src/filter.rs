@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::cells::{Bits, Cells, Order};
+use crate::compose::grown::{self, Grown};
 use crate::compose::living::Living;
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::format;
-use crate::kinds::State;
 use crate::kinds::bitmap::{Bitmap, Store};
 use crate::kinds::blocked::Blocked;
 use crate::kinds::classic::Classic;
@@ -21,6 +21,7 @@ use crate::kinds::counting::Counting;
 use crate::kinds::cuckoo::Cuckoo;
 use crate::kinds::ribbon::{Ribbon, cannot_change};
 use crate::kinds::scalable::Scalable;
+use crate::kinds::{State, cannot_intersect};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
@@ -132,14 +133,21 @@ impl Any {
         }
     }
 
-    /// A static kind with what was added to it and what it denies, as a file has them.
-    pub(crate) fn living(
+    /// A filter with the parts that a file has beside it: a static kind with what was added to it
+    /// and what it denies, another one with its growing part.
+    pub(crate) fn with_parts(
         self,
         hasher: Hasher,
         added: Option<Filter>,
         denied: Cells,
     ) -> Result<Any> {
-        Ok(Any::other(Living::from_parts(self.into_state(), hasher, added, denied)?))
+        let state = self.into_state();
+        Ok(match added {
+            Some(growing) if !state.plan().kind().is_static() => {
+                Any::other(Grown::from_parts(state, hasher, growing))
+            }
+            added => Any::other(Living::from_parts(state, hasher, added, denied)?),
+        })
     }
 
     fn piece(plan: Plan, inner: Any) -> Any {
@@ -173,12 +181,11 @@ impl Any {
 
     /// The way back from [`Any::into_state`].
     pub(crate) fn from_state(state: Box<dyn State>) -> Any {
-        match state.plan().kind() {
-            Kind::Blocked if state.plan().shard().is_none() => {
-                let plan = *state.plan();
-                Any::with_bits(plan, state.into_bits().expect("a blocked filter is its bits"))
-            }
-            _ => Any::Other(state),
+        let plan = *state.plan();
+        let is_blocked = plan.kind() == Kind::Blocked && plan.shard().is_none();
+        match is_blocked && state.bits().is_some() {
+            true => Any::with_bits(plan, state.into_bits().expect("just seen")),
+            false => Any::Other(state),
         }
     }
 
@@ -289,6 +296,46 @@ impl Filter {
             });
         }
         self.any = Any::other(Living::open(self.any.into_state(), self.hasher, promise)?);
+        Ok(self)
+    }
+
+    /// Lets a filter go on past the keys that it was planned for, at its target rate: further keys
+    /// go into a growing part beside it, see [`grown`](crate::compose::grown).
+    ///
+    /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves
+    /// the growing part its share of the rate. A filter that was planned without it grows as long
+    /// as its keys have not used up the rate. A scalable filter grows as it is.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).growing().build()?;
+    /// let mut seen = Filter::new(plan)?.into_growing()?;
+    /// for key in 0..50_000_u64 {
+    ///     seen.insert(key.to_le_bytes())?;
+    /// }
+    /// assert!(seen.contains(49_999_u64.to_le_bytes()));
+    /// assert!(seen.rate() <= 0.01);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refuses kinds that have no growing part, shards, filters that clear themselves, and those
+    /// that have used up their rate.
+    pub fn into_growing(mut self) -> Result<Filter> {
+        let plan = *self.plan();
+        if plan.growth() > 0 || self.as_grown().is_some() {
+            return Ok(self);
+        }
+        if !plan.kind().can_outgrow() || plan.shard().is_some() {
+            return Err(cannot_grow(&plan));
+        }
+        if self.auto_clear.is_some() {
+            return Err(grown::clears_itself(plan.kind()));
+        }
+        let state = self.any.into_state();
+        self.any = Any::other(Grown::open(state, self.hasher, self.inserted)?);
         Ok(self)
     }
 
@@ -669,10 +716,29 @@ impl Filter {
             return Err(cannot_change(self.plan().kind(), "merge"));
         }
         self.check_compatible(other)?;
-        self.any.state_mut().unite(other.any.state())?;
+        self.unite(other)?;
         let (fewest, most) =
             (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
         self.inserted = self.any.state().recount_distinct().clamp(fewest, most);
+        Ok(())
+    }
+
+    fn unite(&mut self, other: &Filter) -> Result<()> {
+        if self.as_grown().is_some() {
+            return self.any.state_mut().unite(other.any.state());
+        }
+        let (base, growing) = grown::parts(other.any.state());
+        let Some(growing) = growing else { return self.any.state_mut().unite(base) };
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        if self.auto_clear.is_some() {
+            return Err(grown::clears_itself(self.plan().kind()));
+        }
+        let (state, growing) = (self.any.state().copy()?, growing.try_clone()?);
+        let mut united = Grown::from_parts(state, self.hasher, growing);
+        united.unite(base)?;
+        self.any = Any::other(united);
         Ok(())
     }
 
@@ -683,7 +749,10 @@ impl Filter {
     /// as many as the better of the two has.
     pub fn intersect(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
-        self.any.state_mut().intersect(other.any.state())?;
+        match grown::parts(other.any.state()) {
+            (base, None) => self.any.state_mut().intersect(base)?,
+            (_, Some(_)) => return Err(cannot_intersect(self.plan())),
+        }
         let most = self.inserted.min(other.inserted);
         self.inserted = self.any.state().recount_distinct().min(most);
         Ok(())
@@ -718,6 +787,9 @@ impl Filter {
     pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
         if let Some(share) = share {
             check_auto_clear(self.plan(), share)?;
+            if self.as_grown().is_some() {
+                return Err(grown::clears_itself(self.plan().kind()));
+            }
         }
         self.auto_clear = share;
         Ok(())
@@ -796,6 +868,12 @@ impl Filter {
     /// [`Filter::into_living`].
     #[must_use]
     pub fn as_living(&self) -> Option<&Living> {
+        (self.any.state() as &dyn Dynamic).downcast_ref()
+    }
+
+    /// Returns the growing part of a filter, if it can have one: see [`Filter::into_growing`].
+    #[must_use]
+    pub fn as_grown(&self) -> Option<&Grown> {
         (self.any.state() as &dyn Dynamic).downcast_ref()
     }
 
@@ -964,6 +1042,16 @@ fn check_text(name: &'static str, text: &str) -> Result<()> {
     Err(Error::Parameter { name, got, expected: format!("at most {MAX_TEXT} bytes long") })
 }
 
+/// Why a filter has no growing part.
+pub(crate) fn cannot_grow(plan: &Plan) -> Error {
+    let remedy = match plan.kind() {
+        Kind::Ribbon => "it is built once; keep added keys beside it with Filter::into_living",
+        Kind::Blocked | Kind::Classic => "it is a shard; divide the keys among more shards",
+        _ => "blocked and classic filters can, and scalable ones by themselves",
+    };
+    Error::Unsupported { kind: plan.kind(), verb: "grow", remedy }
+}
+
 pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
     if plan.kind().is_static() {
         return Err(cannot_change(plan.kind(), "clear itself when it is full"));
@@ -1012,7 +1100,7 @@ impl Clone for Filter {
 /// Counts and notes may differ.
 impl PartialEq for Filter {
     fn eq(&self, other: &Filter) -> bool {
-        self.check_compatible(other).is_ok() && self.any.state().same(other.any.state())
+        self.check_compatible(other).is_ok() && grown::same(self.any.state(), other.any.state())
     }
 }
 

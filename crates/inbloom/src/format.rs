@@ -12,7 +12,8 @@ use std::io::{self, Read, Write};
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use crate::cells::{Cells, Order, words};
-use crate::compose::living::{LISTED, is_in_order};
+use crate::compose::grown::Grown;
+use crate::compose::living::{LISTED, Living, is_in_order};
 use crate::digest::{Hasher, Key, Scheme};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
@@ -51,9 +52,10 @@ const HASH_INTEGERS: u16 = 3;
 const BITS: [u8; 4] = *b"BITS";
 const NOTE: [u8; 4] = *b"note";
 const NORMALIZATION: [u8; 4] = *b"norm";
-/// Of a static filter: the keys that were added later, as a whole file of a scalable filter, and
-/// the digests that are denied.
+/// The keys that were added to a static filter later, or that are in the growing part of another
+/// one, as a whole file of a scalable filter.
 const MORE: [u8; 4] = *b"MORE";
+/// Of a static filter: the digests that are denied.
 const GONE: [u8; 4] = *b"GONE";
 
 const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
@@ -158,16 +160,15 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     let payload = filter.any.state().payload();
     let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.collect();
-    if let Some(living) = filter.as_living() {
-        let denied = living.denied_part();
-        if !denied.is_empty() {
-            contents.push((GONE, denied));
-        }
-        if let Some(added) = living.added_part() {
-            let mut file = Vec::new();
-            write_all(added, &mut file)?;
-            contents.push((MORE, Cow::Owned(file)));
-        }
+    let living = filter.as_living();
+    if let Some(denied) = living.map(Living::denied_part).filter(|denied| !denied.is_empty()) {
+        contents.push((GONE, denied));
+    }
+    let growing = filter.as_grown().and_then(Grown::growing_part);
+    if let Some(added) = living.and_then(Living::added_part).or(growing) {
+        let mut file = Vec::new();
+        write_all(added, &mut file)?;
+        contents.push((MORE, Cow::Owned(file)));
     }
     contents.push((BITS, payload));
 
@@ -550,10 +551,8 @@ impl Header {
                         section.length,
                     ));
                 }
-                MORE | GONE if !self.plan.kind().is_static() => {
-                    let expected = format!("BITS, note or norm in kind {}", self.plan.kind());
-                    return Err(unknown("section", expected, section.name()));
-                }
+                MORE if !self.can_have_more() => return Err(self.unexpected(section)),
+                GONE if !self.plan.kind().is_static() => return Err(self.unexpected(section)),
                 MORE if !section.length.is_multiple_of(8) => {
                     return Err(mismatch(
                         "length of section MORE",
@@ -576,7 +575,7 @@ impl Header {
                 }
                 tag if tag[0].is_ascii_lowercase() => {}
                 _ => {
-                    let expected = "BITS, note or norm (or MORE or GONE, in a static filter)";
+                    let expected = "BITS, note or norm (or MORE or GONE, in some kinds)";
                     return Err(unknown("section", expected, section.name()));
                 }
             }
@@ -588,6 +587,20 @@ impl Header {
             return Err(mismatch("section", "one section BITS", "none"));
         }
         Ok(())
+    }
+
+    /// Whether there may be keys beside the payload: a shard would have other shards' keys there,
+    /// and a filter that clears itself would keep what it forgets.
+    fn can_have_more(&self) -> bool {
+        let kind = self.plan.kind();
+        let grows = kind.can_outgrow() && self.plan.shard().is_none() && self.auto_clear.is_none();
+        kind.is_static() || grows
+    }
+
+    fn unexpected(&self, section: &Section) -> Error {
+        let more = if self.can_have_more() { ", MORE" } else { "" };
+        let expected = format!("BITS{more}, note or norm in kind {}", self.plan.kind());
+        unknown("section", expected, section.name())
     }
 
     fn section(&self, tag: [u8; 4]) -> Option<&Section> {
@@ -675,7 +688,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed> {
     let mut parsed = parse_one(bytes)?;
     if let Some(section) = parsed.header.section(MORE) {
         let added = parse_one(in_section(bytes, section))?;
-        // Not a static kind: so it has no such section, and there is no end of them to follow.
+        // A scalable filter has no such section: so there is no end of them to follow.
         parsed.header.check_added(&added.header)?;
         parsed.added = Some(Box::new(added));
     }
@@ -742,7 +755,7 @@ impl Parsed {
                 let parts = [Some(header.payload()), more, gone];
                 let [bits, more, gone] = cells.cut(parts.map(|part| part.map_or(0..0, within)));
                 let added = self.added.map(|added| added.into_added(more, key)).transpose()?;
-                header.any(bits)?.living(hasher, added, gone)?
+                header.any(bits)?.with_parts(hasher, added, gone)?
             }
         };
         let Header { inserted, auto_clear, .. } = self.header;
@@ -868,7 +881,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
     let mut any: Any = any.expect("a header has one payload");
     if added.is_some() || denied.is_some() {
         let denied = denied.map_or_else(|| Cells::zeroed(0), Ok)?;
-        any = any.living(hasher, added, denied)?;
+        any = any.with_parts(hasher, added, denied)?;
     }
     let Header { inserted, auto_clear, .. } = header;
     Ok(Filter { hasher, any, inserted, auto_clear, texts })

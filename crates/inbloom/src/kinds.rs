@@ -53,8 +53,7 @@ pub(crate) trait State: Membership + Any + Send + Sync {
 
     /// Keeps what both have.
     fn intersect(&mut self, _other: &dyn State) -> Result<()> {
-        let remedy = "ask both filters instead";
-        Err(Error::Unsupported { kind: self.plan().kind(), verb: "intersect", remedy })
+        Err(cannot_intersect(self.plan()))
     }
 
     /// Takes a digest out, and tells whether it was in.
@@ -185,6 +184,11 @@ pub(crate) fn cannot_remove(plan: &Plan) -> Error {
         remedy: "its keys share cells, and to clear one key's would deny others; the kinds that can \
                  are bitmap, counting and cuckoo",
     }
+}
+
+pub(crate) fn cannot_intersect(plan: &Plan) -> Error {
+    let remedy = "ask both filters instead";
+    Error::Unsupported { kind: plan.kind(), verb: "intersect", remedy }
 }
 
 pub(crate) fn cannot_advance(plan: &Plan) -> Error {

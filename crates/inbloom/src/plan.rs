@@ -121,6 +121,13 @@ impl Kind {
         self == Kind::Scalable
     }
 
+    /// Whether a filter of this kind can go on past its planned items, in a growing part beside it:
+    /// see [`Filter::into_growing`](crate::Filter::into_growing).
+    #[must_use]
+    pub fn can_outgrow(self) -> bool {
+        matches!(self, Kind::Classic | Kind::Blocked)
+    }
+
     /// Whether an insert adds a copy of a key that is there, so that it takes as many removals.
     #[must_use]
     pub fn counts(self) -> bool {

@@ -63,6 +63,8 @@ fn samples() -> Vec<Sample> {
         sample("ribbon", small(Kind::Ribbon, 0.1), None, words()),
         sample("ribbon of three shards, keyed", three_shards(), Some(Hasher::sip13(KEY)), words()),
         sample("ribbon, changed since", small(Kind::Ribbon, 0.1), None, words()),
+        sample("blocked, grown", small_and_growing(Kind::Blocked), None, words()),
+        sample("classic, grown", small_and_growing(Kind::Classic), None, words()),
         // A place for the scalable kind.
         sample("blocked, with texts", blocked, Some(Hasher::xxh3(77)), words()),
     ];
@@ -82,6 +84,16 @@ fn samples() -> Vec<Sample> {
                 }
                 sample.filter = list;
             }
+            "blocked, grown" | "classic, grown" => {
+                let mut grown = sample.filter.clone().into_growing().unwrap();
+                for late in 0..20 {
+                    let late = format!("late {late}").into_bytes();
+                    grown.insert(&late).unwrap();
+                    sample.members.push(late);
+                }
+                assert!(grown.as_grown().unwrap().beyond() > 10);
+                sample.filter = grown;
+            }
             "window of time" => {
                 // One that is older than the clock says, and one of now.
                 sample.filter.advance(5000).unwrap();
@@ -96,6 +108,10 @@ fn samples() -> Vec<Sample> {
     texts.set_normalization("lower case").unwrap();
     texts.set_auto_clear(Some(0.75)).unwrap();
     samples
+}
+
+fn small_and_growing(kind: Kind) -> Plan {
+    Plan::new(kind).items(15).rate(0.1).growing().build().unwrap()
 }
 
 fn small(kind: Kind, rate: f64) -> Plan {
@@ -419,8 +435,10 @@ fn every_flipped_bit_is_found_or_changes_no_more_than_answers() {
         let whole = write(&sample.filter);
         let regions = regions(&whole);
         let sparse = sample.filter.plan().is_sparse();
-        // Its directory is checked when it is opened, as far as it can be.
-        let directory = matches!(sample.filter.plan().kind(), Kind::Window | Kind::Ribbon);
+        // A directory is checked when it is opened, as far as it can be, and so is the header of a
+        // growing part.
+        let directory = matches!(sample.filter.plan().kind(), Kind::Window | Kind::Ribbon)
+            || sample.filter.as_grown().is_some();
         let mut bytes = whole.clone();
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);

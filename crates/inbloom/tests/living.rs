@@ -560,10 +560,33 @@ fn sections_that_do_not_belong_together_are_refused() {
 
 #[test]
 fn other_kinds_have_no_such_sections() {
-    let filter = Filter::new(Plan::exact(Kind::Blocked, 512, 8).unwrap()).unwrap();
-    for tag in [b"MORE", b"GONE"] {
+    for (kind, tag, expected) in [
+        (Kind::Counting, b"MORE", "BITS, note or norm in kind counting"),
+        (Kind::Counting, b"GONE", "BITS, note or norm in kind counting"),
+        (Kind::Cuckoo, b"MORE", "BITS, note or norm in kind cuckoo"),
+        // Those that can have a growing part deny nothing either.
+        (Kind::Blocked, b"GONE", "BITS, MORE, note or norm in kind blocked"),
+        (Kind::Classic, b"GONE", "BITS, MORE, note or norm in kind classic"),
+    ] {
+        let filter = Filter::new(Plan::new(kind).items(10).build().unwrap()).unwrap();
         let bytes = with_sections(&filter, &[(tag, &[0; 16])]);
-        assert_refused(&bytes, "section: expected BITS, note or norm in kind blocked", "blocked");
+        assert_refused(&bytes, &format!("section: expected {expected}"), kind.name());
+    }
+}
+
+#[test]
+fn a_growing_part_is_a_whole_scalable_filter_of_the_same_hash() {
+    let filter = Filter::new(Plan::new(Kind::Blocked).items(10).build().unwrap()).unwrap();
+    let nested = small(Kind::Scalable, Hasher::default());
+    let nested = with_sections(&filter, &[(b"MORE", &nested)]);
+    for (more, expected) in [
+        (small(Kind::Blocked, Hasher::default()), "a whole one of kind scalable, got blocked"),
+        (small(Kind::Scalable, Hasher::xxh3(1)), "hash 1 with seed 0000000000000000, got hash 1"),
+        (nested, "a whole one of kind scalable, got blocked"),
+        (vec![0; 16], "start of the file"),
+    ] {
+        let bytes = with_sections(&filter, &[(b"MORE", &more)]);
+        assert_refused(&bytes, expected, expected);
     }
 }
 

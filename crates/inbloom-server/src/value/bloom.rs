@@ -7,11 +7,9 @@
 //! RedisBloom opens one layer after another instead: from 100 keys to 10 million that is 17, each
 //! asked by every query.
 //!
-//! **Rate.** The promised rate is divided: the base may err by `BASE_PART` of it and what comes
-//! after by the rest. A base of some thousand keys gets a tenth: a few hundred bytes more or less,
-//! while what it leaves to the other, which will be most of the filter, decides how
-//! many bits a key takes there (20.4 at 0.9%, 28.3 at 0.5%). A large one gets half. A filter that
-//! may not grow has all of it for its base.
+//! **Rate.** The target rate is divided as in the library's filters that grow: the base takes
+//! [`base_share`] of it, and what comes after takes the rest. A filter that may not grow has all of
+//! it for its base.
 //!
 //! **Racing adds.** Exactly one of several clients that add a new key at once is told that it is new:
 //! inside the base its blocks see to it, and when the base is closed, `gate` makes sure that nobody
@@ -23,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::{Shape, SharedBlocked};
 use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Digest, Error, Hasher, Kind, Plan};
@@ -126,13 +125,10 @@ fn wrong(name: &'static str, got: impl ToString, expected: &str) -> Error {
 fn base_part(expansion: Option<NonZeroU32>, capacity: u64) -> f64 {
     match expansion {
         None => 1.0,
-        Some(_) if capacity <= SMALL => 0.1,
-        Some(_) => 0.5,
+        Some(_) => base_share(capacity),
     }
 }
 
-/// Up to so many keys a base counts as a beginning only.
-const SMALL: u64 = 10_000;
 /// No server counts more items or keys, so that sums of two such numbers do not overflow.
 const MOST_ITEMS: u64 = 1 << 62;
 /// The largest EXPANSION of BF.RESERVE, as RedisBloom has it.

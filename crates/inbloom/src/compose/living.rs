@@ -43,6 +43,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::cells::{Cells, Order};
+use crate::compose::grown::{also_ask, estimate_behind};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Estimate, Filter};
@@ -50,7 +51,7 @@ use crate::kinds::State;
 use crate::kinds::ribbon::cannot_change;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
+use crate::plan::{Kind, MIN_RATE, Plan};
 use crate::profile::Slice;
 
 /// The share of a promised rate that a base should be planned for. The rest is for what is added.
@@ -264,9 +265,7 @@ impl Membership for Living {
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.base.contains_run(run, next, found);
         if self.asks_added {
-            let mut in_added = vec![false; run.len()];
-            self.added.any.members().contains_run(run, next, &mut in_added);
-            found.iter_mut().zip(in_added).for_each(|(found, added)| *found |= added);
+            also_ask(&self.added, run, next, found);
         }
         if self.denied.len() > 0 {
             for (digest, found) in run.iter().zip(found).filter(|(_, found)| **found) {
@@ -373,14 +372,12 @@ impl State for Living {
     /// `inserted` lacks the added keys that were taken for others when they came: for one of the
     /// base, at its rate, or for one that was added before.
     fn estimate(&self, inserted: u64) -> Estimate {
-        let (base, added) = (self.base.estimate(self.base.ones()), self.added.estimated_items());
-        let (came, per_key) = (self.added() as f64, missed_per_key(|_| self.base.rate()));
-        let missed_by_base = added.items * per_key;
-        let missed = added.items - came + missed_by_base;
+        let base = self.base.estimate(self.base.ones());
+        let (came, added) = (self.added() as f64, estimate_behind(&*self.base, &self.added));
         let least = (base.items + came - self.denied.len() as f64).max(0.0);
         Estimate {
-            items: (inserted as f64).max(least) + missed,
-            error: base.error.hypot(added.error).hypot(missed_by_base.sqrt()),
+            items: (inserted as f64).max(least) + added.items - came,
+            error: base.error.hypot(added.error),
         }
     }
 

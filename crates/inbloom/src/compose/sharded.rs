@@ -45,6 +45,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::cells::{Bits, Cells, Order};
+use crate::compose::grown::is_not_its_bits;
 use crate::digest::{Digest, Hasher, Key};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter};
@@ -197,7 +198,8 @@ impl Sharded {
                 expected: format!("a divisor of the filter's {} blocks and ranges", whole.blocks()),
             });
         }
-        let bits = filter.any.state().bits().expect("blocks are all of their state");
+        let bits = filter.any.state().bits();
+        let bits = bits.ok_or_else(|| is_not_its_bits(whole.kind(), "be cut into shards"))?;
         let mut made = Vec::new();
         let (mut ones_before, mut inserted_before) = (0, 0);
         for (plan, bytes) in plans.iter().zip(bits.cells.bytes().chunks(part.bytes() as usize)) {

@@ -8,7 +8,9 @@ use super::{
     MIN_RATE, Plan, RATE_RANGE, Rounds, SECOND_LINE_SAVES, Span, TIGHTENINGS, Tier, cuckoo,
     largest, ranges, ribbon, sparse_bytes,
 };
+use crate::compose::grown::base_share;
 use crate::error::{Error, Result};
+use crate::filter::cannot_grow;
 use crate::kinds::scalable;
 use crate::plan::model::{Lines, classic_rate};
 
@@ -29,6 +31,7 @@ pub struct PlanBuilder {
     tightening: Option<f64>,
     span: Option<Span>,
     generations: Option<u32>,
+    growing: bool,
 }
 
 /// The rate of a plan that is given none.
@@ -50,6 +53,7 @@ impl PlanBuilder {
             tightening: None,
             span: None,
             generations: None,
+            growing: false,
         }
     }
 
@@ -145,11 +149,25 @@ impl PlanBuilder {
         self
     }
 
+    /// For blocked and classic filters, leaves a share of the rate to a growing part, see
+    /// [`Filter::into_growing`](crate::Filter::into_growing): the rate is then that of both
+    /// together, and the bits are those of a lower one.
+    ///
+    /// Where items and memory decide the rate, the rate of the plan is what leaves the growing
+    /// part its share.
+    pub fn growing(mut self) -> PlanBuilder {
+        self.growing = true;
+        self
+    }
+
     /// Checks what was given and finds the rest.
     ///
     /// Refuses with a reason what is contradictory, insufficient, out of range, or no number.
     pub fn build(self) -> Result<Plan> {
         self.check_given()?;
+        if self.growing {
+            return self.base();
+        }
         match self.kind {
             Kind::Bitmap => return self.bitmap(),
             Kind::Scalable => return self.scalable(),
@@ -283,6 +301,34 @@ impl PlanBuilder {
             return parameter("generations", generations.to_string(), "1 to 64");
         }
         Ok(())
+    }
+
+    /// The plan of a base for its share of the rate, with the rate of base and growing part.
+    fn base(self) -> Result<Plan> {
+        if !self.kind.can_outgrow() {
+            return Err(cannot_grow(&Plan::blank(self.kind)));
+        }
+        let alone = PlanBuilder { growing: false, ..self };
+        let has_memory = self.bytes.is_some() || self.bits_per_key.is_some();
+        let has_items = self.items.is_some() || (self.bytes.and(self.bits_per_key)).is_some();
+        if self.rate.is_none() && has_memory && has_items {
+            let base = alone.build()?;
+            // A rate above one half leaves nothing worth having.
+            let rate = (base.rate / base_share(base.items)).min(0.5).max(base.rate);
+            return Ok(Plan { rate, ..base });
+        }
+        let rate = self.rate.unwrap_or(DEFAULT_RATE);
+        if rate < 2.0 * MIN_RATE {
+            let reason = "a filter that grows divides it between two parts, and none can be below \
+                          1e-12";
+            return Err(Error::Rate { got: rate, reason });
+        }
+        let at = |share: f64| alone.rate((rate * share).max(MIN_RATE)).build();
+        let mut base = at(base_share(self.items.unwrap_or(u64::MAX)))?;
+        if self.items.is_none() && base_share(base.items) != base_share(u64::MAX) {
+            base = at(base_share(base.items))?;
+        }
+        Ok(Plan { rate, ..base })
     }
 
     fn scalable(&self) -> Result<Plan> {

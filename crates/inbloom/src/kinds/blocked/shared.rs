@@ -46,6 +46,7 @@ use std::sync::Arc;
 
 use super::check_reserved;
 use crate::cells::{Bits, Cells, Order, Shared};
+use crate::compose::grown::is_not_its_bits;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Filter, check_hasher};
@@ -374,7 +375,8 @@ impl Membership for &SharedBlocked {
 fn taken_over(filter: Filter) -> Result<(Arc<Shape>, Cells)> {
     refuse_auto_clear(&filter)?;
     let shape = Shape::new(*filter.plan())?;
-    let bits = filter.any.into_state().into_bits().expect("a blocked filter is its bits");
+    let bits = filter.any.into_state().into_bits();
+    let bits = bits.ok_or_else(|| is_not_its_bits(Kind::Blocked, "be shared by its blocks"))?;
     Ok((shape, bits.cells))
 }
 

@@ -1,0 +1,400 @@
+//! A filter that goes on past the number of keys it was planned for, at the same target rate.
+//!
+//! **Idea.** A blocked or classic filter takes the fewest bits for a number of keys that is known,
+//! and loses its rate beyond it. A scalable filter takes any number, in about twice the bits. So
+//! keys go into a *base* of the planned size first, and when that holds what it is for, into a
+//! *growing part*: a scalable filter beside it. The base is closed then and stays as it is.
+//!
+//!   answer = base or growing part
+//!
+//! **Rates add up.** A non-member is reported present by the base or by the growing part, so both
+//! share the target rate: the base takes [`base_share`] of it, the growing part the rest.
+//! [`PlanBuilder::growing`] plans a base for its share. The sum stays at most the target, however
+//! many keys come. A filter that was planned without that share can grow too, as long as its base
+//! has not spent it: the base is closed early, at the number of keys that its share allows.
+//!
+//! **Cost.** Half of the target rate costs the base about one bit per key. A key in the growing part
+//! takes 20 to 45 bits, and a query asks both. A base that proves far too small is worth building
+//! again.
+//!
+//! **In a file** the growing part is section MORE, drawn in docs/format.md. A base without a
+//! growing part is an ordinary file of its kind.
+//!
+//! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
+
+use std::any::Any as Dynamic;
+use std::borrow::Cow;
+
+use crate::cells::{Cells, Order};
+use crate::digest::{Digest, Hasher};
+use crate::error::{Error, Result};
+use crate::filter::{Estimate, Filter};
+use crate::kinds::scalable::FIRST_ITEMS;
+use crate::kinds::{State, cannot_intersect};
+use crate::membership::Membership;
+use crate::paging::Paging;
+use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
+use crate::profile::Slice;
+
+/// Up to so many keys a base counts as a beginning only.
+const SMALL: u64 = 10_000;
+
+/// Returns the share of the target rate that a base for so many keys takes. The growing part has
+/// the rest.
+///
+/// A small base takes a tenth: that costs it a few hundred bytes, and what it leaves decides how
+/// many bits a key takes in the growing part, where most keys will be (20.4 at 0.9%, 28.3 at
+/// 0.5%). A large base takes half.
+#[must_use]
+pub fn base_share(items: u64) -> f64 {
+    if items <= SMALL { 0.1 } else { 0.5 }
+}
+
+/// The least share of the target rate that must be left for a growing part to be worth it: with
+/// less a key would take far more bits than in a filter that is built again.
+const LEAST_LEFT: f64 = 0.1;
+
+/// The growing part is planned for this fraction of the base's keys at first. Most filters that
+/// outgrow their plan do so by little.
+const FIRST_FRACTION: u64 = 8;
+
+/// The keys that a base takes: those that it was planned for, or as many as its share of the rate
+/// allows if that is fewer.
+fn base_capacity(plan: &Plan) -> u64 {
+    // A product of a share and its inverse may be off by a rounding.
+    let share = plan.rate() * base_share(plan.items()) * (1.0 + 1e-9);
+    plan.items().min(plan.items_at(share))
+}
+
+/// A filter with a growing part, see [`Filter::into_growing`].
+pub struct Grown {
+    /// That of the base, with the target rate of both parts together.
+    plan: Plan,
+    hasher: Hasher,
+    base: Box<dyn State>,
+    /// How many keys the base takes before it is closed, and how many it has.
+    capacity: u64,
+    held: u64,
+    /// Keys that came after the base was closed.
+    growing: Option<Filter>,
+}
+
+impl Grown {
+    /// Returns the parts as a file has them.
+    pub(crate) fn from_parts(base: Box<dyn State>, hasher: Hasher, growing: Filter) -> Grown {
+        let plan = *base.plan();
+        Grown { plan, hasher, base, capacity: 0, held: 0, growing: Some(growing) }
+    }
+
+    /// Lets a filter of which so many keys were new grow.
+    pub(crate) fn open(base: Box<dyn State>, hasher: Hasher, inserted: u64) -> Result<Grown> {
+        let (plan, estimate) = (*base.plan(), base.estimate(inserted));
+        // The count comes from a file that may be wrong; the bits tell the least.
+        let held = inserted.max((estimate.items - 3.0 * estimate.error) as u64);
+        let capacity = base_capacity(&plan);
+        let grown = Grown { plan, hasher, base, capacity, held, growing: None };
+        if grown.held >= grown.capacity {
+            grown.rate_left()?;
+        }
+        Ok(grown)
+    }
+
+    /// Returns how many keys are in the growing part.
+    #[must_use]
+    pub fn beyond(&self) -> u64 {
+        self.growing.as_ref().map_or(0, Filter::inserted)
+    }
+
+    /// The growing part, if there is one: it is the file in section MORE.
+    pub(crate) fn growing_part(&self) -> Option<&Filter> {
+        self.growing.as_ref()
+    }
+
+    /// The target rate of a growing part.
+    fn rate_left(&self) -> Result<f64> {
+        let (target, share) = (self.plan.rate(), base_share(self.plan.items()));
+        let left = match self.held <= self.capacity {
+            // By plan, not by the bits: so that filters of one plan have parts of one rate, which
+            // can be merged.
+            true => target * (1.0 - share),
+            false => (target - self.base.rate()).min(target * (1.0 - share)),
+        };
+        if left < target * LEAST_LEFT || left < MIN_RATE {
+            return Err(Error::Unsupported {
+                kind: self.plan.kind(),
+                verb: "grow",
+                remedy: "its keys have used up its target rate; build it again for more keys, or \
+                         planned to grow: 'inbloom build --overfull grow', PlanBuilder::growing in \
+                         the library",
+            });
+        }
+        Ok(left)
+    }
+
+    /// Closes the base, which has all that it is for.
+    fn close(&mut self) -> Result<()> {
+        let items = (self.plan.items() / FIRST_FRACTION).max(FIRST_ITEMS);
+        let plan = Plan::new(Kind::Scalable).items(items).rate(self.rate_left()?).build()?;
+        self.growing = Some(Filter::with_hasher(plan, self.hasher)?);
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.base.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Inserts a run of which the base takes no more.
+    fn insert_beyond(
+        &mut self,
+        run: &[Digest],
+        next: &[Digest],
+        new: &mut Vec<bool>,
+    ) -> Result<()> {
+        let Some(growing) = &mut self.growing else { return Ok(()) };
+        let mut in_base = vec![false; run.len()];
+        self.base.contains_run(run, next, &mut in_base);
+        let absent = run.iter().zip(&in_base).filter(|(_, in_base)| !**in_base);
+        let absent: Vec<Digest> = absent.map(|(digest, _)| *digest).collect();
+        let mut answers = Vec::with_capacity(absent.len());
+        let result = growing.insert_digests(&absent, &mut answers);
+        let mut answers = answers.into_iter();
+        // On an error the answers end at the first digest that was refused.
+        let in_order = in_base.iter().map_while(|in_base| match in_base {
+            true => Some(false),
+            false => answers.next(),
+        });
+        new.extend(in_order);
+        result
+    }
+}
+
+/// Estimates how many keys came to a part behind a base: those that the part had itself, and those
+/// that the base took for its own, at its rate.
+pub(crate) fn estimate_behind(base: &dyn State, part: &Filter) -> Estimate {
+    let behind = part.estimated_items();
+    let missed = behind.items * missed_per_key(|_| base.rate());
+    Estimate { items: behind.items + missed, error: behind.error.hypot(missed.sqrt()) }
+}
+
+/// Asks a second part for those of a run that a first one does not have.
+pub(crate) fn also_ask(part: &Filter, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+    let mut in_part = vec![false; run.len()];
+    part.any.members().contains_run(run, next, &mut in_part);
+    found.iter_mut().zip(in_part).for_each(|(found, in_part)| *found |= in_part);
+}
+
+impl Membership for Grown {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        self.base.contains_digest(digest)
+            || self.growing.as_ref().is_some_and(|growing| growing.contains_digest(digest))
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        if self.growing.is_none() && self.held < self.capacity {
+            let new = self.base.insert_digest(digest)?;
+            self.held += u64::from(new);
+            return Ok(new);
+        }
+        self.check_writable()?;
+        if self.base.contains_digest(digest) {
+            return Ok(false);
+        }
+        if self.growing.is_none() {
+            self.close()?;
+        }
+        self.growing.as_mut().map_or(Ok(false), |growing| growing.insert_digest(digest))
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        self.base.prefetch(digests);
+        if let Some(growing) = &self.growing {
+            growing.any.members().prefetch(digests);
+        }
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.base.contains_run(run, next, found);
+        if let Some(growing) = &self.growing {
+            also_ask(growing, run, next, found);
+        }
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        let mut run = run;
+        if self.growing.is_none() && run.len() as u64 <= self.capacity.saturating_sub(self.held) {
+            let before = new.len();
+            let result = self.base.insert_run(run, next, new);
+            self.held += new[before..].iter().filter(|new| **new).count() as u64;
+            return result;
+        }
+        // The run in which the base is closed, one by one.
+        while self.growing.is_none()
+            && let [first, rest @ ..] = run
+        {
+            new.push(self.insert_digest(*first)?);
+            run = rest;
+        }
+        self.check_writable()?;
+        self.insert_beyond(run, next, new)
+    }
+}
+
+impl State for Grown {
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Those of the base, which its file tells; the growing part has a file of its own within.
+    fn ones(&self) -> u64 {
+        self.base.ones()
+    }
+
+    fn fill(&self) -> f64 {
+        self.base.fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.base.recount()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        self.base.profile(slices)
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.base.clear()?;
+        // A file with a growing part was opened without it.
+        self.capacity = base_capacity(&self.plan);
+        (self.held, self.growing) = (0, None);
+        Ok(())
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(Grown {
+            base: self.base.copy()?,
+            growing: self.growing.as_ref().map(Filter::try_clone).transpose()?,
+            ..*self
+        }))
+    }
+
+    /// A filter that has not grown is the filter it was made from.
+    fn same(&self, other: &dyn State) -> bool {
+        same(self, other)
+    }
+
+    /// Unites base with base, and growing part with growing part.
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        let (base, growing) = parts(other);
+        self.check_writable()?;
+        match (&mut self.growing, growing) {
+            // Refused, if it is, before anything has changed.
+            (Some(here), Some(there)) => here.merge(there)?,
+            (here @ None, Some(there)) => *here = Some(there.try_clone()?),
+            (_, None) => {}
+        }
+        self.base.unite(base)?;
+        self.held = self.base.recount_distinct();
+        Ok(())
+    }
+
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        match (&self.growing, parts(other)) {
+            (None, (base, None)) => self.base.intersect(base),
+            _ => Err(cannot_intersect(&self.plan)),
+        }
+    }
+
+    /// With a growing part the base has not all keys: no position rules a key out.
+    fn is_set(&self, position: u64) -> bool {
+        self.growing.is_some() || self.base.is_set(position)
+    }
+
+    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
+        self.base.positions(digest).filter(|_| self.growing.is_none())
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.base.payload()
+    }
+
+    fn cells(&self) -> Option<&Cells> {
+        self.base.cells()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.base.is_read_only()
+    }
+
+    fn expect(&self, order: Order) {
+        self.base.expect(order);
+    }
+
+    fn set_paging(&mut self, paging: Paging) {
+        self.base.set_paging(paging);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.base.bytes() + self.growing.as_ref().map_or(0, Filter::bytes)
+    }
+
+    fn rate(&self) -> f64 {
+        (self.base.rate() + self.growing.as_ref().map_or(0.0, Filter::rate)).min(1.0)
+    }
+
+    fn estimate(&self, _inserted: u64) -> Estimate {
+        let base = self.base.estimate(self.base.ones());
+        let Some(growing) = &self.growing else { return base };
+        let behind = estimate_behind(&*self.base, growing);
+        Estimate { items: base.items + behind.items, error: base.error.hypot(behind.error) }
+    }
+
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        match &self.growing {
+            Some(growing) => {
+                let in_base = self.base.recount_distinct();
+                growing.next_growth().map(|next| next.saturating_add(in_base))
+            }
+            None => Some(self.capacity),
+        }
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let mut details = self.base.details();
+        if let Some(growing) = &self.growing {
+            let (keys, bytes, rate) = (growing.inserted(), growing.bytes(), growing.rate());
+            let text = format!("{keys} keys, in {bytes} bytes at a rate of {rate:.2e}");
+            details.push(("growing part", text));
+        }
+        details
+    }
+}
+
+/// Whether two filters of one plan have the same content.
+pub(crate) fn same(one: &dyn State, other: &dyn State) -> bool {
+    let ((base, growing), (other_base, other_growing)) = (parts(one), parts(other));
+    base.same(other_base) && growing == other_growing
+}
+
+/// Why a filter with a growing part does not do what takes its array of bits for all of it.
+pub(crate) fn is_not_its_bits(kind: Kind, verb: &'static str) -> Error {
+    let remedy = "it may have keys in a growing part beside its bits; build it again from its keys";
+    Error::Unsupported { kind, verb, remedy }
+}
+
+/// Why a filter does not both grow and clear itself.
+pub(crate) fn clears_itself(kind: Kind) -> Error {
+    let remedy = "one that clears itself forgets its keys when it is full; choose one of the two";
+    Error::Unsupported { kind, verb: "grow and clear itself", remedy }
+}
+
+/// The parts of a filter of any sort: one that has not grown is all base.
+pub(crate) fn parts(state: &dyn State) -> (&dyn State, Option<&Filter>) {
+    match (state as &dyn Dynamic).downcast_ref::<Grown>() {
+        Some(grown) => (grown.base.as_ref(), grown.growing.as_ref()),
+        None => (state, None),
+    }
+}
