@@ -11,6 +11,7 @@ use inbloom::{Digest, Filter};
 use crate::blocks::InOrder;
 use crate::filter_file::{self, Changed, KeyArgs};
 use crate::keys::{InputArgs, Keys};
+use crate::lock::WaitArgs;
 use crate::numbers;
 use crate::progress::{Beside, Progress};
 
@@ -40,8 +41,8 @@ impl Tally {
 impl<'a> Change<'a> {
     /// Opens a filter, by the clock of now. All of its file is read and checked first: a damaged
     /// filter that was saved again would have good checksums.
-    pub fn open(path: &'a Path, key: &KeyArgs) -> Result<Change<'a>> {
-        let file = Changed::new(path)?;
+    pub fn open(path: &'a Path, key: &KeyArgs, wait: WaitArgs) -> Result<Change<'a>> {
+        let file = Changed::new(path, wait)?;
         ensure!(
             file.exists()?,
             "{0} does not exist: plan and make it with 'inbloom build -o {0}' first",

@@ -1,14 +1,14 @@
 //! Filters as files named on the command line.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Estimate, Filter, Hasher, Key, Kind, Plan, Span, file};
 
+use crate::lock::{Lock, WaitArgs};
 use crate::signals::Signals;
 
 /// The secret key of filters that are hashed under one.
@@ -296,14 +296,14 @@ pub fn save(filter: &Filter, path: &Path) -> Result<()> {
     Ok(file::save(filter, path)?)
 }
 
-/// A file that is read, changed in memory and replaced.
+/// A file that is read, changed in memory and replaced, and locked from its first look on.
 ///
-/// Two programs that do so at once would each lose what the other has added. So before it is
-/// replaced, the file must still be the one that was read; and from that look at it until it is
-/// replaced its folder is locked, so that no other of us comes between.
+/// A lock holds off only those who ask for it. So before it is replaced, the file must still be the
+/// one that was read.
 pub struct Changed {
     path: PathBuf,
     found: Option<Stamp>,
+    _lock: Lock,
 }
 
 /// What tells one state of a file from another: a saved filter is a new file, with a time of its
@@ -318,9 +318,10 @@ struct Stamp {
 
 impl Changed {
     /// To be called before the file is opened. It need not exist yet.
-    pub fn new(path: &Path) -> Result<Changed> {
+    pub fn new(path: &Path, wait: WaitArgs) -> Result<Changed> {
         check_output(path)?;
-        Ok(Changed { path: path.to_owned(), found: stamp(path) })
+        let lock = Lock::take(path, wait)?;
+        Ok(Changed { path: path.to_owned(), found: stamp(path), _lock: lock })
     }
 
     /// Whether there is a filter to begin with. If there are only shards of it, that is an error: a
@@ -334,7 +335,6 @@ impl Changed {
 
     pub fn save(&mut self, filter: &Filter) -> Result<()> {
         let shown = self.path.display();
-        let _lock = lock_folder(&folder_of(&self.path))?;
         ensure!(
             stamp(&self.path) == self.found,
             "{shown} was changed by another program meanwhile, and is left as it is: nothing was \
@@ -343,28 +343,6 @@ impl Changed {
         save(filter, &self.path)?;
         self.found = stamp(&self.path);
         Ok(())
-    }
-}
-
-/// Locks a folder until what is returned is dropped. Where that cannot be done, as on some network
-/// drives, a look at the file has to do.
-fn lock_folder(folder: &Path) -> Result<Option<File>> {
-    const PATIENCE: Duration = Duration::from_secs(60);
-    let Ok(file) = File::open(folder) else { return Ok(None) };
-    let start = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::Error(_)) => return Ok(None),
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
-        }
-        ensure!(
-            start.elapsed() < PATIENCE,
-            "another program has had folder {} locked for {} seconds: nothing was saved; try again \
-             when it is done",
-            folder.display(),
-            PATIENCE.as_secs(),
-        );
     }
 }
 

@@ -3,8 +3,8 @@
 //! A table of contents. Each subcommand is one file in `cmd/`. What they share, in the order in
 //! which data passes: `input` (files, pipes, compressed ones), `count` and `blocks` (records, by
 //! `split` or `csv`, on all cores, in order), `keys` (from records to digests, by `fields`, `csv`,
-//! `json` and `normalize`),
-//! `filter_file` (filters in files), `stored` (those only read, also in shards), `lookup` (those
+//! `json` and `normalize`), `filter_file` (filters in files), `lock` (one program at a time changes
+//! them), `stored` (those only read, also in shards), `lookup` (those
 //! that are larger than memory), `change` (those that lines change), `seen` and `integers` (exact
 //! sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments: `sizing`
 //! (the options that make a plan), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
@@ -22,6 +22,7 @@ mod input;
 mod integers;
 mod json;
 mod keys;
+mod lock;
 mod log;
 mod lookup;
 mod memory;

@@ -9,6 +9,7 @@ use inbloom::Filter;
 use crate::change::Change;
 use crate::filter_file::{self, KeyArgs};
 use crate::keys::InputArgs;
+use crate::lock::WaitArgs;
 use crate::{numbers, output};
 
 /// Insert keys into an existing filter, one per line, and print how many were new
@@ -17,6 +18,9 @@ use crate::{numbers, output};
 pub struct Args {
     /// The filter's file; replaced only when all keys are in
     filter: PathBuf,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     #[command(flatten)]
     key: KeyArgs,
@@ -32,8 +36,8 @@ normalized as the filter's keys were ('build --normalize'), and those of a bitma
 a window of time the keys come now, by the system's clock, also those that it still has.
 
 The file is the old one or the new one, never half of it. It is left as it was after any error: an
-input that cannot be read, a cuckoo filter that is full, or another program that has changed the
-file meanwhile. So run one at a time.
+input that cannot be read, or another program that is changing the file. With --wait it waits for
+that to end.
 
 Examples:
   inbloom add seen.ib new.txt              the lines of new.txt
@@ -46,7 +50,7 @@ Exit status:
   2  an error; the filter is as it was before, unless only the answer could not be printed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Change::open(&args.filter, &args.key)?;
+    let mut change = Change::open(&args.filter, &args.key, args.wait)?;
     if change.filter.plan().kind().is_static() {
         // Any key will do: the library refuses it, in its own words.
         change.filter.insert("").with_context(|| args.filter.display().to_string())?;

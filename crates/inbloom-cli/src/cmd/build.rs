@@ -25,6 +25,7 @@ use crate::blocks::{InOrder, Job};
 use crate::filter_file::{self, HashArgs};
 use crate::input::{self, Input};
 use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
+use crate::lock::{Lock, WaitArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::stored::Stored;
@@ -54,6 +55,9 @@ pub struct Args {
 
     #[command(flatten)]
     normalize: NormalizeArgs,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     #[command(flatten)]
     hash: HashArgs,
@@ -140,6 +144,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     check_resources(args)?;
     let output = Output::new(&args.output, args.resources.shards);
     output.check()?;
+    let _lock = Lock::take(&args.output, args.wait)?;
     let folder = args.resources.folder(&output);
     if Unfinished::is_there(&folder) && !args.resources.is_resumed() {
         bail!(

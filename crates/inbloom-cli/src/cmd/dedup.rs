@@ -17,6 +17,7 @@ use inbloom::{Digest, Error, Filter, Kind, Span};
 use crate::blocks::{Block, InOrder, Next};
 use crate::filter_file::{self, Changed, HashArgs};
 use crate::keys::{Digests, InputArgs, Keys, Missing, NormalizeArgs};
+use crate::lock::WaitArgs;
 use crate::normalize::Normalization;
 use crate::output::Delivery;
 use crate::progress::{Beside, Progress};
@@ -37,6 +38,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", requires = "filter", default_value = "60s")]
     #[arg(value_parser = numbers::parse_time)]
     save_every: Duration,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     /// Print the lines that were seen before, and not the first ones
     #[arg(long, conflicts_with = "count")]
@@ -102,7 +106,8 @@ reader where they go into a pipe. So whenever it is interrupted, also by kill -9
     input again from there: at least once, not exactly once;
   - a line that was being written may be cut off at the end of the output.
 If the reader of the pipe goes away, as head does, the lines that it has not taken are not saved as
-seen. Only one program at a time may change F: the second is refused when it saves.
+seen. Only one program at a time may change F: the second is refused before it prints a line, or
+waits with --wait.
 
 Examples:
   inbloom dedup urls.txt > unique.txt
@@ -128,6 +133,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const SAVING: u32 = 4;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    ensure!(
+        args.filter.is_some() || !args.wait.is_given(),
+        "--wait is for a filter that other programs change too: give --filter, or leave --wait out"
+    );
     let hasher = args.hash.hasher(Kind::Blocked)?;
     let normalization = args.input.normalization(&args.normalize);
     let exact_keys = || args.input.keys(hasher, normalization);
@@ -380,7 +389,7 @@ struct Kept {
 
 impl Kept {
     fn open(args: &Args, normalization: Normalization) -> Result<Kept> {
-        let file = args.filter.as_deref().map(Changed::new).transpose()?;
+        let file = args.filter.as_deref().map(|path| Changed::new(path, args.wait)).transpose()?;
         let exists = file.as_ref().map_or(Ok(false), Changed::exists)?;
         let existing = args.filter.as_ref().filter(|_| exists);
         let mut filter = match existing {

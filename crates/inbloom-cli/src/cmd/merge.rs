@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use inbloom::{Error, Filter, Kind};
 
 use crate::filter_file::{self, Changed, KeyArgs};
+use crate::lock::WaitArgs;
 use crate::{numbers, output};
 
 /// Merge filters into one that has the keys of all of them
@@ -24,6 +25,9 @@ pub struct Args {
     /// Text to keep in the new file, instead of the first note of the filters
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     #[command(flatten)]
     key: KeyArgs,
@@ -51,7 +55,7 @@ Exit status:
   2  an error; the output file is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut output = Changed::new(&args.output)?;
+    let mut output = Changed::new(&args.output, args.wait)?;
     // A damaged filter that was saved again would have good checksums.
     args.filters.iter().try_for_each(|path| filter_file::verify(path))?;
     let (first, others) = args.filters.split_first().expect("at least two are required");

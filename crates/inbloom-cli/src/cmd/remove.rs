@@ -10,6 +10,7 @@ use inbloom::Digest;
 use crate::change::Change;
 use crate::filter_file::KeyArgs;
 use crate::keys::InputArgs;
+use crate::lock::WaitArgs;
 use crate::{numbers, output};
 
 /// Take keys out of a bitmap, counting or cuckoo filter, one per line
@@ -21,6 +22,9 @@ use crate::{numbers, output};
 pub struct Args {
     /// The filter's file; replaced only when all keys are out
     filter: PathBuf,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 
     #[command(flatten)]
     key: KeyArgs,
@@ -41,8 +45,8 @@ were ('build --normalize'), and the lines of a bitmap are integers. A line that 
 once, as in 'build' and 'add'; remembering lines takes some 30 bytes for each.
 
 The other kinds cannot remove: their keys share bits. The file is the old one or the new one,
-never half of it, and is left as it was after any error, or if another program has changed it
-meanwhile. So run one at a time.
+never half of it, and is left as it was after any error, or if another program is changing it. With
+--wait it waits for that to end.
 
 Examples:
   inbloom build --kind counting -o members.ib members.txt
@@ -54,7 +58,7 @@ Exit status:
   2  an error; the filter is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Change::open(&args.filter, &args.key)?;
+    let mut change = Change::open(&args.filter, &args.key, args.wait)?;
     let kind = change.filter.plan().kind();
     if !kind.can_remove() {
         // Any key will do: the library refuses it, in its own words.

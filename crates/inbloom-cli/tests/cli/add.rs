@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use inbloom::{Filter, Kind, Plan, file};
 
-use crate::folder::{Folder, exit_code, numbers};
+use crate::folder::{Folder, numbers};
 
 #[test]
 fn what_is_added_is_found_and_only_what_was_not_there_is_new() {
@@ -226,9 +226,14 @@ fn a_file_that_another_program_has_changed_is_not_overwritten() {
     stdin.write_all(b"dave\n").expect("it reads");
     // The filter is open once it takes lines: more of them than a pipe holds tell that it does.
     stdin.write_all(&b"erin\n".repeat(100_000)).expect("it reads");
-    folder.run_with("add names.ib", "mallory\n").expect(0);
+    // By a program that asks for no lock.
+    folder.run_with("build -o other.ib", "mallory\n").expect(0);
+    fs::rename(folder.path("other.ib"), folder.path("names.ib")).expect("it is replaced");
     drop(stdin);
-    assert_eq!(exit_code(child), 2);
+    let outcome = child.wait_with_output().expect("it ends");
+    assert_eq!(outcome.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&outcome.stderr);
+    assert!(message.contains("changed by another program"), "{message}");
     folder.run_with("check names.ib", "mallory\n").expect(0);
     folder.run_with("check names.ib", "dave\n").expect(1);
 }

@@ -294,56 +294,6 @@ fn a_reader_that_goes_away_leaves_unprinted_lines_unseen() {
     assert!(outcome.text() == numbers(0, 300_000));
 }
 
-#[test]
-fn two_programs_that_change_one_filter_are_told() {
-    let folder = Folder::new();
-    folder.run_with("dedup --filter f.ib -n 1000", "a\n").expect(0);
-    let mut slow = folder.command("dedup --filter f.ib").spawn().expect("it starts");
-    let mut stdin = slow.stdin.take().expect("it is piped");
-    stdin.write_all(b"slow\n").expect("it reads");
-    let mut stdout = BufReader::new(slow.stdout.take().expect("it is piped"));
-    stdout.read_line(&mut String::new()).expect("it has opened the filter, and prints");
-    folder.run_with("dedup --filter f.ib", "quick\n").expect(0);
-    drop(stdin);
-    let outcome = slow.wait_with_output().expect("it ends");
-    assert_eq!(outcome.status.code(), Some(2));
-    let message = String::from_utf8_lossy(&outcome.stderr);
-    assert!(message.contains("changed by another program"), "{message}");
-    assert_eq!(folder.run_with("check f.ib", "a\nquick\nslow\n").expect(0).text(), "a\nquick\n");
-}
-
-#[test]
-fn of_two_programs_that_save_at_once_one_is_refused() {
-    let folder = Folder::new();
-    let mut refused = 0;
-    for round in 0..20 {
-        let lines = |from: u64| numbers(from, from + 1000);
-        let texts = [lines(round * 2000), lines(round * 2000 + 1000)];
-        let run = |text: &str| {
-            let mut child =
-                folder.command("dedup -q --filter f.ib -n 100k").spawn().expect("it starts");
-            let mut stdin = child.stdin.take().expect("it is piped");
-            stdin.write_all(text.as_bytes()).expect("it reads");
-            drop(stdin);
-            child
-        };
-        let children = texts.each_ref().map(|text| run(text));
-        let ended = children.map(|child| child.wait_with_output().expect("it ends"));
-        for (text, output) in texts.iter().zip(ended) {
-            let known = folder.run_with("check -c f.ib", text).text();
-            match output.status.code() {
-                // What one is told was saved must not be lost by the other.
-                Some(0) => assert_eq!(known, "1000\n"),
-                code => {
-                    assert_eq!(code, Some(2));
-                    refused += 1;
-                }
-            }
-        }
-    }
-    assert!(refused > 0, "they never met: the test proves nothing");
-}
-
 // ---- Interrupted --------------------------------------------------------------------------------
 
 fn signal(child: &Child, name: &str) {
@@ -585,6 +535,8 @@ fn options_that_exclude_each_other_are_refused() {
         ("--count --filter f.ib", &["--count", "--filter"]),
         ("--count --repeated", &["--count", "--repeated"]),
         ("--save-every 5s", &["--filter"]),
+        ("--wait", &["--filter"]),
+        ("--filter f.ib --wait=soon", &["--wait"]),
         ("--filter f.ib --save-every 5", &["60s"]),
         ("--window 7d", &["-n", "window"]),
         ("-d ,", &["-f", "--csv"]),

@@ -3,6 +3,7 @@
 
 mod add;
 mod arguments;
+mod at_once;
 mod build;
 mod check;
 mod completions;

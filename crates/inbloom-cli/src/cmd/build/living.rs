@@ -140,7 +140,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
         base.display(),
     );
     check_files(args)?;
-    let mut output = Changed::new(&args.output)?;
+    let mut output = Changed::new(&args.output, args.wait)?;
     // A damaged filter that was saved again would have good checksums.
     filter_file::verify(base)?;
     let filter = args.hash.key.open(base)?;

@@ -1,0 +1,169 @@
+//! One program at a time may change a filter's file: it holds a lock from its start to its end.
+//!
+//! A filter is read, changed in memory and replaced as a whole, so two programs that do so at once
+//! would each lose what the other has added. The second one is refused before it has read or
+//! printed a line, or waits with `--wait`. Those that only read a filter need no lock.
+//!
+//! The lock is on a file beside the filter, `.seen.ib.lock` for `seen.ib`: the filter itself is
+//! replaced by another file on every save, and may not exist yet. It has the number of the process
+//! that holds it, for the message. The system releases the lock when the process ends in any way;
+//! the file is removed on a regular end, and what a kill has left is taken over.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{ErrorKind, IsTerminal, Read, stderr};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::OFlags;
+
+use crate::{numbers, output};
+
+/// What to do if another program is changing the file.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct WaitArgs {
+    /// Wait while another program changes the filter, or at most so long: --wait, --wait=10min
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
+    #[arg(value_parser = numbers::parse_time)]
+    wait: Option<Option<Duration>>,
+}
+
+impl WaitArgs {
+    pub fn is_given(self) -> bool {
+        self.wait.is_some()
+    }
+}
+
+/// How often it is looked whether the lock is free.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a lock file begins with; the number of the process follows.
+const MARK: &str = "inbloom ";
+
+/// Held until it is dropped.
+pub struct Lock {
+    /// None where files cannot be locked, as on some network drives.
+    held: Option<(File, PathBuf)>,
+}
+
+impl Lock {
+    /// Takes the lock of a file, which need not exist. Its folder must.
+    pub fn take(path: &Path, args: WaitArgs) -> Result<Lock> {
+        let lock_path = lock_path(path);
+        let start = Instant::now();
+        let mut has_said = false;
+        loop {
+            let mut file = open(&lock_path)?;
+            match file.try_lock() {
+                Ok(()) if is_there(&file, &lock_path) => {
+                    sign(&mut file, &lock_path)?;
+                    return Ok(Lock { held: Some((file, lock_path)) });
+                }
+                // The one who held it has just removed it.
+                Ok(()) => continue,
+                Err(TryLockError::Error(_)) => {
+                    let _ = fs::remove_file(&lock_path);
+                    return Ok(Lock { held: None });
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let shown = path.display();
+            let holder = holder(&mut file);
+            match args.wait {
+                None => bail!(
+                    "{shown} is being changed by {holder}: nothing was read or written; run again \
+                     when it is done, or with --wait"
+                ),
+                Some(Some(most)) if start.elapsed() >= most => bail!(
+                    "{shown} is still being changed by {holder} after --wait={most:?}: nothing was \
+                     read or written; run again when it is done, or wait longer"
+                ),
+                Some(_) => {}
+            }
+            if !has_said && stderr().is_terminal() {
+                has_said = true;
+                output::say(format_args!("waiting for {shown}, which {holder} is changing"));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Lock {
+    /// Removes the file while it is still locked, so that nobody else's is removed.
+    fn drop(&mut self) {
+        if let Some((_file, path)) = &self.held {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The lock of a file. Where that is a link, of what it leads to.
+fn lock_path(path: &Path) -> PathBuf {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".lock");
+    path.with_file_name(name)
+}
+
+/// Opens or creates the lock file, and no file that a link of that name leads to.
+fn open(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
+    let ours = options.clone().write(true).create(true).truncate(false).open(path);
+    let opened = match ours {
+        // Another user's can be locked all the same.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => options.open(path),
+        opened => opened,
+    };
+    let file = opened.with_context(|| not_ours(path))?;
+    let metadata = file.metadata().with_context(|| not_ours(path))?;
+    ensure!(metadata.is_file(), not_ours(path));
+    Ok(file)
+}
+
+fn not_ours(path: &Path) -> String {
+    format!("cannot use {} as a lock: see what it is, and remove it", path.display())
+}
+
+/// Whether a file is still the one of that name.
+fn is_there(file: &File, path: &Path) -> bool {
+    let inode = |metadata: Metadata| (metadata.dev(), metadata.ino());
+    let named = fs::symlink_metadata(path).map(inode).ok();
+    named.is_some() && file.metadata().map(inode).ok() == named
+}
+
+/// Writes down who holds the lock. Refused if the file has something else in it.
+fn sign(file: &mut File, path: &Path) -> Result<()> {
+    let content = content(file);
+    let is_ours = content.is_empty() || process_of(&content).is_some();
+    ensure!(is_ours, not_ours(path));
+    // Another user's cannot be written to, and nobody depends on it.
+    let _ = file.set_len(0);
+    let _ = file.write_all_at(format!("{MARK}{}\n", process::id()).as_bytes(), 0);
+    Ok(())
+}
+
+/// Who holds the lock, in words.
+fn holder(file: &mut File) -> String {
+    match process_of(&content(file)) {
+        Some(process) => format!("process {process}"),
+        None => "another program".to_string(),
+    }
+}
+
+/// The beginning of a file, as long as the longest that is ours.
+fn content(file: &mut File) -> String {
+    let mut content = Vec::new();
+    let _ = file.take(64).read_to_end(&mut content);
+    String::from_utf8_lossy(&content).into_owned()
+}
+
+fn process_of(content: &str) -> Option<u32> {
+    content.strip_prefix(MARK)?.strip_suffix('\n')?.parse().ok()
+}
