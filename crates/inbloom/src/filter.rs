@@ -134,17 +134,18 @@ impl Any {
     }
 
     /// A filter with the parts that a file has beside it: a static kind with what was added to it
-    /// and what it denies, another one with its growing part.
+    /// and what it denies, another one with its growing part. So many keys were new.
     pub(crate) fn with_parts(
         self,
         hasher: Hasher,
         added: Option<Filter>,
         denied: Cells,
+        inserted: u64,
     ) -> Result<Any> {
         let state = self.into_state();
         Ok(match added {
             Some(growing) if !state.plan().kind().is_static() => {
-                Any::other(Grown::from_parts(state, hasher, growing))
+                Any::other(Grown::from_parts(state, growing, inserted))
             }
             added => Any::other(Living::from_parts(state, hasher, added, denied)?),
         })
@@ -300,7 +301,8 @@ impl Filter {
     }
 
     /// Lets a filter go on past the keys that it was planned for, at its target rate: further keys
-    /// go into a growing part beside it, see [`grown`](crate::compose::grown).
+    /// go into a growing part beside it, see [`grown`](crate::compose::grown). What is read from
+    /// its file again grows too.
     ///
     /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves
     /// the growing part its share of the rate. A filter that was planned without it grows as long
@@ -324,19 +326,34 @@ impl Filter {
     /// Refuses kinds that have no growing part, shards, filters that clear themselves, and those
     /// that have used up their rate.
     pub fn into_growing(mut self) -> Result<Filter> {
-        let plan = *self.plan();
-        if plan.growth() > 0 || self.as_grown().is_some() {
-            return Ok(self);
+        self.check_growing_kind()?;
+        if self.plan().growth() == 0 && self.as_grown().is_none() {
+            let state = self.any.into_state();
+            self.any = Any::other(Grown::open(state, self.hasher, self.inserted)?);
         }
-        if !plan.kind().can_outgrow() || plan.shard().is_some() {
-            return Err(cannot_grow(&plan));
-        }
-        if self.auto_clear.is_some() {
-            return Err(grown::clears_itself(plan.kind()));
-        }
-        let state = self.any.into_state();
-        self.any = Any::other(Grown::open(state, self.hasher, self.inserted)?);
         Ok(self)
+    }
+
+    /// Returns the error of [`Filter::into_growing`], if there is one: before the filter is given
+    /// away.
+    pub fn check_growth(&self) -> Result<()> {
+        self.check_growing_kind()?;
+        if self.plan().growth() == 0 && self.as_grown().is_none() {
+            grown::rate_left(self.any.state(), self.inserted)?;
+        }
+        Ok(())
+    }
+
+    fn check_growing_kind(&self) -> Result<()> {
+        let plan = self.plan();
+        let can_grow = plan.growth() > 0 || plan.kind().can_outgrow() && plan.shard().is_none();
+        if !can_grow {
+            return Err(cannot_grow(plan));
+        }
+        match self.auto_clear {
+            Some(_) => Err(grown::clears_itself(plan.kind())),
+            None => Ok(()),
+        }
     }
 
     /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
@@ -736,7 +753,7 @@ impl Filter {
             return Err(grown::clears_itself(self.plan().kind()));
         }
         let (state, growing) = (self.any.state().copy()?, growing.try_clone()?);
-        let mut united = Grown::from_parts(state, self.hasher, growing);
+        let mut united = Grown::from_parts(state, growing, self.inserted);
         united.unite(base)?;
         self.any = Any::other(united);
         Ok(())

@@ -164,7 +164,7 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     if let Some(denied) = living.map(Living::denied_part).filter(|denied| !denied.is_empty()) {
         contents.push((GONE, denied));
     }
-    let growing = filter.as_grown().and_then(Grown::growing_part);
+    let growing = filter.as_grown().map(Grown::growing_part);
     if let Some(added) = living.and_then(Living::added_part).or(growing) {
         let mut file = Vec::new();
         write_all(added, &mut file)?;
@@ -755,7 +755,7 @@ impl Parsed {
                 let parts = [Some(header.payload()), more, gone];
                 let [bits, more, gone] = cells.cut(parts.map(|part| part.map_or(0..0, within)));
                 let added = self.added.map(|added| added.into_added(more, key)).transpose()?;
-                header.any(bits)?.with_parts(hasher, added, gone)?
+                header.any(bits)?.with_parts(hasher, added, gone, header.inserted)?
             }
         };
         let Header { inserted, auto_clear, .. } = self.header;
@@ -881,7 +881,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
     let mut any: Any = any.expect("a header has one payload");
     if added.is_some() || denied.is_some() {
         let denied = denied.map_or_else(|| Cells::zeroed(0), Ok)?;
-        any = any.with_parts(hasher, added, denied)?;
+        any = any.with_parts(hasher, added, denied, header.inserted)?;
     }
     let Header { inserted, auto_clear, .. } = header;
     Ok(Filter { hasher, any, inserted, auto_clear, texts })

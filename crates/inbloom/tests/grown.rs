@@ -140,7 +140,7 @@ fn the_base_holds_what_a_filter_of_its_plan_alone_would() {
         (Filter::new(plan).unwrap(), Filter::new(plan).unwrap().into_growing().unwrap());
     alone.insert_digests(&digests(0..1900), &mut Vec::new()).unwrap();
     filter.insert_digests(&digests(0..1900), &mut Vec::new()).unwrap();
-    assert!(alone == filter && write(&alone) == write(&filter), "no growing part yet");
+    assert!(alone == filter && payload(&alone) == payload(&filter), "it has not grown yet");
     filter.insert_digests(&digests(1900..5000), &mut Vec::new()).unwrap();
     alone.insert_digests(&digests(1900..2000), &mut Vec::new()).unwrap();
     assert!(alone != filter);
@@ -175,7 +175,7 @@ fn a_file_goes_on_growing_where_it_left_off() {
     for start in (0..10_000).step_by(500) {
         let keys = digests(start..start + 500);
         at_once.insert_digests(&keys, &mut Vec::new()).unwrap();
-        let mut filter = file::open_mut(&path).unwrap().into_growing().unwrap();
+        let mut filter = file::open_mut(&path).unwrap();
         filter.insert_digests(&keys, &mut Vec::new()).unwrap();
         file::save(&filter, &path).unwrap();
     }
@@ -213,7 +213,7 @@ fn what_is_open_to_read_takes_no_insert() {
     assert!(new.is_empty());
     // A full base that is mapped does not get a growing part in memory either.
     file::save(&grown(Kind::Blocked, 100, 0.01, 0..100), &path).unwrap();
-    let mut filter = file::open(&path).unwrap().into_growing().unwrap();
+    let mut filter = file::open(&path).unwrap();
     assert!(matches!(filter.insert_digest(digest(1000)), Err(Error::ReadOnly)));
 }
 
@@ -261,7 +261,6 @@ fn a_merge_has_the_keys_of_both_whichever_of_them_has_grown() {
             let mut one = grown(Kind::Blocked, 1000, 0.01, 0..left);
             let other = grown(Kind::Blocked, 1000, 0.01, 10_000..10_000 + right);
             if opened {
-                // A base that has not grown is an ordinary filter then.
                 one = Filter::read_from(&write(&one)[..]).unwrap();
             }
             let shown = format!("{left} and {right}, opened: {opened}");

@@ -17,8 +17,8 @@
 //! takes 20 to 45 bits, and a query asks both. A base that proves far too small is worth building
 //! again.
 //!
-//! **In a file** the growing part is section MORE, drawn in docs/format.md. A base without a
-//! growing part is an ordinary file of its kind.
+//! **In a file** the growing part is section MORE, drawn in docs/format.md. It is there from the
+//! beginning, with nothing in it: so a filter that may grow grows for whoever opens it to insert.
 //!
 //! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
 
@@ -54,8 +54,8 @@ pub fn base_share(items: u64) -> f64 {
 /// less a key would take far more bits than in a filter that is built again.
 const LEAST_LEFT: f64 = 0.1;
 
-/// The growing part is planned for this fraction of the base's keys at first. Most filters that
-/// outgrow their plan do so by little.
+/// The growing part is planned for this fraction of the base's keys when the base is closed. Most
+/// filters that outgrow their plan do so by little.
 const FIRST_FRACTION: u64 = 8;
 
 /// The keys that a base takes: those that it was planned for, or as many as its share of the rate
@@ -66,76 +66,104 @@ fn base_capacity(plan: &Plan) -> u64 {
     plan.items().min(plan.items_at(share))
 }
 
+/// How many keys a filter holds, of which so many were new. That count comes from a file that may
+/// be wrong; the bits tell the least.
+fn held(base: &dyn State, inserted: u64) -> u64 {
+    let estimate = base.estimate(inserted);
+    inserted.max((estimate.items - 3.0 * estimate.error) as u64)
+}
+
+fn growing_plan(rate: f64, items: u64) -> Result<Plan> {
+    Plan::new(Kind::Scalable).items(items).rate(rate).build()
+}
+
+/// The target rate of the growing part of a filter of which so many keys were new. Fails if too
+/// little is left for one.
+pub(crate) fn rate_left(base: &dyn State, inserted: u64) -> Result<f64> {
+    let (target, share) = (base.plan().rate(), base_share(base.plan().items()));
+    let left = match held(base, inserted) <= base_capacity(base.plan()) {
+        // By plan, not by the bits: so that filters of one plan have parts of one rate, which can
+        // be merged.
+        true => target * (1.0 - share),
+        false => (target - base.rate()).min(target * (1.0 - share)),
+    };
+    if left < target * LEAST_LEFT || left < MIN_RATE {
+        return Err(Error::Unsupported {
+            kind: base.plan().kind(),
+            verb: "grow",
+            remedy: "its keys have used up its target rate; build it again for more keys, or \
+                     planned to grow: 'inbloom build --overfull grow', PlanBuilder::growing in the \
+                     library",
+        });
+    }
+    Ok(left)
+}
+
 /// A filter with a growing part, see [`Filter::into_growing`].
 pub struct Grown {
     /// That of the base, with the target rate of both parts together.
     plan: Plan,
-    hasher: Hasher,
     base: Box<dyn State>,
-    /// How many keys the base takes before it is closed, and how many it has.
-    capacity: u64,
-    held: u64,
-    /// Keys that came after the base was closed.
-    growing: Option<Filter>,
+    /// How many keys of both parts were new when it was opened.
+    inserted: u64,
+    /// How many more keys the base takes; found when the first one comes, since it takes a
+    /// millisecond.
+    room: Option<u64>,
+    /// Keys that came after the base was closed, and whether it is.
+    growing: Filter,
+    closed: bool,
 }
 
 impl Grown {
     /// Returns the parts as a file has them.
-    pub(crate) fn from_parts(base: Box<dyn State>, hasher: Hasher, growing: Filter) -> Grown {
-        let plan = *base.plan();
-        Grown { plan, hasher, base, capacity: 0, held: 0, growing: Some(growing) }
+    pub(crate) fn from_parts(base: Box<dyn State>, growing: Filter, inserted: u64) -> Grown {
+        let (plan, closed) = (*base.plan(), growing.ones() > 0);
+        Grown { plan, base, inserted, room: None, growing, closed }
     }
 
     /// Lets a filter of which so many keys were new grow.
     pub(crate) fn open(base: Box<dyn State>, hasher: Hasher, inserted: u64) -> Result<Grown> {
-        let (plan, estimate) = (*base.plan(), base.estimate(inserted));
-        // The count comes from a file that may be wrong; the bits tell the least.
-        let held = inserted.max((estimate.items - 3.0 * estimate.error) as u64);
-        let capacity = base_capacity(&plan);
-        let grown = Grown { plan, hasher, base, capacity, held, growing: None };
-        if grown.held >= grown.capacity {
-            grown.rate_left()?;
-        }
-        Ok(grown)
+        let rate = rate_left(base.as_ref(), inserted)?;
+        let growing = Filter::with_hasher(growing_plan(rate, FIRST_ITEMS)?, hasher)?;
+        Ok(Grown::from_parts(base, growing, inserted))
     }
 
     /// Returns how many keys are in the growing part.
     #[must_use]
     pub fn beyond(&self) -> u64 {
-        self.growing.as_ref().map_or(0, Filter::inserted)
+        self.growing.inserted()
     }
 
-    /// The growing part, if there is one: it is the file in section MORE.
-    pub(crate) fn growing_part(&self) -> Option<&Filter> {
-        self.growing.as_ref()
+    /// The growing part, which is the file in section MORE.
+    pub(crate) fn growing_part(&self) -> &Filter {
+        &self.growing
     }
 
-    /// The target rate of a growing part.
-    fn rate_left(&self) -> Result<f64> {
-        let (target, share) = (self.plan.rate(), base_share(self.plan.items()));
-        let left = match self.held <= self.capacity {
-            // By plan, not by the bits: so that filters of one plan have parts of one rate, which
-            // can be merged.
-            true => target * (1.0 - share),
-            false => (target - self.base.rate()).min(target * (1.0 - share)),
-        };
-        if left < target * LEAST_LEFT || left < MIN_RATE {
-            return Err(Error::Unsupported {
-                kind: self.plan.kind(),
-                verb: "grow",
-                remedy: "its keys have used up its target rate; build it again for more keys, or \
-                         planned to grow: 'inbloom build --overfull grow', PlanBuilder::growing in \
-                         the library",
-            });
+    /// How many more keys the base takes.
+    fn room(&mut self) -> u64 {
+        match (self.closed, self.room) {
+            (true, _) => 0,
+            (false, Some(room)) => room,
+            (false, None) => {
+                let held = held(self.base.as_ref(), self.inserted);
+                let room = base_capacity(&self.plan).saturating_sub(held);
+                self.room = Some(room);
+                room
+            }
         }
-        Ok(left)
+    }
+
+    /// Notes that so many keys were new to the base.
+    fn took(&mut self, new: u64) {
+        self.room = self.room.map(|room| room.saturating_sub(new));
     }
 
     /// Closes the base, which has all that it is for.
     fn close(&mut self) -> Result<()> {
         let items = (self.plan.items() / FIRST_FRACTION).max(FIRST_ITEMS);
-        let plan = Plan::new(Kind::Scalable).items(items).rate(self.rate_left()?).build()?;
-        self.growing = Some(Filter::with_hasher(plan, self.hasher)?);
+        let plan = growing_plan(self.growing.plan().rate(), items)?;
+        self.growing = Filter::with_hasher(plan, *self.growing.hasher())?;
+        self.closed = true;
         Ok(())
     }
 
@@ -150,13 +178,12 @@ impl Grown {
         next: &[Digest],
         new: &mut Vec<bool>,
     ) -> Result<()> {
-        let Some(growing) = &mut self.growing else { return Ok(()) };
         let mut in_base = vec![false; run.len()];
         self.base.contains_run(run, next, &mut in_base);
         let absent = run.iter().zip(&in_base).filter(|(_, in_base)| !**in_base);
         let absent: Vec<Digest> = absent.map(|(digest, _)| *digest).collect();
         let mut answers = Vec::with_capacity(absent.len());
-        let result = growing.insert_digests(&absent, &mut answers);
+        let result = self.growing.insert_digests(&absent, &mut answers);
         let mut answers = answers.into_iter();
         // On an error the answers end at the first digest that was refused.
         let in_order = in_base.iter().map_while(|in_base| match in_base {
@@ -185,50 +212,49 @@ pub(crate) fn also_ask(part: &Filter, run: &[Digest], next: &[Digest], found: &m
 
 impl Membership for Grown {
     fn contains_digest(&self, digest: Digest) -> bool {
-        self.base.contains_digest(digest)
-            || self.growing.as_ref().is_some_and(|growing| growing.contains_digest(digest))
+        self.base.contains_digest(digest) || (self.closed && self.growing.contains_digest(digest))
     }
 
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
-        if self.growing.is_none() && self.held < self.capacity {
+        if self.room() > 0 {
             let new = self.base.insert_digest(digest)?;
-            self.held += u64::from(new);
+            self.took(u64::from(new));
             return Ok(new);
         }
         self.check_writable()?;
         if self.base.contains_digest(digest) {
             return Ok(false);
         }
-        if self.growing.is_none() {
+        if !self.closed {
             self.close()?;
         }
-        self.growing.as_mut().map_or(Ok(false), |growing| growing.insert_digest(digest))
+        self.growing.insert_digest(digest)
     }
 
     fn prefetch(&self, digests: &[Digest]) {
         self.base.prefetch(digests);
-        if let Some(growing) = &self.growing {
-            growing.any.members().prefetch(digests);
+        if self.closed {
+            self.growing.any.members().prefetch(digests);
         }
     }
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.base.contains_run(run, next, found);
-        if let Some(growing) = &self.growing {
-            also_ask(growing, run, next, found);
+        if self.closed {
+            also_ask(&self.growing, run, next, found);
         }
     }
 
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         let mut run = run;
-        if self.growing.is_none() && run.len() as u64 <= self.capacity.saturating_sub(self.held) {
+        if !self.closed && run.len() as u64 <= self.room() {
             let before = new.len();
             let result = self.base.insert_run(run, next, new);
-            self.held += new[before..].iter().filter(|new| **new).count() as u64;
+            self.took(new[before..].iter().filter(|new| **new).count() as u64);
             return result;
         }
         // The run in which the base is closed, one by one.
-        while self.growing.is_none()
+        while !self.closed
             && let [first, rest @ ..] = run
         {
             new.push(self.insert_digest(*first)?);
@@ -263,18 +289,14 @@ impl State for Grown {
 
     fn clear(&mut self) -> Result<()> {
         self.base.clear()?;
-        // A file with a growing part was opened without it.
-        self.capacity = base_capacity(&self.plan);
-        (self.held, self.growing) = (0, None);
+        self.growing.clear()?;
+        (self.inserted, self.room, self.closed) = (0, None, false);
         Ok(())
     }
 
     fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Grown {
-            base: self.base.copy()?,
-            growing: self.growing.as_ref().map(Filter::try_clone).transpose()?,
-            ..*self
-        }))
+        let (base, growing) = (self.base.copy()?, self.growing.try_clone()?);
+        Ok(Box::new(Grown { base, growing, ..*self }))
     }
 
     /// A filter that has not grown is the filter it was made from.
@@ -286,31 +308,31 @@ impl State for Grown {
     fn unite(&mut self, other: &dyn State) -> Result<()> {
         let (base, growing) = parts(other);
         self.check_writable()?;
-        match (&mut self.growing, growing) {
+        if let Some(growing) = growing {
             // Refused, if it is, before anything has changed.
-            (Some(here), Some(there)) => here.merge(there)?,
-            (here @ None, Some(there)) => *here = Some(there.try_clone()?),
-            (_, None) => {}
+            self.growing.merge(growing)?;
+            self.closed = true;
         }
         self.base.unite(base)?;
-        self.held = self.base.recount_distinct();
+        // Known by the bits only, as far as it can be.
+        (self.inserted, self.room) = (0, None);
         Ok(())
     }
 
     fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        match (&self.growing, parts(other)) {
-            (None, (base, None)) => self.base.intersect(base),
+        match (self.closed, parts(other)) {
+            (false, (base, None)) => self.base.intersect(base),
             _ => Err(cannot_intersect(&self.plan)),
         }
     }
 
     /// With a growing part the base has not all keys: no position rules a key out.
     fn is_set(&self, position: u64) -> bool {
-        self.growing.is_some() || self.base.is_set(position)
+        self.closed || self.base.is_set(position)
     }
 
     fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        self.base.positions(digest).filter(|_| self.growing.is_none())
+        self.base.positions(digest).filter(|_| !self.closed)
     }
 
     fn payload(&self) -> Cow<'_, [u8]> {
@@ -334,17 +356,16 @@ impl State for Grown {
     }
 
     fn bytes(&self) -> u64 {
-        self.base.bytes() + self.growing.as_ref().map_or(0, Filter::bytes)
+        self.base.bytes() + self.growing.bytes()
     }
 
     fn rate(&self) -> f64 {
-        (self.base.rate() + self.growing.as_ref().map_or(0.0, Filter::rate)).min(1.0)
+        (self.base.rate() + self.growing.rate()).min(1.0)
     }
 
     fn estimate(&self, _inserted: u64) -> Estimate {
         let base = self.base.estimate(self.base.ones());
-        let Some(growing) = &self.growing else { return base };
-        let behind = estimate_behind(&*self.base, growing);
+        let behind = estimate_behind(&*self.base, &self.growing);
         Estimate { items: base.items + behind.items, error: base.error.hypot(behind.error) }
     }
 
@@ -353,22 +374,21 @@ impl State for Grown {
     }
 
     fn next_growth(&self) -> Option<u64> {
-        match &self.growing {
-            Some(growing) => {
+        match self.closed {
+            true => {
                 let in_base = self.base.recount_distinct();
-                growing.next_growth().map(|next| next.saturating_add(in_base))
+                self.growing.next_growth().map(|next| next.saturating_add(in_base))
             }
-            None => Some(self.capacity),
+            false => Some(base_capacity(&self.plan)),
         }
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let mut details = self.base.details();
-        if let Some(growing) = &self.growing {
-            let (keys, bytes, rate) = (growing.inserted(), growing.bytes(), growing.rate());
-            let text = format!("{keys} keys, in {bytes} bytes at a rate of {rate:.2e}");
-            details.push(("growing part", text));
-        }
+        let (keys, bytes) = (self.growing.inserted(), self.growing.bytes());
+        let rate = self.growing.rate();
+        let text = format!("{keys} keys, in {bytes} bytes at a rate of {rate:.2e}");
+        details.push(("growing part", text));
         details
     }
 }
@@ -391,10 +411,10 @@ pub(crate) fn clears_itself(kind: Kind) -> Error {
     Error::Unsupported { kind, verb: "grow and clear itself", remedy }
 }
 
-/// The parts of a filter of any sort: one that has not grown is all base.
+/// The parts of a filter of any sort: one that has not grown yet is all base.
 pub(crate) fn parts(state: &dyn State) -> (&dyn State, Option<&Filter>) {
     match (state as &dyn Dynamic).downcast_ref::<Grown>() {
-        Some(grown) => (grown.base.as_ref(), grown.growing.as_ref()),
+        Some(grown) => (grown.base.as_ref(), grown.closed.then_some(&grown.growing)),
         None => (state, None),
     }
 }

@@ -85,6 +85,12 @@ impl BlockedWriter {
         self.pieces
     }
 
+    /// Keys of the pieces that were appended so far, of which each was new.
+    #[must_use]
+    pub fn inserted(&self) -> u64 {
+        self.inserted
+    }
+
     /// Appends the next piece, and returns what has to be kept of it to go on after a crash.
     pub fn append(&mut self, piece: &Piece) -> Result<Vec<u8>> {
         let sum = self.payload.append(piece.bytes())?;

@@ -313,9 +313,10 @@ impl PlanBuilder {
         let has_items = self.items.is_some() || (self.bytes.and(self.bits_per_key)).is_some();
         if self.rate.is_none() && has_memory && has_items {
             let base = alone.build()?;
-            // A rate above one half leaves nothing worth having.
-            let rate = (base.rate / base_share(base.items)).min(0.5).max(base.rate);
-            return Ok(Plan { rate, ..base });
+            // A rate above one half leaves nothing worth having, and no part can be below the
+            // lowest that is offered.
+            let rate = (base.rate / base_share(base.items)).max(4.0 * MIN_RATE).min(0.5);
+            return Ok(Plan { rate: rate.max(base.rate), ..base });
         }
         let rate = self.rate.unwrap_or(DEFAULT_RATE);
         if rate < 2.0 * MIN_RATE {
