@@ -54,6 +54,11 @@ impl<'a> Change<'a> {
         Ok(Change { path, file, filter })
     }
 
+    /// Lets the filter grow.
+    pub fn growing(self) -> Result<Change<'a>> {
+        Ok(Change { filter: self.filter.into_growing()?, ..self })
+    }
+
     /// Hands the digests of all records to `take`, in order, which tells how many of them have
     /// changed the filter.
     pub fn by_lines(

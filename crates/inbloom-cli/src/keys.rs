@@ -283,16 +283,23 @@ impl Digests {
     }
 
     /// From answers for the keys, makes answers for all records: those without a key get `answer`.
-    pub fn spread(&self, answers: &mut Vec<bool>, answer: bool) {
+    /// Where the answers end early, so do the records: none behind the first key without an answer
+    /// gets one. Returns how many of the records have no key.
+    pub fn spread(&self, answers: &mut Vec<bool>, answer: bool) -> usize {
         if self.missing.is_empty() {
-            return;
+            return 0;
         }
         let mut of_keys = std::mem::take(answers).into_iter();
         let mut missing = self.missing.iter().peekable();
-        for index in 0..of_keys.len() + self.missing.len() {
-            let is_missing = missing.next_if(|missing| **missing == index).is_some();
-            let mut of_key = || of_keys.next().expect("there is an answer for each key");
-            answers.push(if is_missing { answer } else { of_key() });
+        loop {
+            let index = answers.len();
+            if missing.next_if(|missing| **missing == index).is_some() {
+                answers.push(answer);
+            } else if let Some(of_key) = of_keys.next() {
+                answers.push(of_key);
+            } else {
+                return self.missing.len() - missing.len();
+            }
         }
     }
 }

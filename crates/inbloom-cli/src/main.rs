@@ -7,7 +7,7 @@
 //! them), `stored` (those only read, also in shards), `lookup` (those
 //! that are larger than memory), `change` (those that lines change), `seen` and `integers` (exact
 //! sets), `output` (stdout, stderr, exit codes), `progress` and `signals`. For arguments: `sizing`
-//! (the options that make a plan), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
+//! (the options that make a plan), `overfull` (what happens past it), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
 //! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
 
 mod blocks;
@@ -29,6 +29,7 @@ mod memory;
 mod normalize;
 mod numbers;
 mod output;
+mod overfull;
 mod plot;
 mod progress;
 mod seen;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use inbloom::{Kind, Plan, Span, Tier};
+use inbloom::{Kind, Plan, PlanBuilder, Span, Tier};
 use serde_json::{Value, json};
 
 use crate::numbers::{
     self, parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share,
     parse_window,
 };
+use crate::overfull::Overfull;
 
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
 #[command(next_help_heading = "Size")]
@@ -121,6 +122,18 @@ impl Sizing {
 
     /// The plan of these options for one kind; what was not given is left to the library.
     pub fn plan(&self, kind: Kind) -> inbloom::Result<Plan> {
+        self.builder(kind).build()
+    }
+
+    /// The same, with room for a growing part where it is to grow.
+    pub fn plan_for(&self, kind: Kind, overfull: Overfull) -> inbloom::Result<Plan> {
+        match overfull {
+            Overfull::Grow => self.builder(kind).growing().build(),
+            Overfull::Stop | Overfull::Continue => self.plan(kind),
+        }
+    }
+
+    fn builder(&self, kind: Kind) -> PlanBuilder {
         let mut plan = Plan::new(kind);
         if let Some(items) = self.items {
             plan = plan.items(items);
@@ -160,7 +173,7 @@ impl Sizing {
         if let Some(tightening) = self.tightening {
             plan = plan.tightening(tightening);
         }
-        plan.build()
+        plan
     }
 
     /// The rate that a number of probes stands for, if nothing else tells the rate: a classic

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use inbloom::Filter;
 
-use crate::change::Change;
+use crate::change::{Change, Tally};
 use crate::filter_file::{self, KeyArgs};
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
+use crate::overfull::{self, Filling, Overfull};
 use crate::{numbers, output};
 
 /// Insert keys into an existing filter, one per line, and print how many were new
@@ -18,6 +19,10 @@ use crate::{numbers, output};
 pub struct Args {
     /// The filter's file; replaced only when all keys are in
     filter: PathBuf,
+
+    /// What happens when more keys come than the filter was planned for [default: stop]
+    #[arg(long, value_name = "WHAT")]
+    overfull: Option<Overfull>,
 
     #[command(flatten)]
     wait: WaitArgs,
@@ -34,6 +39,12 @@ const AFTER_HELP: &str = "\
 Prints 'N new of M keys': the others were probably there before, or came twice. Lines are
 normalized as the filter's keys were ('build --normalize'), and those of a bitmap are integers. For
 a window of time the keys come now, by the system's clock, also those that it still has.
+
+With more keys than the filter was planned for, its rate would rise above the target. add stops then
+and leaves the file as it was; the message says how many keys came. A filter that was made to grow
+('build --overfull grow', and by dedup) grows instead, in a part of its file, and keeps its rate.
+--overfull grow lets another one grow too, if it is not too full yet. --overfull continue takes all
+keys at a higher rate, and warns.
 
 The file is the old one or the new one, never half of it. It is left as it was after any error: an
 input that cannot be read, or another program that is changing the file. With --wait it waits for
@@ -55,40 +66,85 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         // Any key will do: the library refuses it, in its own words.
         change.filter.insert("").with_context(|| args.filter.display().to_string())?;
     }
-    let before = change.filter.inserted();
+    let named = || args.filter.display().to_string();
+    let filter = &change.filter;
+    let overfull =
+        Overfull::decide_for(filter, args.overfull, Overfull::Stop).with_context(named)?;
+    let before = Before {
+        inserted: filter.inserted(),
+        holds: overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items()),
+        can_grow: filter.check_growth().is_ok(),
+    };
+    if overfull == Overfull::Grow {
+        change = change.growing().with_context(named)?;
+    }
     let keys = args.input.keys_for(&change.filter)?.for_inserts(&change.filter);
-    let mut new = Vec::new();
+    let (mut filling, mut new) = (Filling::new(overfull, &change.filter), Vec::new());
     let tally = change.by_lines("adding", &args.input, keys, |filter, digests| {
-        filter_file::insert_set(filter, digests, &mut new)?;
-        Ok(filter_file::count_new(&new))
+        filling.insert(filter, digests, &mut new)
     })?;
+    if filling.is_over() {
+        bail!("{} is left as it was: {}", args.filter.display(), before.refuse(&change, tally));
+    }
     change.save(tally)?;
     let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
     output::print(format!("{new} new of {read}{}\n", tally.missing()).as_bytes())?;
     let filter = &change.filter;
-    if filter.inserted() < before + tally.changed {
+    if filter.inserted() < before.inserted + tally.changed {
         output::say(format_args!(
             "the filter emptied itself (auto-clear) and holds the last {} only",
             numbers::keys(filter.inserted()),
         ));
-    } else if tally.changed > 0 && filter_file::exceeds_promise(filter) {
-        output::say(warning(filter));
+    } else if filling.has_warned() || tally.changed > 0 && filter_file::exceeds_promise(filter) {
+        output::say(before.warning(filter, tally));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn warning(filter: &Filter) -> String {
-    let plan = filter.plan();
-    let (planned, rate) = (numbers::keys(plan.items()), numbers::rate(filter.rate()));
-    let promised = numbers::rate(plan.rate());
-    // The fuller it is the more keys it takes for others and does not count: the bits know better.
-    let holds = filter.inserted().max(filter.estimated_items().items.ceil() as u64);
-    let (has, larger) = match plan.span() {
-        Some(_) => ("took more in a step".to_string(), "a larger -n".to_string()),
-        None => (format!("has about {}", numbers::exact(holds)), format!("-n {holds}")),
-    };
-    format!(
-        "warning: planned for {planned}, and {has}: rate {promised} promised, {rate} now; build \
-         again with {larger} to keep the rate"
-    )
+/// What a filter was before keys were added to it.
+struct Before {
+    inserted: u64,
+    /// The keys that it held at most, if its bits could tell.
+    holds: Option<u64>,
+    can_grow: bool,
+}
+
+impl Before {
+    /// Why so many keys are not added.
+    fn refuse(&self, change: &Change, tally: Tally) -> String {
+        let plan = change.filter.plan();
+        format!(
+            "it was planned for {} and holds {}, and {} came: with all of them its rate would pass \
+             {}; build it again with {}, or choose --overfull {}",
+            numbers::keys(plan.items()),
+            numbers::exact(self.inserted),
+            numbers::keys(tally.read),
+            numbers::rate(plan.rate()),
+            overfull::larger(None, self.holds, tally.read),
+            if self.can_grow { "grow or continue" } else { "continue" },
+        )
+    }
+
+    fn warning(&self, filter: &Filter, tally: Tally) -> String {
+        let plan = filter.plan();
+        let (planned, rate) = (numbers::keys(plan.items()), numbers::rate(filter.rate()));
+        let promised = numbers::rate(plan.rate());
+        // The fuller it is the more keys it takes for others and does not count: the bits know
+        // better, until they are all set.
+        let holds = overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items());
+        let (has, larger) = match plan.span() {
+            Some(_) => ("took more in a step".to_string(), "a larger -n".to_string()),
+            None => {
+                let has = match holds {
+                    Some(holds) => format!("has about {}", numbers::exact(holds)),
+                    None => format!("has many more after {}", numbers::keys(tally.read)),
+                };
+                (has, overfull::larger(holds, self.holds, tally.read))
+            }
+        };
+        format!(
+            "warning: planned for {planned}, and {has}: rate {promised} promised, {rate} now; \
+             build again with {larger} to keep the rate"
+        )
+    }
 }

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
 use crate::blocks::{InOrder, Job};
@@ -26,6 +26,7 @@ use crate::filter_file::{self, HashArgs};
 use crate::input::{self, Input};
 use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
 use crate::lock::{Lock, WaitArgs};
+use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::stored::Stored;
@@ -56,6 +57,10 @@ pub struct Args {
     #[command(flatten)]
     normalize: NormalizeArgs,
 
+    /// What happens when more keys come than -n [default: stop]
+    #[arg(long, value_name = "WHAT")]
+    overfull: Option<Overfull>,
+
     #[command(flatten)]
     wait: WaitArgs,
 
@@ -83,6 +88,11 @@ counted first: files are read twice, from a pipe 16 bytes per key are kept. With
 and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
 bits and is built once. Its keys are kept as 5.2 bytes each, in memory as long as they fit, and then
 in temporary files.
+
+With more different keys than -n, the rate would rise above the target. build stops then: it reads
+on to count the lines, says how many there are, and writes nothing. --overfull grow puts keys beyond
+-n into a growing part of the file, which keeps the rate, also when 'add --overfull grow' adds more
+later; it takes kind blocked or classic. --overfull continue takes them at a higher rate, and warns.
 
 A blocked filter is built in parts too if --memory, --tmp or --resume is given, if the filter is
 larger than memory, or if a pipe has more keys than memory can keep. Without -n it is then planned
@@ -142,6 +152,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let promise = living::promise(args)?;
     let args = &living::planned(args, promise);
     check_resources(args)?;
+    let overfull = decide_overfull(args)?;
     let output = Output::new(&args.output, args.resources.shards);
     output.check()?;
     let _lock = Lock::take(&args.output, args.wait)?;
@@ -158,8 +169,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let resources = &args.resources;
     let in_parts =
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
-    let mut builder =
-        Builder { args, hasher, inputs, output, in_parts, read: 0, new: 0, missing: 0 };
+    let mut builder = Builder {
+        args,
+        overfull,
+        hasher,
+        inputs,
+        output,
+        in_parts,
+        read: 0,
+        new: 0,
+        missing: 0,
+    };
     builder.check_inputs()?;
     let (filter, written) = match builder.build()? {
         Built::Filter(filter) => (*filter, None),
@@ -195,6 +215,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     builder.summarize(&Stored::File(filter));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Decides what happens past -n. What is built in parts has no growing part.
+fn decide_overfull(args: &Args) -> Result<Overfull> {
+    let clears_itself = args.auto_clear.is_some();
+    let overfull = Overfull::decide(args.overfull, Overfull::Stop, args.kind, clears_itself)?;
+    let in_parts = args.resources.given().or(args.resources.shards_given());
+    match in_parts {
+        Some(option) if overfull == Overfull::Grow => bail!(
+            "--overfull grow is for filters that are built in memory: leave {option} out, or leave \
+             --overfull and -n out, and keys are counted first"
+        ),
+        _ => Ok(overfull),
+    }
 }
 
 const NO_AUTO_CLEAR: &str = "with --auto-clear a filter forgets the keys that came first, but built \
@@ -241,6 +275,7 @@ impl Args {
 
 struct Builder<'a> {
     args: &'a Args,
+    overfull: Overfull,
     hasher: Hasher,
     inputs: Vec<Input>,
     output: Output,
@@ -270,17 +305,17 @@ impl Builder<'_> {
     }
 
     fn build(&mut self) -> Result<Built> {
-        let kind = self.args.kind;
         if self.in_parts {
             self.check_parts()?;
             return out_of_core::build(self);
         }
         if self.size_is_known() {
-            return self.build_planned(self.args.sizing.plan(kind)?);
+            return self.build_planned(self.plan(&self.args.sizing)?);
         }
         self.check_sizing()?;
         if self.inputs.iter().all(Input::is_regular_file) {
-            return self.build_planned(self.sizing_for(self.count_lines()?).plan(kind)?);
+            let sizing = self.sizing_for(self.count_lines()?);
+            return self.build_planned(self.plan(&sizing)?);
         }
         if self.may_be_in_parts() {
             // In memory, until that is too much.
@@ -292,7 +327,41 @@ impl Builder<'_> {
 
     /// Whether it can be built in parts though nobody asked for it.
     fn may_be_in_parts(&self) -> bool {
-        self.args.kind == Kind::Blocked && self.args.auto_clear.is_none()
+        let grows = self.overfull == Overfull::Grow;
+        self.args.kind == Kind::Blocked && self.args.auto_clear.is_none() && !grows
+    }
+
+    fn plan(&self, sizing: &Sizing) -> Result<Plan> {
+        Ok(sizing.plan_for(self.args.kind, self.overfull)?)
+    }
+
+    /// The number of different keys at which a filter of this plan is full. A plan for the keys
+    /// that were counted has no limit: a file may have got a line more since.
+    fn limit(&self, plan: &Plan) -> u64 {
+        match self.overfull {
+            Overfull::Stop if self.size_is_known() => overfull::limit_of(plan),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Why nothing is written, when all keys were read.
+    fn too_many(&self, plan: &Plan) -> String {
+        let read = self.read;
+        let remedy = match self.args.sizing.bytes {
+            Some(_) => format!("give more --bytes, or -n {read} instead"),
+            None => format!("give -n {read}, or leave -n out to have keys counted first"),
+        };
+        let others = match self.args.kind.can_outgrow() && !self.in_parts {
+            true => "grow or continue",
+            false => "continue",
+        };
+        format!(
+            "{} came for a filter that was planned for {}: nothing was written, since its rate \
+             would pass {}; {remedy}; or choose --overfull {others}",
+            numbers::keys(read),
+            numbers::exact(plan.items()),
+            numbers::rate(plan.rate()),
+        )
     }
 
     /// Refused now, not after the last line.
@@ -349,7 +418,7 @@ impl Builder<'_> {
         let sizing = &self.args.sizing;
         let per_key = sizing.bits_per_key.is_some() || sizing.tier.is_some();
         let keys = if per_key { 1_000_000 } else { 1 };
-        Ok(self.sizing_for(keys).plan(self.args.kind)?)
+        self.plan(&self.sizing_for(keys))
     }
 
     /// The size of a bitmap, of a filter that grows and of a window of keys does not depend on how
@@ -378,11 +447,14 @@ impl Builder<'_> {
     fn build_from_lines(&mut self, plan: Plan) -> Result<Filter> {
         let mut filter = self.filter(plan)?;
         let keys = self.keys()?.for_inserts(&filter);
-        let mut new = Vec::new();
+        // Lines that were counted are all of them.
+        let overfull = if self.size_is_known() { self.overfull } else { Overfull::Continue };
+        let (mut filling, mut new) = (Filling::new(overfull, &filter), Vec::new());
+        // Where too many come the rest is counted: so that it can be said how many there are.
         self.for_each_job("building", keys, |job| {
-            filter_file::insert_set(&mut filter, &job.product, &mut new)?;
-            Ok(filter_file::count_new(&new))
+            Ok(filling.insert(&mut filter, &job.product, &mut new)?)
         })?;
+        ensure!(!filling.is_over(), self.too_many(&plan));
         Ok(filter)
     }
 
@@ -398,7 +470,7 @@ impl Builder<'_> {
 
     fn build_from_digests(&mut self, digests: &[Digest]) -> Result<Filter> {
         self.read = digests.len() as u64;
-        let plan = self.sizing_for(self.read).plan(self.args.kind)?;
+        let plan = self.plan(&self.sizing_for(self.read))?;
         let mut filter = self.filter(plan)?;
         let mut new = Vec::new();
         for some in digests.chunks(4096) {
@@ -441,7 +513,7 @@ impl Builder<'_> {
         let mut filter = Filter::with_hasher(plan, self.hasher)?;
         self.args.describe(&mut filter)?;
         filter_file::advance(&mut filter)?;
-        Ok(filter)
+        Ok(if self.overfull == Overfull::Grow { filter.into_growing()? } else { filter })
     }
 
     fn count_lines(&self) -> Result<u64> {
@@ -494,11 +566,13 @@ impl Builder<'_> {
                     numbers::keys(last)
                 )
             }),
+            _ if made.rate() <= plan.rate() && steps == 1 => None,
             _ => (self.new > planned.div_ceil(steps)).then(|| {
                 let each = if steps == 1 { "" } else { ", not all of them in one step" };
-                // The fuller it is, the more keys it takes for others: then the bits know better.
-                let estimate = made.estimated_items().items.ceil() as u64;
-                let keys = self.new.max(estimate).min(self.read);
+                // The fuller it is, the more keys it takes for others: then the bits know better,
+                // until they are all set.
+                let holds = overfull::holds(self.new, made.rate(), made.estimated_items());
+                let keys = holds.unwrap_or(self.read).min(self.read);
                 format!(
                     "warning: planned for {}{each}; build again with -n {} to keep the rate",
                     numbers::keys(planned),

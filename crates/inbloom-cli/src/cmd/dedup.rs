@@ -6,12 +6,13 @@
 //! taken by the reader if they go into a pipe. So whatever happens, a line that is in the filter's
 //! file has arrived, and one that is not will be printed again: at least once, never never.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Filter, Kind, Span};
 
 use crate::blocks::{Block, InOrder, Next};
@@ -20,6 +21,7 @@ use crate::keys::{Digests, InputArgs, Keys, Missing, NormalizeArgs};
 use crate::lock::WaitArgs;
 use crate::normalize::Normalization;
 use crate::output::Delivery;
+use crate::overfull::{self, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::seen::{Counts, Exact};
 use crate::signals::Signals;
@@ -41,6 +43,11 @@ pub struct Args {
 
     #[command(flatten)]
     wait: WaitArgs,
+
+    /// What happens when more new lines come than -n [default: grow, or stop for a kind that
+    /// cannot]
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["exact", "count"])]
+    overfull: Option<Overfull>,
 
     /// Print the lines that were seen before, and not the first ones
     #[arg(long, conflicts_with = "count")]
@@ -87,9 +94,15 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Without -n the filter grows as lines come, to about twice the memory that -n would take. Without -p
-the rate is 1e-6: one new line in a million is dropped by mistake, at most, and the summary says how
-many are to be expected. --exact drops none (its digests have 128 bits).
+Without -n the filter grows as lines come, to about twice the memory that -n would take. With -n it
+is as large as that many lines need, and lines beyond them go into a part of it that grows, at the
+same rate: no new line is lost if more come. --overfull stop ends at the first new line beyond -n,
+with status 2; the lines before it were printed and saved. --overfull continue drops more and more
+new lines then, and warns (also with -q). --overfull grow needs kind blocked or classic; the kinds
+that cannot grow stop.
+
+Without -p the rate is 1e-6: one new line in a million is dropped by mistake, at most, and the
+summary says how many are to be expected. --exact drops none (its digests have 128 bits).
 
 --window 7d prints a line again when 7 days have passed since it was printed, --window 100000 when
 100,000 others were, or up to one of its --generations later. A time needs -n, the lines to expect
@@ -147,7 +160,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             if let Event::Lines(digests, block) = event {
                 counts.add(digests, block, keep);
             }
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         counts.print(args.input.terminator())?;
         return Ok(ExitCode::SUCCESS);
@@ -174,14 +187,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let stopped = each_block(args, keys, signals, |event| match event {
         Event::Lines(digests, block) => dedup.take(digests, block),
-        Event::Nothing => dedup.save_if_due(),
+        Event::Nothing => dedup.save_if_due().map(ControlFlow::Continue),
     })?;
     let saved = dedup.save()?;
     if !args.quiet {
         dedup.summarize();
     }
+    if let Some(warning) = dedup.warning() {
+        output::say(warning);
+    }
     if !saved {
         output::say("the reader has not taken all lines: the filter is as it was at the last save");
+    }
+    if let Some(full) = dedup.full(saved) {
+        bail!("{full}");
     }
     Ok(stopped.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
 }
@@ -192,13 +211,13 @@ enum Event<'a> {
     Nothing,
 }
 
-/// Calls `take` for all blocks of input, in order, and in between. Ends early with the number of a
-/// signal that asked for it.
+/// Calls `take` for all blocks of input, in order, and in between. Ends early if `take` says so, or
+/// with the number of a signal that asked for it.
 fn each_block(
     args: &Args,
     keys: Keys,
     signals: Option<&Signals>,
-    mut take: impl FnMut(Event) -> Result<()>,
+    mut take: impl FnMut(Event) -> Result<ControlFlow<()>>,
 ) -> Result<Option<u8>> {
     let inputs = args.input.inputs();
     // Lines of one list are compared with each other only: those of all of them end alike.
@@ -210,14 +229,18 @@ fn each_block(
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
     loop {
-        match jobs.next_within(LOOK) {
+        let next = match jobs.next_within(LOOK) {
             Next::Job(job) => {
-                take(Event::Lines(&job.product, &job.block))?;
+                let next = take(Event::Lines(&job.product, &job.block))?;
                 progress.step(job.block.len());
+                next
             }
             Next::Failed(failure) => return Err(failure.error),
             Next::Nothing => take(Event::Nothing)?,
             Next::End => return Ok(None),
+        };
+        if next.is_break() {
+            return Ok(None);
         }
         if let Some(signal) = signals.and_then(Signals::came) {
             return Ok(Some(signal));
@@ -247,18 +270,25 @@ enum Memory {
 }
 
 impl Dedup<'_> {
-    fn take(&mut self, digests: &Digests, block: &Block) -> Result<()> {
+    fn take(&mut self, digests: &Digests, block: &Block) -> Result<ControlFlow<()>> {
         match &mut self.memory {
             Memory::Exact(set) => set.insert(digests, &mut self.new),
-            Memory::Filter(kept) => kept.insert(digests, &mut self.new)?,
+            Memory::Filter(kept) => {
+                let had_passed = kept.has_passed;
+                kept.insert(digests, &mut self.new)?;
+                if kept.has_passed && !had_passed {
+                    output::say(kept.passing(self.read));
+                }
+            }
         }
+        // Those behind the line at which a filter was full are not taken.
+        let is_full = self.new.len() < digests.len();
         if self.args.repeated {
             self.new.iter_mut().for_each(|new| *new = !*new);
         }
         // What has no key was never seen before.
         let keeps = self.args.input.missing() == Missing::Keep && !self.args.repeated;
-        digests.spread(&mut self.new, keeps);
-        self.missing += digests.missing().len() as u64;
+        self.missing += digests.spread(&mut self.new, keeps) as u64;
         self.text.clear();
         if let Some(header) = block.header_to_print() {
             self.text.extend_from_slice(header);
@@ -282,7 +312,8 @@ impl Dedup<'_> {
         }
         self.read += self.new.len() as u64;
         self.printed += filter_file::count_new(&self.new);
-        self.save_if_due()
+        self.save_if_due()?;
+        Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
     fn save_if_due(&mut self) -> Result<()> {
@@ -365,11 +396,26 @@ impl Dedup<'_> {
                     filter.plan().kind(),
                     numbers::bytes(filter.bytes()),
                 ));
-                if let Some(warning) = kept.warning() {
-                    output::say(warning);
+                if let Some(text) = kept.emptied().or_else(|| kept.grown()) {
+                    output::say(text);
                 }
             }
         }
+    }
+
+    /// What to say of lines that may be lost, also to those who want no summary.
+    fn warning(&self) -> Option<String> {
+        match &self.memory {
+            Memory::Filter(kept) => kept.warning(self.read),
+            Memory::Exact(_) => None,
+        }
+    }
+
+    /// Why not all lines were taken.
+    fn full(&self, saved: bool) -> Option<String> {
+        let Memory::Filter(kept) = &self.memory else { return None };
+        let file = self.args.filter.as_ref().filter(|_| saved);
+        kept.is_full.then(|| kept.full(self.read, file))
     }
 }
 
@@ -385,6 +431,14 @@ struct Kept {
     mistakes: Mistakes,
     new: u64,
     answers: Vec<bool>,
+    overfull: Overfull,
+    /// The number of new lines at which it is full, and whether it is.
+    limit: u64,
+    is_full: bool,
+    /// Whether its rate was ever above the target.
+    has_passed: bool,
+    /// How many lines it held in the beginning, if its bits can tell.
+    held: Option<u64>,
 }
 
 impl Kept {
@@ -392,7 +446,7 @@ impl Kept {
         let file = args.filter.as_deref().map(|path| Changed::new(path, args.wait)).transpose()?;
         let exists = file.as_ref().map_or(Ok(false), Changed::exists)?;
         let existing = args.filter.as_ref().filter(|_| exists);
-        let mut filter = match existing {
+        let (mut filter, overfull) = match existing {
             Some(path) => {
                 let mut filter = args.hash.key.open_mut(path)?;
                 // A damaged filter that was saved again would have good checksums.
@@ -403,11 +457,17 @@ impl Kept {
                     // It takes no insert, and says so: now, and not after lines were printed.
                     filter.insert("").with_context(|| path.display().to_string())?;
                 }
-                filter
+                let overfull = Overfull::decide_for(&filter, args.overfull, Overfull::Grow);
+                (filter, overfull.with_context(|| path.display().to_string())?)
             }
             None => new_filter(args, normalization)?,
         };
         filter_file::advance(&mut filter)?;
+        let held = overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items());
+        if overfull == Overfull::Grow {
+            filter = filter.into_growing()?;
+        }
+        let limit = overfull.limit(&filter);
         let mistakes = Mistakes::of(&filter);
         Ok(Kept {
             // A new file is made even if no line comes: the next run finds what it asks for.
@@ -419,9 +479,16 @@ impl Kept {
             mistakes,
             new: 0,
             answers: Vec::new(),
+            overfull,
+            limit,
+            is_full: false,
+            has_passed: false,
+            held,
         })
     }
 
+    /// Tells of each line whether it is new. There are fewer answers than lines if the filter is
+    /// full: then the first one without an answer is new.
     fn insert(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         filter_file::advance(&mut self.filter)?;
         self.changed = true;
@@ -434,11 +501,43 @@ impl Kept {
                 Kind::Window => {
                     filter_file::insert_absent(&mut self.filter, digests, &mut self.answers)?
                 }
+                _ if digests.len() as u64 > self.limit.saturating_sub(self.filter.inserted()) => {
+                    self.insert_until_full(digests)?;
+                }
                 _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers)?,
             }
             self.new += filter_file::count_new(&self.answers);
-            self.mistakes.note(self.new, &self.filter);
+            let looked = self.mistakes.note(self.new, &self.filter);
+            if looked && !self.has_passed && self.overfull == Overfull::Continue {
+                self.has_passed = overfull::has_passed(&self.filter);
+            }
             new.extend_from_slice(&self.answers);
+            if self.is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers until a new line comes for which there is no room.
+    fn insert_until_full(&mut self, digests: &[Digest]) -> Result<()> {
+        self.answers.clear();
+        for digest in digests {
+            let is_known = self.filter.contains_digest(*digest);
+            let inserted = match is_known || self.filter.inserted() < self.limit {
+                true if is_known => Ok(false),
+                true => self.filter.insert_digest(*digest),
+                false => Err(Error::Full { items: self.filter.inserted(), planned: self.limit }),
+            };
+            match inserted {
+                Ok(new) => self.answers.push(new),
+                // Also from a cuckoo filter, which may have no room before it was to be expected.
+                Err(Error::Full { .. }) => {
+                    self.is_full = true;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(())
     }
@@ -457,34 +556,102 @@ impl Kept {
         Ok(())
     }
 
-    fn warning(&self) -> Option<String> {
-        let (filter, plan) = (&self.filter, self.filter.plan());
-        if filter.inserted() < self.new && !matches!(plan.kind(), Kind::Window) {
-            return Some(format!(
+    fn emptied(&self) -> Option<String> {
+        let filter = &self.filter;
+        let emptied = filter.inserted() < self.new && filter.plan().kind() != Kind::Window;
+        emptied.then(|| {
+            format!(
                 "the filter emptied itself (--auto-clear) and remembers the last {} only",
                 numbers::lines(filter.inserted()),
-            ));
-        }
-        filter_file::exceeds_promise(filter).then(|| {
+            )
+        })
+    }
+
+    /// What to say of a filter that is mostly a growing part.
+    fn grown(&self) -> Option<String> {
+        let (planned, beyond) = (self.filter.plan().items(), self.filter.as_grown()?.beyond());
+        (beyond > planned).then(|| {
             format!(
-                "warning: the filter was made for {}; its rate is {} now, {} was promised: make a \
-                 new one with a larger -n, or without -n",
+                "the filter was made for {} and has grown by {}: -n {} would take less memory",
+                numbers::lines(planned),
+                numbers::exact(beyond),
+                self.filter.inserted(),
+            )
+        })
+    }
+
+    /// What to say at the moment when the rate passes its target, after so many lines.
+    fn passing(&self, read: u64) -> String {
+        let plan = self.filter.plan();
+        let remedy = match plan.kind().can_outgrow() && self.filter.auto_clear().is_none() {
+            true => "--overfull grow or a larger -n prevents it",
+            false => "a larger -n prevents it",
+        };
+        format!(
+            "warning: the filter was made for {}, and more came: behind line {} new lines may be \
+             dropped at more than the target rate of {}; {remedy}",
+            numbers::lines(plan.items()),
+            numbers::exact(read),
+            numbers::rate(plan.rate()),
+        )
+    }
+
+    /// What to say in the end of a filter that is too full, after so many lines.
+    fn warning(&self, read: u64) -> Option<String> {
+        let (filter, plan) = (&self.filter, self.filter.plan());
+        if self.emptied().is_some() {
+            return None;
+        }
+        (self.has_passed || filter_file::exceeds_promise(filter)).then(|| {
+            let holds = overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items());
+            let larger = match plan.span() {
+                Some(_) => "a larger -n".to_string(),
+                None => overfull::larger(holds, self.held, read),
+            };
+            format!(
+                "warning: the filter was made for {}; its rate is {} now, {} was promised, so new \
+                 lines may be lost: make a new one with {larger}, or without -n",
                 numbers::lines(plan.items()),
                 numbers::rate(filter.rate()),
                 numbers::rate(plan.rate()),
             )
         })
     }
+
+    /// Why it took no more than so many lines, which are in this file.
+    fn full(&self, read: u64, file: Option<&PathBuf>) -> String {
+        let (plan, line) = (self.filter.plan(), numbers::exact(read + 1));
+        let saved = match file {
+            Some(file) => format!(" and are saved in {}", file.display()),
+            None => String::new(),
+        };
+        let remedy = match (self.filter.check_growth(), plan.kind().can_outgrow()) {
+            (Ok(()), _) => {
+                format!("go on from line {line} with --overfull grow, or begin again with")
+            }
+            (Err(_), true) => "begin again with --overfull grow, or with".to_string(),
+            (Err(_), false) => {
+                "begin again with --kind blocked --overfull grow, or with".to_string()
+            }
+        };
+        format!(
+            "the filter was planned for {} and has them, and line {line} is new: the lines before \
+             it were printed{saved}, the others were not; {remedy} a larger -n",
+            numbers::lines(plan.items()),
+        )
+    }
 }
 
-fn new_filter(args: &Args, normalization: Normalization) -> Result<Filter> {
+fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Overfull)> {
     let (kind, sizing) = sizing(args);
     ensure!(
         !kind.is_static(),
         "kind {kind} is built once, from all keys, and takes no more: 'inbloom build' makes it; \
          dedup needs one that lines can be added to",
     );
-    let plan = sizing.plan(kind).map_err(|error| match error {
+    let clears_itself = args.auto_clear.is_some();
+    let overfull = Overfull::decide(args.overfull, Overfull::Grow, kind, clears_itself)?;
+    let plan = sizing.plan_for(kind, overfull).map_err(|error| match error {
         Error::Underspecified { .. } if kind != Kind::Bitmap => {
             anyhow!("{error}: give -n, the lines to expect")
         }
@@ -493,7 +660,7 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<Filter> {
     let mut filter = Filter::with_hasher(plan, args.hash.hasher(kind)?)?;
     filter.set_auto_clear(args.auto_clear)?;
     filter.set_normalization(&normalization.to_string())?;
-    Ok(filter)
+    Ok((filter, overfull))
 }
 
 /// The kind and the sizes that the options ask for.
@@ -570,10 +737,13 @@ impl Mistakes {
         Mistakes { expected: 0.0, overfull: false, rate: filter.rate(), new: 0, next: 0 }
     }
 
-    fn note(&mut self, new: u64, filter: &Filter) {
-        if new >= self.next {
+    /// Looks at the rate, if enough new lines have come since the last time; true if it has.
+    fn note(&mut self, new: u64, filter: &Filter) -> bool {
+        let is_due = new >= self.next;
+        if is_due {
             self.sum(new, filter);
         }
+        is_due
     }
 
     fn sum(&mut self, new: u64, filter: &Filter) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use inbloom::compose::grown::Grown;
 use inbloom::compose::living::Living;
 use inbloom::{Filter, Kind, Plan, Slice};
 use serde_json::{Map, Value, json};
@@ -204,6 +205,11 @@ fn memory(filter: &Stored) -> String {
             let keys = filter.estimated_items().items.max(1.0);
             format!("{now} bytes, {} key it holds", per_key(filter.bytes() as f64 * 8.0 / keys))
         }
+        _ if filter.first().as_grown().is_some() => {
+            let keys = filter.estimated_items().items.max(1.0);
+            let per_key = per_key(filter.bytes() as f64 * 8.0 / keys);
+            format!("{now} bytes, {planned} of them planned, {per_key} key it holds")
+        }
         Kind::Window => {
             let planned_bits = per_key(plan.bits_per_key());
             format!("{now} bytes of {planned}, {planned_bits} planned key")
@@ -268,6 +274,7 @@ fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
         "details": details,
         "added": first.as_living().map(Living::added),
         "denied": first.as_living().map(Living::denied),
+        "growing_part": first.as_grown().map(Grown::beyond),
         "auto_clear": first.auto_clear(),
         "normalization": first.normalization(),
         "note": first.note(),

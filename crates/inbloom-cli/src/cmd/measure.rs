@@ -24,7 +24,7 @@ use crate::keys::{Digests, InputArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::stored::Stored;
-use crate::{numbers, output};
+use crate::{numbers, output, overfull};
 
 /// Measure a false-positive rate against its promise, of a plan or of a filter
 #[derive(clap::Args)]
@@ -128,8 +128,9 @@ struct Report {
     measured: Measurement,
     /// The highest rate that does not break the promise.
     allowed: f64,
-    /// The keys that a filter holds, by its bits, where they are more than it was planned for.
-    overfull: Option<u64>,
+    /// The keys that a filter holds, by its bits if they can tell, where they are more than it was
+    /// planned for.
+    overfull: Option<Option<u64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -176,7 +177,9 @@ fn of_file(args: &Args, path: &Path) -> Result<Report> {
     let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, plan.rate());
     let estimate = filter.estimated_items();
     let allowed = plan.rate().max(plan.rate_at(plan.items() as f64 + 3.0 * estimate.error));
-    let overfull = filter.exceeds_promise().then_some(estimate.items.ceil() as u64);
+    let overfull = filter
+        .exceeds_promise()
+        .then(|| overfull::holds(filter.inserted(), filter.rate(), estimate));
     Ok(Report { plan, filters: None, measured, allowed, overfull })
 }
 
@@ -336,8 +339,10 @@ impl Report {
             Verdict::Kept => "kept".to_string(),
             Verdict::Broken => match (self.overfull, self.filters) {
                 (Some(holds), _) => {
-                    let holds = numbers::keys(holds);
-                    format!("BROKEN: it holds about {holds}; build again with a larger -n")
+                    let holds = holds.map_or("far more keys than planned".to_string(), |holds| {
+                        format!("about {}", numbers::keys(holds))
+                    });
+                    format!("BROKEN: it holds {holds}; build again with a larger -n")
                 }
                 (None, None) => "BROKEN, unless some of these keys are in the filter".to_string(),
                 (None, Some(_)) => "BROKEN".to_string(),

@@ -29,7 +29,7 @@ impl Folder {
     pub fn with_names() -> Folder {
         let folder = Folder::new();
         folder.write("names.txt", "alice\nbob\ncarol\n");
-        folder.run("build -p 1e-9 -o names.ib names.txt").expect(0);
+        folder.run("build -n 100 -p 1e-9 -o names.ib names.txt").expect(0);
         folder
     }
 

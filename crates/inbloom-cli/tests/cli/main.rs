@@ -21,6 +21,7 @@ mod measure;
 mod merge;
 mod mutated;
 mod out_of_core;
+mod overfull;
 mod plan;
 mod remove;
 mod seeds;

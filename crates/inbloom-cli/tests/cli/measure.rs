@@ -108,9 +108,13 @@ fn a_filter_as_planned_keeps_its_promise_and_with_twice_the_keys_does_not() {
         let kept = folder.run("measure --json f.ib").expect(0).json();
         assert_eq!(kept["verdict"], "kept", "{kind}: {kept}");
         assert!(kept["inserted"].as_u64() > Some(1_950), "{kind}: {kept}");
+        let build = match kind.starts_with("window") {
+            true => build,
+            false => format!("{build} --overfull continue"),
+        };
         folder.run_with(&build, numbers(0, 2 * planned)).expect(0);
         let broken = folder.run("measure f.ib").expect(1).text();
-        assert!(broken.contains("verdict         BROKEN: it holds about "), "{broken}");
+        assert!(broken.contains("verdict         BROKEN: it holds "), "{broken}");
         let broken = folder.run("measure --json f.ib").expect(1).json();
         assert_eq!(broken["verdict"], "broken", "{kind}: {broken}");
         assert!(broken["low"].as_f64() > broken["promised_rate"].as_f64(), "{broken}");

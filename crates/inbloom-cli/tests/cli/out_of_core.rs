@@ -192,7 +192,8 @@ fn a_blocked_filter_has_the_same_bits_however_it_was_built() {
     let folder = Folder::new();
     folder.write("keys.txt", numbers(0, 600_000) + &numbers(0, 60_000));
     // Of one line and of two; of one piece and of many; for fewer keys than come.
-    for sizing in ["-n 600K -p 1e-3", "-n 5M -p 1e-6", "-n 600K -p 1e-6", "-n 100K -p 1e-4"] {
+    let overfull = "-n 100K -p 1e-4 --overfull continue";
+    for sizing in ["-n 600K -p 1e-3", "-n 5M -p 1e-6", "-n 600K -p 1e-6", overfull] {
         let build = format!("build {sizing} --note seen");
         folder.run(&format!("{build} -o whole.ib keys.txt")).expect(0);
         let info = folder.run("info --json whole.ib").expect(0);
@@ -349,7 +350,9 @@ fn what_cannot_be_finished_is_not_kept() {
     let folder = Folder::new();
     folder.write("keys.txt", numbers(0, 100_000));
     for (options, words) in [
-        ("--kind cuckoo -n 1000 --shards 3", ["full", "items"]),
+        ("--kind cuckoo -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
+        ("--kind cuckoo -n 1000 --shards 3 --overfull continue", ["full", "items"]),
+        ("--kind classic -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
         ("--kind blocked --bytes 300KB -p 1e-9 --shards 3", ["--bytes allows", "allow more"]),
     ] {
         folder.run(&format!("build -o f.ib {options} keys.txt")).expect_error(&words);

@@ -56,7 +56,7 @@ impl LivingArgs {
 
 /// Options that are decided when a base is there. (Of a whole group all would be named in the error,
 /// not the one that was given.)
-const DECIDED: [&str; 21] = [
+const DECIDED: [&str; 22] = [
     "files",
     "kind",
     "auto_clear",
@@ -78,6 +78,7 @@ const DECIDED: [&str; 21] = [
     "tmp",
     "shards",
     "resume",
+    "overfull",
 ];
 
 /// The share of the base that additions may have before it is better to build anew: they take

@@ -146,7 +146,7 @@ pub enum Built {
 /// Builds a filter whose keys need not fit into memory.
 pub fn build(builder: &mut Builder) -> Result<Built> {
     let mut work = Work::begin(builder)?;
-    let outcome = work.run();
+    let outcome = work.run().map_err(|error| work.name_full(error));
     let unfinished = work.unfinished.take();
     let (error, unfinished) = match (outcome, unfinished) {
         (Ok(Done::Filter(filter)), None) => return Ok(Built::Filter(filter)),
@@ -319,6 +319,25 @@ impl<'a, 'b> Work<'a, 'b> {
             (Output::Shards(..), _) => self.write_shards(plan),
             (Output::File(_), Kind::Ribbon) => self.build_ribbon(plan),
             (Output::File(_), _) => self.build_blocked(plan),
+        }
+    }
+
+    /// Ends the build if more different keys came than the filter may hold.
+    fn check_limit(&self, plan: &Plan, keys: u64) -> Result<()> {
+        match keys > self.builder.limit(plan) {
+            true => Err(TooLarge(self.builder.too_many(plan)).into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Says of a shard that is full what is to be said of all.
+    fn name_full(&self, error: anyhow::Error) -> anyhow::Error {
+        let is_full = matches!(error.downcast_ref(), Some(inbloom::Error::Full { .. }));
+        match self.args().sizing.plan(self.args().kind) {
+            Ok(plan) if is_full && self.builder.limit(&plan) < u64::MAX => {
+                TooLarge(self.builder.too_many(&plan)).into()
+            }
+            _ => error,
         }
     }
 
@@ -622,6 +641,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut new = Vec::new();
         for range in spill::partitions() {
             filter.insert_digests(&self.spill.digests(&range)?, &mut new)?;
+            self.check_limit(&plan, filter.inserted())?;
             progress.step(1);
         }
         self.args().describe(&mut filter)?;
@@ -679,6 +699,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let (mut fresh, mut freed) = (Vec::new(), 0);
         let built = self.each_part(parts, parts.written(&writer), |number, part| {
             fresh.extend(parts.append(&mut writer, part)?);
+            self.check_limit(parts.plan(), parts.inserted(&writer))?;
             let next = parts.places(number).end().saturating_add(1);
             if Spill::file_of(next) > freed {
                 // Only what is on disk may be forgotten.

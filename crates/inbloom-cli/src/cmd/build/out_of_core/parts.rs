@@ -27,6 +27,9 @@ pub trait Parts: Sync {
     const NAME: &'static str;
     const DONE: &'static str = "built and written";
 
+    /// The plan of all parts together.
+    fn plan(&self) -> &Plan;
+
     fn count(&self) -> u64;
 
     /// The places of the keys of a part.
@@ -51,6 +54,9 @@ pub trait Parts: Sync {
 
     /// Writes the next part, and returns what is to be kept of it.
     fn append(&self, writer: &mut Self::Writer, part: Self::Part) -> Result<Vec<u8>>;
+
+    /// How many keys of the parts that were written were new.
+    fn inserted(&self, writer: &Self::Writer) -> u64;
 
     /// Has what was written on disk.
     fn sync(&self, writer: &Self::Writer) -> Result<()>;
@@ -113,6 +119,10 @@ impl Parts for Ribbon<'_> {
     const NAME: &'static str = "shard";
     const DONE: &'static str = "built, checked and written";
 
+    fn plan(&self) -> &Plan {
+        self.like.plan()
+    }
+
     fn count(&self) -> u64 {
         self.layout.shards()
     }
@@ -152,6 +162,10 @@ impl Parts for Ribbon<'_> {
         Ok(writer.append(&part)?)
     }
 
+    fn inserted(&self, writer: &file::RibbonWriter) -> u64 {
+        writer.keys()
+    }
+
     fn sync(&self, writer: &file::RibbonWriter) -> Result<()> {
         Ok(writer.sync()?)
     }
@@ -180,6 +194,10 @@ impl Parts for Blocked<'_> {
     type Writer = file::BlockedWriter;
 
     const NAME: &'static str = "piece";
+
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
 
     fn count(&self) -> u64 {
         self.pieces.count()
@@ -225,6 +243,10 @@ impl Parts for Blocked<'_> {
 
     fn append(&self, writer: &mut file::BlockedWriter, part: Piece) -> Result<Vec<u8>> {
         Ok(writer.append(&part)?)
+    }
+
+    fn inserted(&self, writer: &file::BlockedWriter) -> u64 {
+        writer.inserted()
     }
 
     fn sync(&self, writer: &file::BlockedWriter) -> Result<()> {
@@ -280,6 +302,8 @@ pub struct Written {
     lock: File,
     /// The checksums of their headers.
     sums: Vec<u64>,
+    /// Their new keys.
+    inserted: u64,
 }
 
 impl Parts for Shards<'_> {
@@ -287,6 +311,10 @@ impl Parts for Shards<'_> {
     type Writer = Written;
 
     const NAME: &'static str = "shard";
+
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
 
     fn count(&self) -> u64 {
         self.shards.into()
@@ -335,8 +363,12 @@ impl Parts for Shards<'_> {
                 first.display()
             );
         }
-        (0..).zip(&sums).try_for_each(|(shard, sum)| self.check(shard, *sum))?;
-        Ok(Written { lock, sums })
+        let mut inserted = 0;
+        for (shard, sum) in (0..).zip(&sums) {
+            self.check(shard, *sum)?;
+            inserted += filter_file::open(&self.where_is(shard), self.hasher.key())?.inserted();
+        }
+        Ok(Written { lock, sums, inserted })
     }
 
     fn written(&self, written: &Written) -> u64 {
@@ -359,7 +391,12 @@ impl Parts for Shards<'_> {
         file.sync_all().with_context(failed)?;
         let sum = file::header_checksum(&partial)?;
         written.sums.push(sum);
+        written.inserted += filter.inserted();
         Ok(sum.to_le_bytes().to_vec())
+    }
+
+    fn inserted(&self, written: &Written) -> u64 {
+        written.inserted
     }
 
     /// Each is on disk when it is appended; its name is once the folder is.

@@ -1,0 +1,199 @@
+//! `--overfull`: what happens when more keys come than a filter was planned for.
+//!
+//! Past that number the false-positive rate rises above its target, and `dedup` would take new
+//! lines for repeated ones. So a filter grows, or the command stops, or it goes on and says so.
+//!
+//! **When a filter is full**: when it has counted as many new keys as it was planned for, or as its
+//! target rate has room for if that is more, and another one comes. Keys that were taken for others
+//! are not counted, and set no bits. So a filter that was planned for n keys takes any n different
+//! ones, also where chance has set a few bits more than expected.
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use inbloom::{Digest, Error, Estimate, Filter, Kind, Plan};
+
+use crate::{filter_file, numbers, output};
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overfull {
+    /// Keep the rate: put further keys into a growing part
+    Grow,
+    /// End with an error before the rate is passed
+    Stop,
+    /// Take them at a higher rate, with a warning
+    Continue,
+}
+
+impl Overfull {
+    fn name(self) -> &'static str {
+        match self {
+            Overfull::Grow => "grow",
+            Overfull::Stop => "stop",
+            Overfull::Continue => "continue",
+        }
+    }
+
+    /// Decides for a new filter. Refuses what the kind cannot do, or never needs. Where nothing was
+    /// asked for and the kind cannot grow, it is stopped: nothing is lost then.
+    pub fn decide(
+        asked: Option<Overfull>,
+        default: Overfull,
+        kind: Kind,
+        clears_itself: bool,
+    ) -> Result<Overfull> {
+        let never = match kind {
+            _ if clears_itself => Some("empties itself (--auto-clear)"),
+            Kind::Scalable => Some("grows by itself, since there is no -n that it must keep to"),
+            Kind::Window => Some("forgets by itself"),
+            Kind::Bitmap => Some("is exact, however many integers it holds"),
+            Kind::Ribbon => Some("keeps its rate for any number of keys"),
+            _ => None,
+        };
+        match (never, asked) {
+            (Some(_), None) => Ok(Overfull::Continue),
+            (Some(_), Some(Overfull::Grow)) if kind == Kind::Scalable => Ok(Overfull::Continue),
+            (Some(reason), Some(asked)) => bail!(
+                "--overfull {} has no meaning here: a filter of kind {kind} {reason}; leave it out",
+                asked.name(),
+            ),
+            (None, Some(Overfull::Grow)) if !kind.can_outgrow() => bail!(
+                "--overfull grow: kind {kind} cannot grow, but kinds blocked and classic can; \
+                 choose one of them, or stop or continue"
+            ),
+            (None, None) if default == Overfull::Grow && !kind.can_outgrow() => Ok(Overfull::Stop),
+            (None, asked) => Ok(asked.unwrap_or(default)),
+        }
+    }
+
+    /// Decides for a filter that is there. One that was made to grow does, unless it is to stop. One
+    /// that has used up its rate cannot grow: that is an error where it was asked for, and stops it
+    /// where it was not.
+    pub fn decide_for(
+        filter: &Filter,
+        asked: Option<Overfull>,
+        default: Overfull,
+    ) -> Result<Overfull> {
+        if filter.as_grown().is_some() {
+            let stops = asked == Some(Overfull::Stop);
+            return Ok(if stops { Overfull::Stop } else { Overfull::Grow });
+        }
+        let clears_itself = filter.auto_clear().is_some();
+        let decided = Overfull::decide(asked, default, filter.plan().kind(), clears_itself)?;
+        match (decided, filter.check_growth()) {
+            (Overfull::Grow, Err(error)) if asked.is_some() => Err(error)
+                .context("--overfull grow is not possible here; --overfull stop and continue are"),
+            (Overfull::Grow, Err(_)) => Ok(Overfull::Stop),
+            _ => Ok(decided),
+        }
+    }
+
+    /// The number of new keys at which a filter is full; the largest there is if it does not stop.
+    pub fn limit(self, filter: &Filter) -> u64 {
+        match self {
+            Overfull::Stop if filter.as_grown().is_some() => filter.plan().items(),
+            // Whatever it has counted: it may have been merged from several.
+            Overfull::Stop if filter_file::exceeds_promise(filter) => filter.inserted(),
+            Overfull::Stop => limit_of(filter.plan()),
+            Overfull::Grow | Overfull::Continue => u64::MAX,
+        }
+    }
+}
+
+/// The keys that a plan has room for: those it was made for, or as many as fit at its target rate if
+/// that is more.
+pub fn limit_of(plan: &Plan) -> u64 {
+    plan.items().max(plan.items_at(plan.rate()))
+}
+
+/// Keys on their way into a filter that is saved only if all of them fit, or were taken knowingly.
+pub struct Filling {
+    overfull: Overfull,
+    limit: u64,
+    is_over: bool,
+    has_warned: bool,
+}
+
+impl Filling {
+    pub fn new(overfull: Overfull, filter: &Filter) -> Filling {
+        let limit = overfull.limit(filter);
+        Filling { overfull, limit, is_over: false, has_warned: false }
+    }
+
+    /// Inserts keys and counts those that were new. From the moment that there are too many, none
+    /// is inserted any more: what came is only to be counted.
+    pub fn insert(
+        &mut self,
+        filter: &mut Filter,
+        digests: &[Digest],
+        new: &mut Vec<bool>,
+    ) -> inbloom::Result<u64> {
+        if self.is_over {
+            return Ok(0);
+        }
+        match filter_file::insert_set(filter, digests, new) {
+            Err(Error::Full { .. }) if self.overfull == Overfull::Stop => {
+                self.is_over = true;
+                return Ok(0);
+            }
+            result => result?,
+        }
+        self.is_over = filter.inserted() > self.limit;
+        self.warn_if_passed(filter);
+        Ok(filter_file::count_new(new))
+    }
+
+    /// Whether more keys came than the filter may hold. It must not be saved then.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub fn has_warned(&self) -> bool {
+        self.has_warned
+    }
+
+    fn warn_if_passed(&mut self, filter: &Filter) {
+        // A window is filled step by step: what is said in the end is said of the last one.
+        let is_window = filter.plan().kind() == Kind::Window;
+        let may_pass = self.overfull == Overfull::Continue && !self.has_warned && !is_window;
+        if may_pass && has_passed(filter) {
+            self.has_warned = true;
+            output::say(format_args!(
+                "warning: more keys came than the {} that the filter was planned for: its rate has \
+                 passed the target of {}, and rises",
+                numbers::exact(filter.plan().items()),
+                numbers::rate(filter.plan().rate()),
+            ));
+        }
+    }
+}
+
+/// Whether a filter holds more keys than it was planned for, at a rate above its target.
+pub fn has_passed(filter: &Filter) -> bool {
+    let plan = filter.plan();
+    match plan.kind() {
+        Kind::Scalable | Kind::Ribbon | Kind::Bitmap => false,
+        // Its rate tells, not how many keys it has: they may be spread unevenly.
+        Kind::Window => filter_file::exceeds_promise(filter),
+        _ => filter.inserted() > plan.items() && filter.rate() > plan.rate(),
+    }
+}
+
+/// Up to this rate the bits tell how many keys a filter holds. Beyond it most bits are set.
+const TELLING: f64 = 0.5;
+
+/// Returns the most keys that a filter is likely to hold; None if its bits cannot tell.
+pub fn holds(inserted: u64, rate: f64, estimate: Estimate) -> Option<u64> {
+    let most = (estimate.items + 3.0 * estimate.error).ceil() as u64;
+    (rate <= TELLING).then_some(inserted.max(most))
+}
+
+/// Returns the option that plans for enough keys: as many as the filter holds by its bits, or, where
+/// these cannot tell, as many as it held before and have come since.
+pub fn larger(holds: Option<u64>, before: Option<u64>, read: u64) -> String {
+    let came = before.map(|before| before.saturating_add(read));
+    match (holds, came) {
+        (Some(holds), Some(came)) => format!("-n {}", holds.min(came)),
+        (Some(number), None) | (None, Some(number)) => format!("-n {number}"),
+        (None, None) => "a larger -n".to_string(),
+    }
+}
