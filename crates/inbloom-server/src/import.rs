@@ -41,9 +41,12 @@ impl Imported {
         let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
             Failure::with(format!("ERR the folder of '{shown}' below --import-dir: {error}"))
         })?;
-        let target = full
-            .canonicalize()
-            .unwrap_or_else(|_| parent.join(path.file_name().unwrap_or_default()));
+        let target = match full.canonicalize() {
+            Ok(target) => target,
+            // To save there would make what the link leads to.
+            Err(_) if full.is_symlink() => return Err(refused()),
+            Err(_) => parent.join(path.file_name().unwrap_or_default()),
+        };
         if !parent.starts_with(folder) || !target.starts_with(folder) {
             return Err(refused());
         }

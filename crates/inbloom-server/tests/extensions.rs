@@ -640,9 +640,10 @@ fn no_path_leads_out_of_the_folder() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::symlink;
-        // A link to what is not there yet: whatever is answered, nothing is written out there.
+        // A link to what is not there yet: nothing is written out there.
         symlink(folders.outside.join("later.ib"), folders.inside.join("later.ib")).expect("a link");
-        client.say("IB.SAVE mine later.ib");
+        let reply = client.say("IB.SAVE mine later.ib");
+        assert!(reply.contains("below --import-dir"), "{reply}");
         // A link that stays inside is a path like others.
         symlink("f.ib", folders.inside.join("stays.ib")).expect("a link");
         client.check(&[("IB.OPEN stays stays.ib", "+OK/"), ("BF.EXISTS stays a", ":1/")]);
