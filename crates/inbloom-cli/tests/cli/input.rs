@@ -168,9 +168,10 @@ fn missing_fields_are_the_same_to_a_filter_that_is_swept() {
     folder.write("keys.txt", numbers(0, 40_000));
     folder.run("build --kind ribbon -p 1e-6 -o f.ib keys.txt").expect(0);
     for options in ["", "-v", "-v --missing skip"] {
-        let usual = folder.run(&format!("check {options} -d , -f 2 f.ib in.csv"));
-        let sweep = format!("check {options} --verbose --free-memory 5k -d , -f 2 f.ib in.csv");
-        let swept = folder.run(&sweep);
+        let usual = folder.run(&format!("check {options} -d , -f 2 f.ib in.csv")).expect(0);
+        let sweep = format!("check {options} --verbose --free-memory 90k -d , -f 2 f.ib in.csv");
+        let swept = folder.run(&sweep).expect(0);
+        assert!(swept.stderr.contains("sweeping"), "{}", swept.stderr);
         assert!(usual.stdout == swept.stdout, "{options}: {}", swept.stderr);
     }
 }
