@@ -494,6 +494,49 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
 }
 
 #[test]
+fn a_file_that_has_grown_answers_as_a_whole_and_grows_on_when_it_is_copied() {
+    let folders = Folders::new();
+    let plan = Plan::new(Kind::Blocked).items(100).rate(1e-6).growing().build().expect("a plan");
+    let mut filter = Filter::new(plan).and_then(Filter::into_growing).expect("a filter");
+    filter.insert_many(&names("item", 5000), &mut Vec::new()).expect("it grows");
+    file::save(&filter, folders.inside.join("grown.ib")).expect("a file");
+
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    client.check(&[
+        ("IB.OPEN f grown.ib", "+OK/"),
+        ("BF.MEXISTS f item0 item99 item4999 item5000", "*4/:1/:1/:1/:0/"),
+        ("BF.EXISTS f item4999", ":1/"),
+        ("BF.CARD f", ":5000/"),
+        ("IB.CHECKANY item4999 f", "*1/$1/f/"),
+        ("IB.SAVE f copy.ib", "+OK/"),
+        ("IB.OPEN copy copy.ib", "+OK/"),
+        ("BF.MEXISTS copy item0 item4999 item5000", "*3/:1/:1/:0/"),
+    ]);
+    assert_refused(&mut client, "BF.ADD f newer", "read-only");
+    assert!(file::open(folders.inside.join("copy.ib")).expect("what was saved") == filter);
+    // Its image goes through DUMP and RESTORE like that of any other filter.
+    let mut say = |words: &[&[u8]]| {
+        let (mut input, mut reply) = (format!("*{}\r\n", words.len()).into_bytes(), Vec::new());
+        for word in words {
+            input.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            input.extend_from_slice(&[word, &b"\r\n"[..]].concat());
+        }
+        client.session.process(&server, &input, &mut reply, Place::Own);
+        reply
+    };
+    let dump = say(&[b"DUMP", b"f"]);
+    let start = dump.iter().position(|byte| *byte == b'\n').expect("a bulk string") + 1;
+    assert_eq!(say(&[b"RESTORE", b"g", b"0", &dump[start..dump.len() - 2]]), b"+OK\r\n");
+    client.check(&[
+        ("BF.MEXISTS g item0 item4999 item5000", "*3/:1/:1/:0/"),
+        ("BF.ADD g newer", ":1/"),
+        ("BF.MEXISTS g item0 item4999 newer item5000", "*4/:1/:1/:1/:0/"),
+        ("BF.CARD g", ":5001/"),
+    ]);
+}
+
+#[test]
 fn a_list_larger_than_max_memory_is_served_from_its_file() {
     let folders = Folders::new();
     let (path, hasher) = (folders.inside.join("list.ib"), Hasher::default());
