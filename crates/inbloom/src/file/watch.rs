@@ -14,12 +14,13 @@
 //! (`F_SETLEASE`) is for its owner and not for all file systems; permissions do not keep an operator
 //! from a wrong `cp`.
 //!
-//! Cost: one `fstat` for each question to [`Watch::is_intact`], 0.2 microseconds.
+//! Cost: one `fstat` for each question to [`Watch::is_intact`]. That is 0.4 microseconds on a busy virtual
+//! machine where a system call that does nothing takes 0.3 (2026-11-18); `statx`, which std calls, took
+//! three times as long. Ask once for a batch of keys.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use memmap2::Mmap;
 
@@ -35,25 +36,19 @@ use crate::format;
 #[derive(Debug)]
 pub struct Watch {
     file: File,
-    before: State,
+    before: Option<State>,
     range: guard::Range,
     /// It was seen to have changed, or was said to.
     is_broken: AtomicBool,
 }
 
-/// What every change of a file changes. Not the time of change of its inode: that is another one as
-/// soon as the file loses its name, which does no harm.
+/// What every change of a file changes: its length, and its time of change, in whole seconds and
+/// nanoseconds. Not the time of change of its inode: that is another one as soon as the file loses its
+/// name, which does no harm.
 #[derive(Debug, PartialEq)]
 struct State {
     length: u64,
-    modified: Option<SystemTime>,
-}
-
-impl State {
-    fn of(file: &File) -> Option<State> {
-        let metadata = file.metadata().ok()?;
-        Some(State { length: metadata.len(), modified: metadata.modified().ok() })
-    }
+    modified: (i64, i64),
 }
 
 impl Watch {
@@ -63,8 +58,9 @@ impl Watch {
         if self.is_broken.load(Ordering::Relaxed) {
             return false;
         }
-        let is_intact =
-            !self.range.has_faulted() && State::of(&self.file).as_ref() == Some(&self.before);
+        let is_intact = !self.range.has_faulted()
+            && self.before.is_some()
+            && guard::state(&self.file) == self.before;
         if !is_intact {
             self.is_broken.store(true, Ordering::Relaxed);
         }
@@ -86,7 +82,7 @@ pub fn open_watched(path: impl AsRef<Path>, key: Option<&Key>) -> Result<(Filter
         return Ok((format::read(std::io::BufReader::new(file), key)?, None));
     };
     // After the map, which is of the length that is told then.
-    let before = State::of(&file).unwrap_or(State { length: 0, modified: None });
+    let before = guard::state(&file);
     let range = guard::Range::of(&map);
     let watch = Watch { file, before, range, is_broken: AtomicBool::new(false) };
     let parsed = format::parse(&map)?;
@@ -99,11 +95,25 @@ pub fn open_watched(path: impl AsRef<Path>, key: Option<&Key>) -> Result<(Filter
 mod guard {
     //! What the handler of SIGBUS knows: ranges of addresses, in a list that only ever gets longer.
 
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::ptr;
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
     use std::sync::{Mutex, Once, PoisonError};
 
-    use super::Mmap;
+    use super::{Mmap, State};
+
+    /// The state of a file; None if it cannot be told.
+    pub fn state(file: &File) -> Option<State> {
+        // SAFETY: an all-zero stat is a valid one, and the descriptor is open as long as the file is
+        // borrowed; fstat writes to nothing but the struct.
+        let (done, stat) = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            (libc::fstat(file.as_raw_fd(), &raw mut stat), stat)
+        };
+        let modified = (stat.st_mtime, stat.st_mtime_nsec);
+        (done == 0).then_some(State { length: stat.st_size as u64, modified })
+    }
 
     /// A range of addresses, or none if it is empty. It is used again, and never freed.
     struct Slot {
@@ -227,6 +237,19 @@ mod guard {
 #[cfg(not(target_os = "linux"))]
 mod guard {
     //! Elsewhere a file that gets shorter ends the process.
+
+    use std::fs::File;
+    use std::time::UNIX_EPOCH;
+
+    use super::State;
+
+    /// The state of a file; None if it cannot be told.
+    pub fn state(file: &File) -> Option<State> {
+        let metadata = file.metadata().ok()?;
+        let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        let modified = (since.as_secs() as i64, since.subsec_nanos().into());
+        Some(State { length: metadata.len(), modified })
+    }
 
     /// Nothing.
     #[derive(Debug)]
