@@ -169,17 +169,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let resources = &args.resources;
     let in_parts =
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
-    let mut builder = Builder {
-        args,
-        overfull,
-        hasher,
-        inputs,
-        output,
-        in_parts,
-        read: 0,
-        new: 0,
-        missing: 0,
-    };
+    let mut builder =
+        Builder { args, overfull, hasher, inputs, output, in_parts, read: 0, new: 0, missing: 0 };
     builder.check_inputs()?;
     let (filter, written) = match builder.build()? {
         Built::Filter(filter) => (*filter, None),

@@ -315,7 +315,7 @@ impl PlanBuilder {
             let base = alone.build()?;
             // A rate above one half leaves nothing worth having, and no part can be below the
             // lowest that is offered.
-            let rate = (base.rate / base_share(base.items)).max(4.0 * MIN_RATE).min(0.5);
+            let rate = (base.rate / base_share(base.items)).clamp(4.0 * MIN_RATE, 0.5);
             return Ok(Plan { rate: rate.max(base.rate), ..base });
         }
         let rate = self.rate.unwrap_or(DEFAULT_RATE);
