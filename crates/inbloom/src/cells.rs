@@ -168,6 +168,14 @@ fn heap_layout(size: usize) -> Layout {
 /// Cells of fewer bytes may begin within a cache line.
 const SMALL: usize = 1024;
 
+/// The bytes of memory that cells of so many bytes take.
+pub(crate) fn allocated(len: u64) -> u64 {
+    if len >= HUGE_PAGE as u64 {
+        return len; // Pages of their own.
+    }
+    crate::memory::allocated(heap_layout(len as usize).size() as u64)
+}
+
 impl Cells {
     fn new(start: NonNull<u8>, len: usize, owner: Owner) -> Cells {
         Cells { start, len, owner }

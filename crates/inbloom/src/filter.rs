@@ -23,6 +23,7 @@ use crate::kinds::ribbon::{Ribbon, cannot_change};
 use crate::kinds::scalable::Scalable;
 use crate::kinds::{State, cannot_intersect};
 use crate::membership::{Membership, contains_keys, insert_keys};
+use crate::memory::allocated;
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::Slice;
@@ -909,6 +910,20 @@ impl Filter {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.any.state().bytes()
+    }
+
+    /// The bytes of memory that the filter takes beside its own: [`bytes`](Filter::bytes) of cells, the
+    /// structures around them, and what an allocator adds by rounding up: see
+    /// [`allocated`](crate::memory::allocated). A window counts with all its generations, those
+    /// included that are still to come. Cells in a mapped file do not count.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let state = self.any.state();
+        let structure = match &self.any {
+            Any::Blocked(_) => 0,
+            Any::Other(state) => allocated(size_of_val(&**state) as u64),
+        };
+        structure + if state.is_read_only() { 0 } else { state.memory() }
     }
 
     /// Whether the filter was opened read-only, so that its bytes are a file's, or somebody else's:

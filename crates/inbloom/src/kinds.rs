@@ -12,7 +12,7 @@ pub mod scalable;
 use std::any::Any;
 use std::borrow::Cow;
 
-use crate::cells::{Bits, Cells, Order};
+use crate::cells::{self, Bits, Cells, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -116,6 +116,11 @@ pub(crate) trait State: Membership + Any + Send + Sync {
     /// The memory that the cells take.
     fn bytes(&self) -> u64 {
         self.plan().bytes()
+    }
+
+    /// The memory that is allocated beside the state itself.
+    fn memory(&self) -> u64 {
+        cells::allocated(self.bytes())
     }
 
     /// The rate at which a foreign key is claimed now.

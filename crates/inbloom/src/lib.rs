@@ -58,6 +58,7 @@ pub mod interop;
 pub mod kinds;
 mod measured;
 mod membership;
+pub mod memory;
 mod paging;
 mod plan;
 mod profile;

@@ -27,7 +27,7 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::cells::{Bits, Cells};
+use crate::cells::{self, Bits, Cells};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -35,6 +35,7 @@ use crate::format::mismatch;
 use crate::kinds::State;
 use crate::kinds::blocked::Blocked;
 use crate::membership::Membership;
+use crate::memory::allocated;
 use crate::plan::{Kind, Plan, Span};
 use crate::profile::Slice;
 
@@ -361,6 +362,13 @@ impl State for Window {
 
     fn bytes(&self) -> u64 {
         self.plan.generation().bytes() * self.generations.len() as u64
+    }
+
+    /// As if all generations were there: time alone makes it so.
+    fn memory(&self) -> u64 {
+        let count = self.plan.kept_generations();
+        let places = count.next_power_of_two().max(4) * size_of::<Generation>() as u64;
+        allocated(places) + count * cells::allocated(self.plan.generation().bytes())
     }
 
     fn rate(&self) -> f64 {

@@ -341,6 +341,13 @@ impl Bloom {
         self.links().map(|link| link.bytes).sum()
     }
 
+    /// The bytes of memory that it takes beside its own: all bit arrays and the list of them, as an
+    /// allocator rounds them up.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        memory::of(&self.layers, |layer| &layer.array)
+    }
+
     /// The links, oldest first.
     pub fn links(&self) -> impl DoubleEndedIterator<Item = Link> + ExactSizeIterator + '_ {
         self.layers.iter().map(|layer| layer.link)

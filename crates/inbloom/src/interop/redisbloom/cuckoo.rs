@@ -432,6 +432,7 @@ impl Cuckoo {
             }
             if !progress.remains && progress.filter == self.filters.len() - 1 {
                 self.filters.pop();
+                self.filters.shrink_to_fit();
             }
             progress = Progress::of(progress.filter - 1);
         }
@@ -508,6 +509,13 @@ impl Cuckoo {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.arrays().map(|slots| slots.len() as u64).sum()
+    }
+
+    /// The bytes of memory that it takes beside its own: all sub-filters and the list of them, as an
+    /// allocator rounds them up.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        memory::of(&self.filters, |filter| &filter.slots)
     }
 
     /// The slots, oldest sub-filter first.

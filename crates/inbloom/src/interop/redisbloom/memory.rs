@@ -1,7 +1,8 @@
 //! The arrays of a filter: where their memory comes from, how much they may take, and how their
 //! bytes are counted through in a dump.
 
-use crate::cells::Cells;
+use crate::cells::{self, Cells};
+use crate::memory::allocated;
 
 /// What a link or a sub-filter is taken to need beside its bytes: its record, and what rounding up
 /// to cache lines adds. Counted in every limit, so that a header of 38 bytes cannot ask for a
@@ -40,7 +41,18 @@ pub(super) fn check(arrays: u64, bytes: Option<u64>, limit: u64) -> Result<(), S
 /// Makes room for so many more elements, or says that there is no memory for them.
 pub(super) fn reserve<T>(vector: &mut Vec<T>, more: usize) -> Result<(), Short> {
     let bytes = (more as u64).saturating_mul(size_of::<T>() as u64);
-    vector.try_reserve(more).map_err(|_| Short::System { bytes })
+    // Most filters never have a second array: they have no room for three more.
+    let reserved = match vector.is_empty() {
+        true => vector.try_reserve_exact(more),
+        false => vector.try_reserve(more),
+    };
+    reserved.map_err(|_| Short::System { bytes })
+}
+
+/// The memory that a list of arrays takes.
+pub(super) fn of<T>(list: &Vec<T>, array: impl Fn(&T) -> &Array) -> u64 {
+    let places = allocated((list.capacity() * size_of::<T>()) as u64);
+    places + list.iter().map(|each| cells::allocated(array(each).len as u64)).sum::<u64>()
 }
 
 /// Zeroed bytes. From 2 MiB on the system gives them out page by page as they are written, so that

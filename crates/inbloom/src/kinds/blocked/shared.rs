@@ -45,7 +45,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::check_reserved;
-use crate::cells::{Bits, Cells, Order, Shared};
+use crate::cells::{self, Bits, Cells, Order, Shared};
 use crate::compose::grown::is_not_its_bits;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
@@ -161,6 +161,13 @@ pub struct SharedBlocked {
 }
 
 impl SharedBlocked {
+    /// The bytes of memory that it takes beside its own and its shape's: the cells, as an allocator
+    /// rounds them up.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        cells::allocated(self.bytes())
+    }
+
     /// An empty filter. Fails if the system does not give the memory.
     pub fn new(shape: &Arc<Shape>) -> Result<SharedBlocked> {
         let cells = Cells::zeroed(shape.plan.bytes())?.into_shared()?;

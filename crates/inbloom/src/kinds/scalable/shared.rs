@@ -52,7 +52,7 @@ use super::{
     Growth, Lengths, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate,
     grow, route, share_of,
 };
-use crate::cells::Cells;
+use crate::cells::{self, Cells};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Any, Estimate, Filter, Texts, check_hasher};
@@ -321,6 +321,15 @@ impl SharedScalable {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.account.taken()
+    }
+
+    /// The bytes of memory that it takes beside its own: all tables, as an allocator rounds them up,
+    /// and the list of shards.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let shards = self.divided.get().map_or(0, |divided| divided.shards.len() as u64);
+        let tables = shards.max(1);
+        shards * size_of::<Guarded>() as u64 + tables * cells::allocated(self.bytes() / tables)
     }
 
     /// From now on, growth that would take [`bytes`](SharedScalable::bytes) above so many is
