@@ -167,7 +167,7 @@ impl Entry {
         Entry {
             id,
             expires: AtomicU64::new(expires.unwrap_or(NEVER)),
-            accounted: AtomicU64::new(value.bytes()),
+            accounted: AtomicU64::new(value.memory()),
             listed: AtomicU32::new(0),
             moves: AtomicU16::new(0),
             changed: AtomicBool::new(false),
@@ -731,6 +731,11 @@ impl Keyspace {
         self.used.load(Ordering::Relaxed).max(0) as u64
     }
 
+    /// The bytes of the calendar in which those that expire are.
+    pub fn calendar_bytes(&self) -> u64 {
+        self.calendar.bytes()
+    }
+
     /// Keys that were removed because their time had come.
     pub fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
@@ -747,7 +752,7 @@ impl Keyspace {
     pub fn settle(&self, entry: &Entry) {
         let mut accounted = entry.accounted.load(Ordering::Relaxed);
         loop {
-            let bytes = entry.value.bytes();
+            let bytes = entry.value.memory();
             if accounted == GONE || accounted == bytes {
                 return;
             }
@@ -777,7 +782,7 @@ impl Keyspace {
 
     /// The bytes that a key takes, its name included.
     pub fn bytes_of(&self, name: &[u8], entry: &Entry) -> u64 {
-        overhead(name) + entry.value.bytes()
+        overhead(name) + entry.value.memory()
     }
 
     fn part(&self, database: usize, hash: u64) -> &Part {

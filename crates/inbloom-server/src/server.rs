@@ -67,7 +67,9 @@ pub struct Server {
     peak: AtomicU64,
     /// Held while bytes are granted.
     granting: Mutex<()>,
-    shapes: Mutex<HashMap<Wish, Arc<Shape>>>,
+    shapes: Mutex<Shapes>,
+    /// The bytes of those shapes that are not a constant's worth.
+    shape_bytes: AtomicU64,
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
     store: OnceLock<Arc<Store>>,
@@ -226,6 +228,7 @@ impl Server {
             promised: Arc::default(),
             granting: Mutex::default(),
             shapes: Mutex::default(),
+            shape_bytes: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
             store: OnceLock::new(),
@@ -311,12 +314,13 @@ impl Server {
 
     /// Whether the shape of a filter is at hand.
     pub fn has_shape(&self, wish: Wish) -> bool {
-        self.shapes.lock().contains_key(&wish)
+        self.shapes.lock().all.contains_key(&wish)
     }
 
-    /// The shape of a filter, computed once: a blocked plan takes up to some milliseconds.
+    /// The shape of a filter, computed once: a blocked plan takes up to some milliseconds. All filters of
+    /// one wish share it.
     pub fn shape(&self, wish: Wish) -> Result<Arc<Shape>, Failure> {
-        if let Some(shape) = self.shapes.lock().get(&wish) {
+        if let Some(shape) = self.shapes.lock().all.get(&wish) {
             return Ok(Arc::clone(shape));
         }
         let shape = wish.shape().map_err(|error| {
@@ -327,10 +331,9 @@ impl Server {
             ))
         })?;
         let mut shapes = self.shapes.lock();
-        if shapes.len() >= MOST_SHAPES {
-            shapes.clear(); // Whoever asks for thousands of different ones has no use for old ones.
-        }
-        shapes.insert(wish, Arc::clone(&shape));
+        let shape = shapes.share(wish, shape);
+        let counted = shapes.all.len().saturating_sub(FREE_SHAPES) as u64 * SHAPE;
+        self.shape_bytes.store(counted, Ordering::Relaxed);
         Ok(shape)
     }
 
@@ -476,7 +479,9 @@ impl Server {
         // entered there before it is struck here, so that it is counted once or twice, and never
         // not at all.
         let promised = self.promised.load(Ordering::Acquire);
-        let used = promised + self.keyspace.used() + self.transfers.bytes();
+        let shapes = self.shape_bytes.load(Ordering::Relaxed);
+        let keys = self.keyspace.used() + self.keyspace.calendar_bytes();
+        let used = promised + keys + self.transfers.bytes() + shapes;
         // Read first: it is asked for by every thread, and rises seldom.
         if used > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(used, Ordering::Relaxed);
@@ -536,8 +541,30 @@ impl Drop for Room {
     }
 }
 
-/// Shapes kept: some hundred kilobytes.
-const MOST_SHAPES: usize = 4096;
+/// Shapes that count as nothing: a megabyte of them.
+const FREE_SHAPES: usize = 4096;
+/// What a shape takes, with its place in the table: two thirds of that are in use on average.
+const SHAPE: u64 = (size_of::<Shape>() + 16 + (size_of::<Wish>() + 8) * 3 / 2) as u64;
+
+/// The shapes of filters. One that a filter has is never dropped, so that there is one for each wish;
+/// the others go now and then.
+#[derive(Default)]
+struct Shapes {
+    all: HashMap<Wish, Arc<Shape>>,
+    /// How many there may be before it is looked which of them no filter has.
+    most: usize,
+}
+
+impl Shapes {
+    /// Keeps a shape, unless another thread was faster. Returns the one that is kept.
+    fn share(&mut self, wish: Wish, shape: Arc<Shape>) -> Arc<Shape> {
+        if self.all.len() >= self.most.max(FREE_SHAPES) {
+            self.all.retain(|_, shape| Arc::strong_count(shape) > 1);
+            self.most = 2 * self.all.len();
+        }
+        Arc::clone(self.all.entry(wish).or_insert(shape))
+    }
+}
 
 /// Milliseconds since 1970.
 pub fn now() -> u64 {

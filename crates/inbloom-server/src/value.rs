@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use inbloom::file::Watch;
 use inbloom::interop::redisbloom;
+use inbloom::memory::allocated;
 use inbloom::{Filter, Kind};
 use parking_lot::RwLock;
 
@@ -33,8 +34,8 @@ pub struct Guarded<T> {
     lock: RwLock<T>,
     /// Counts changes.
     stamp: AtomicU64,
-    /// The bytes it takes, as last seen under the lock.
-    bytes: AtomicU64,
+    /// The memory that it takes beside this, as last seen under the lock.
+    memory: AtomicU64,
     /// Those who have the lock, or wait for it, for as long as all of the filter takes.
     long: AtomicU32,
     /// The file that it was opened from.
@@ -75,12 +76,12 @@ pub fn take_found() -> Option<Failure> {
 }
 
 impl<T> Guarded<T> {
-    /// Of so many bytes.
-    pub fn new(content: T, bytes: u64) -> Guarded<T> {
+    /// Of so many bytes of memory.
+    pub fn new(content: T, memory: u64) -> Guarded<T> {
         Guarded {
             lock: RwLock::new(content),
             stamp: AtomicU64::new(0),
-            bytes: AtomicU64::new(bytes),
+            memory: AtomicU64::new(memory),
             long: AtomicU32::new(0),
             origin: None,
         }
@@ -131,40 +132,45 @@ impl<T> Guarded<T> {
         tend(&mut self.lock.write())
     }
 
-    /// Changes it, and tells its bytes anew.
-    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R, bytes: impl Fn(&T) -> u64) -> R {
+    /// Changes it, and tells its memory anew.
+    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R, memory: impl Fn(&T) -> u64) -> R {
         let mut content = self.lock.write();
         let result = change(&mut content);
         self.stamp.fetch_add(1, Ordering::Relaxed);
-        self.bytes.store(bytes(&content), Ordering::Relaxed);
+        self.memory.store(memory(&content), Ordering::Relaxed);
         result
+    }
+
+    /// The memory that it takes, this included.
+    fn memory(&self) -> u64 {
+        allocated(size_of::<Guarded<T>>() as u64) + self.memory.load(Ordering::Relaxed)
     }
 }
 
 impl Value {
     /// A filter of any kind behind a lock.
     pub fn filter(filter: Filter) -> Value {
-        let bytes = bytes_of(&filter);
-        Value::Filter(Box::new(Guarded::new(filter, bytes)))
+        let memory = filter.memory();
+        Value::Filter(Box::new(Guarded::new(filter, memory)))
     }
 
     /// A filter that was opened from a file below --import-dir, by its path from there.
     pub fn opened(filter: Filter, path: &str, watch: Option<Watch>) -> Value {
-        let bytes = bytes_of(&filter);
+        let memory = filter.memory();
         let origin = Some(Box::new(Origin { path: path.to_owned(), watch }));
-        Value::Filter(Box::new(Guarded { origin, ..Guarded::new(filter, bytes) }))
+        Value::Filter(Box::new(Guarded { origin, ..Guarded::new(filter, memory) }))
     }
 
     /// A cuckoo filter of CF.*.
     pub fn cuckoo(cuckoo: redisbloom::Cuckoo) -> Value {
-        let bytes = cuckoo.bytes();
-        Value::Cuckoo(Box::new(Guarded::new(cuckoo, bytes)))
+        let memory = cuckoo.memory();
+        Value::Cuckoo(Box::new(Guarded::new(cuckoo, memory)))
     }
 
     /// A filter in the form of RedisBloom.
     pub fn redisbloom(bloom: redisbloom::Bloom) -> Value {
-        let bytes = bloom.bytes();
-        Value::RedisBloom(Box::new(Guarded::new(bloom, bytes)))
+        let memory = bloom.memory();
+        Value::RedisBloom(Box::new(Guarded::new(bloom, memory)))
     }
 
     /// Whether the lock of the filter, where it has one, may be taken for long.
@@ -185,13 +191,15 @@ impl Value {
         }
     }
 
-    /// The bytes of its cells.
-    pub fn bytes(&self) -> u64 {
+    /// The memory that it takes beside its entry, as the allocator gives it out. A window counts with
+    /// all its generations from the beginning, so that time alone never takes more than was granted;
+    /// the pages of a mapped file are the system's to take back.
+    pub fn memory(&self) -> u64 {
         match self {
-            Value::Bloom(bloom) => bloom.bytes(),
-            Value::Filter(filter) => filter.bytes.load(Ordering::Relaxed),
-            Value::RedisBloom(bloom) => bloom.bytes.load(Ordering::Relaxed),
-            Value::Cuckoo(cuckoo) => cuckoo.bytes.load(Ordering::Relaxed),
+            Value::Bloom(bloom) => bloom.memory(),
+            Value::Filter(filter) => filter.memory(),
+            Value::RedisBloom(bloom) => bloom.memory(),
+            Value::Cuckoo(cuckoo) => cuckoo.memory(),
         }
     }
 
@@ -201,7 +209,7 @@ impl Value {
         match self {
             // Not `read`, which looks at the file each time: its length is that of the opening.
             Value::Filter(filter) if filter.origin().is_some() => filter.lock.read().bytes(),
-            _ => self.bytes(),
+            _ => self.memory(),
         }
     }
 
@@ -217,9 +225,8 @@ impl Value {
     }
 }
 
-/// The bytes that a filter has on its account. A window counts with all its generations from the
-/// beginning, so that time alone never takes more than was granted; the pages of a mapped file are the
-/// system's to take back.
+/// The bytes of a filter's cells, as BF.INFO reports them: none of a mapped file, all generations of a
+/// window.
 pub fn bytes_of(filter: &Filter) -> u64 {
     if filter.is_read_only() {
         return 0;

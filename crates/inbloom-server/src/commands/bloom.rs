@@ -169,7 +169,7 @@ fn is_slow(server: &Server, value: &Value, items: Arguments<'_>) -> bool {
             value.length() > server.settings().max_memory
         }
         // What forgets empties itself, or a part of itself, now and then.
-        Value::Filter(guarded) => value.bytes() > LARGE && guarded.read(forgets),
+        Value::Filter(guarded) => value.memory() > LARGE && guarded.read(forgets),
         // Every layer is asked.
         Value::RedisBloom(guarded) => {
             guarded.read(|bloom| bloom.links().len()) * items.len() > MANY
@@ -592,7 +592,7 @@ fn insert_each(
                         note(server, entry, Verb::Insert, now, digests);
                         result
                     },
-                    bytes_of,
+                    Filter::memory,
                 );
                 server.keyspace.settle(entry);
                 result?;
@@ -601,7 +601,7 @@ fn insert_each(
         }
         Value::RedisBloom(guarded) => {
             for mut run in Runs(items) {
-                let limit = server.limit_for(entry.value.bytes());
+                let limit = server.limit_for(entry.value.memory());
                 let result = guarded.change(
                     |bloom| {
                         let mut pairs = Vec::new();
@@ -614,7 +614,7 @@ fn insert_each(
                         note(server, entry, Verb::AddPairs, now, &pairs);
                         result
                     },
-                    redisbloom::Bloom::bytes,
+                    redisbloom::Bloom::memory,
                 );
                 server.keyspace.settle(entry);
                 result.map_err(|refusal| refused(server, entry, refusal))?;
@@ -665,7 +665,7 @@ const FULL: Failure = Failure::new("ERR non scaling filter is full");
 
 fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> Failure {
     match refusal {
-        redisbloom::Refused::Memory { .. } => server.cannot_grow(entry.value.bytes()),
+        redisbloom::Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
         redisbloom::Refused::Full => FULL,
         redisbloom::Refused::Exhausted => Failure::new("ERR problem inserting into filter"),
         memory => Failure::because(memory),
@@ -833,24 +833,23 @@ pub struct Facts {
 impl Facts {
     /// Those of a filter of BF.*.
     pub fn of(value: &Value) -> Facts {
-        let size = value.bytes();
         match value {
             Value::Bloom(bloom) => {
-                let items = bloom.items();
+                let (items, size) = (bloom.items(), bloom.bytes());
                 let (filters, capacity) = layers(bloom.reserved(), bloom.expansion(), items);
                 let expansion = bloom.expansion().map(NonZeroU32::get);
                 Facts { capacity, size, filters, items, expansion }
             }
             Value::Filter(guarded) => guarded.read(|filter| Facts {
                 capacity: filter.plan().items(),
-                size,
+                size: bytes_of(filter),
                 filters: 1,
                 items: filter.inserted(),
                 expansion: None,
             }),
             Value::RedisBloom(guarded) => guarded.read(|bloom| Facts {
                 capacity: bloom.capacity(),
-                size,
+                size: bloom.bytes(),
                 filters: bloom.links().count() as u64,
                 items: bloom.items(),
                 expansion: bloom.growth(),

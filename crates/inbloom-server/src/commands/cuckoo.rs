@@ -356,7 +356,7 @@ fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failur
 fn refused(server: &Server, entry: &Entry, refusal: Refused) -> Failure {
     match refusal {
         Refused::Full => Failure::new("Filter is full"),
-        Refused::Memory { .. } => server.cannot_grow(entry.value.bytes()),
+        Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
         memory => Failure::with(format!("ERR Insufficient memory: {memory}")),
     }
 }
@@ -371,7 +371,7 @@ fn add(
     let filter = filter_of(entry);
     let mut results = Vec::with_capacity(items.len());
     while results.len() < items.len() {
-        let limit = server.limit_for(entry.value.bytes());
+        let limit = server.limit_for(entry.value.memory());
         let rest = items.skip(results.len());
         filter.change(
             |cuckoo| {
@@ -389,7 +389,7 @@ fn add(
                 }
                 note(server, entry, Verb::AddHashes, 0, &added);
             },
-            Cuckoo::bytes,
+            Cuckoo::memory,
         );
         server.keyspace.settle(entry);
     }
@@ -500,7 +500,7 @@ fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
         }
         removed
     };
-    let removed = filter_of(&entry).change(remove, Cuckoo::bytes);
+    let removed = filter_of(&entry).change(remove, Cuckoo::memory);
     call.server.keyspace.settle(&entry);
     call.reply.truth(removed);
     Ok(())
@@ -537,7 +537,7 @@ fn compact_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
     let entry = server.keyspace.get(key, crate::server::now());
-    entry.is_some_and(|entry| entry.value.bytes() > STEP as u64)
+    entry.is_some_and(|entry| entry.value.memory() > STEP as u64)
 }
 
 fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -553,7 +553,7 @@ fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
             call.server.keyspace.note_change(&entry, change);
             is_done
         };
-        let is_done = filter_of(&entry).change(step, Cuckoo::bytes);
+        let is_done = filter_of(&entry).change(step, Cuckoo::memory);
         call.server.keyspace.settle(&entry);
         // Nobody has an interest in a filter that was deleted meanwhile.
         if is_done || !entry.is_live(call.now) {

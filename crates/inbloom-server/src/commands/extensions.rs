@@ -14,7 +14,7 @@ use crate::persist::record::{Record, Verb};
 use crate::server::{Room, Server};
 use crate::table::{Call, Command, Keys, excerpt, heavy};
 use crate::value::spec::Memory;
-use crate::value::{Guarded, Value, bytes_of};
+use crate::value::{Guarded, Value};
 
 /// The rows of IB.*.
 pub static COMMANDS: &[Command] = &[
@@ -224,7 +224,7 @@ pub fn unite(
                 note(filter.inserted());
                 Ok::<_, Error>(())
             };
-            into.for_long(|into| into.change(unite, bytes_of)).map_err(Failure::because)
+            into.for_long(|into| into.change(unite, Filter::memory)).map_err(Failure::because)
         }
         (Value::RedisBloom(_) | Value::Cuckoo(_), _)
         | (_, Value::RedisBloom(_) | Value::Cuckoo(_)) => Err(UNMERGEABLE),
@@ -262,7 +262,7 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
                     note(call.server, &entry, Verb::Remove, call.now, &gone);
                     result
                 };
-                guarded.change(remove, bytes_of).map_err(Failure::because)?;
+                guarded.change(remove, Filter::memory).map_err(Failure::because)?;
             }
         }
         Value::Cuckoo(guarded) => {
@@ -276,7 +276,7 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
                     }
                     note(call.server, &entry, Verb::RemoveHashes, 0, &gone);
                 };
-                guarded.change(remove, Cuckoo::bytes);
+                guarded.change(remove, Cuckoo::memory);
             }
         }
         Value::Bloom(_) | Value::RedisBloom(_) | Value::Filter(_) => {

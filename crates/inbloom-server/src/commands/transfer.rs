@@ -47,7 +47,7 @@ use crate::table::{Call, Command, Keys};
 use crate::value::bloom::Bloom;
 use crate::value::{Guarded, Value};
 use form::Header;
-use loading::{CANNOT_LOAD, Loading, Ours};
+use loading::{CANNOT_LOAD, Loading, Ours, PIECE_APART};
 use store::{Dump, Kept, Which};
 
 pub use store::Transfers;
@@ -440,7 +440,11 @@ fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
         return Err(Failure::WRONG_TYPE);
     }
     let mut loading = staged.loading.lock();
-    loading.as_mut().ok_or(Failure::NOT_FOUND)?.load(iterator, data)?;
+    let part = loading.as_mut().ok_or(Failure::NOT_FOUND)?;
+    let room = server.make_room(2 * PIECE_APART)?;
+    part.load(iterator, data)?;
+    staged.settle(part.memory());
+    drop(room);
     let Some(whole) = loading.take_if(|loading| loading.is_whole()) else { return Ok(()) };
     let finished = whole.finish(server);
     let adopted = finished.and_then(|value| server.adopt(key, value, None, call.now));
@@ -470,7 +474,7 @@ fn changes_nothing(
             if let Some((at, data)) = place.and_then(|at| form::open(header.identity, at, data)) {
                 has(bloom, at, data)
             } else {
-                check_place(position.ok(), length, value.bytes())?;
+                check_place(position.ok(), length, bloom.bytes())?;
                 false
             }
         }
@@ -573,6 +577,8 @@ fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, Failure> {
             (header, None, file)
         }
     };
+    // Beside the payload, for which there is room.
+    let _room = server.make_room(file.len() as u64)?;
     let mut payload = header.bytes().to_vec();
     if let Some(bloom) = base {
         let start = payload.len();
@@ -658,7 +664,7 @@ impl Restore {
 
 /// A filter whose size is known only now that it is there: it has its bytes, or is dropped.
 fn granted(server: &Server, value: Value) -> Result<(Value, Room), Failure> {
-    let room = server.make_room_for_filter(value.bytes())?;
+    let room = server.make_room_for_filter(value.memory())?;
     Ok((value, room))
 }
 

@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
+use inbloom::memory::allocated;
 use parking_lot::Mutex;
 
 use super::{Entry, Key};
@@ -21,6 +22,16 @@ use super::{Entry, Key};
 pub(super) struct Calendar {
     /// The entries of a page, found by where they are in memory.
     pages: Mutex<BTreeMap<u32, HashTable<Item>>>,
+    /// What all of it takes.
+    bytes: AtomicU64,
+}
+
+/// What a page takes: its place in the tree, and the smallest table.
+const PAGE: u64 = 240;
+
+/// What an entry takes on its page: a place in a table that is half full, and its name once more.
+fn item_bytes(item: &Item) -> u64 {
+    64 + allocated(item.name.len() as u64)
 }
 
 /// An entry that may be due, and its name.
@@ -40,17 +51,19 @@ impl Calendar {
         if listed != 0 && listed <= page {
             return;
         }
-        take_off(&mut pages, entry);
+        self.take_off(&mut pages, entry);
         entry.listed.store(page, Ordering::Relaxed);
         let item = Item { database: key.database, name: key.name.into(), entry: Arc::clone(entry) };
         let place = |item: &Item| place(&item.entry);
+        let taken = item_bytes(&item) + if pages.contains_key(&page) { 0 } else { PAGE };
+        self.bytes.fetch_add(taken, Ordering::Relaxed);
         pages.entry(page).or_default().insert_unique(place(&item), item, place);
     }
 
     /// Strikes an entry off.
     pub(super) fn strike(&self, entry: &Arc<Entry>) {
         if entry.listed.load(Ordering::Relaxed) != 0 {
-            take_off(&mut self.pages.lock(), entry);
+            self.take_off(&mut self.pages.lock(), entry);
         }
     }
 
@@ -67,29 +80,38 @@ impl Calendar {
             due.extend(page.get_mut().extract_if(|_| true).take(missing));
             if page.get().is_empty() {
                 page.remove();
+                self.bytes.fetch_sub(PAGE, Ordering::Relaxed);
             }
         }
         for item in &due {
+            self.bytes.fetch_sub(item_bytes(item), Ordering::Relaxed);
             item.entry.listed.store(0, Ordering::Relaxed);
         }
         due
+    }
+
+    /// The bytes that all of it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn take_off(&self, pages: &mut BTreeMap<u32, HashTable<Item>>, entry: &Arc<Entry>) {
+        let listed = entry.listed.swap(0, Ordering::Relaxed);
+        let Some(page) = pages.get_mut(&listed) else { return };
+        if let Ok(found) = page.find_entry(place(entry), |item| Arc::ptr_eq(&item.entry, entry)) {
+            let (item, _) = found.remove();
+            self.bytes.fetch_sub(item_bytes(&item), Ordering::Relaxed);
+        }
+        if page.is_empty() {
+            pages.remove(&listed);
+            self.bytes.fetch_sub(PAGE, Ordering::Relaxed);
+        }
     }
 
     /// How many entries are on its pages.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.pages.lock().values().map(HashTable::len).sum()
-    }
-}
-
-fn take_off(pages: &mut BTreeMap<u32, HashTable<Item>>, entry: &Arc<Entry>) {
-    let listed = entry.listed.swap(0, Ordering::Relaxed);
-    let Some(page) = pages.get_mut(&listed) else { return };
-    if let Ok(found) = page.find_entry(place(entry), |item| Arc::ptr_eq(&item.entry, entry)) {
-        found.remove();
-    }
-    if page.is_empty() {
-        pages.remove(&listed);
     }
 }
 

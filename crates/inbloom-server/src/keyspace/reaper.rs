@@ -27,7 +27,7 @@ pub(super) struct Reaper {
 impl Reaper {
     /// Frees entries that no name leads to any more.
     pub(super) fn take(&self, entries: Vec<Arc<Entry>>) {
-        if entries.len() < MANY && entries.iter().all(|entry| entry.value.bytes() < LARGE) {
+        if entries.len() < MANY && entries.iter().all(|entry| entry.value.memory() < LARGE) {
             return;
         }
         let sender = self.entries.get_or_init(|| {

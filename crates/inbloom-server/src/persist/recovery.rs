@@ -39,8 +39,8 @@ use super::{Error, Store};
 use crate::commands::{bloom, extensions};
 use crate::keyspace::{Entry, Restored};
 use crate::server::Server;
+use crate::value::Value;
 use crate::value::spec::{Birth, Memory};
-use crate::value::{Value, bytes_of};
 
 /// What was found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -801,7 +801,7 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
                     let _ = bloom::insert_one(filter, digest);
                 }
             },
-            bytes_of,
+            inbloom::Filter::memory,
         ),
         (Value::Filter(guarded), Verb::Remove) => guarded.change(
             |filter| {
@@ -809,7 +809,7 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
                     let _ = filter.remove_digest(digest);
                 }
             },
-            bytes_of,
+            inbloom::Filter::memory,
         ),
         (Value::RedisBloom(guarded), Verb::AddPairs) => guarded.change(
             |bloom| {
@@ -817,7 +817,7 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
                     let _ = bloom.insert_pair(pair, u64::MAX);
                 }
             },
-            redisbloom::Bloom::bytes,
+            redisbloom::Bloom::memory,
         ),
         (Value::Cuckoo(guarded), Verb::AddHashes | Verb::RemoveHashes) => guarded.change(
             |cuckoo| {
@@ -828,13 +828,13 @@ fn change(value: &Value, verb: Verb, time: u64, new: u64, bytes: &[u8]) {
                     }
                 }
             },
-            redisbloom::Cuckoo::bytes,
+            redisbloom::Cuckoo::memory,
         ),
         (Value::Cuckoo(guarded), Verb::Compact) => guarded.change(
             |cuckoo| {
                 cuckoo.compact_step(new as usize);
             },
-            redisbloom::Cuckoo::bytes,
+            redisbloom::Cuckoo::memory,
         ),
         (_, verb) => tracing::error!(?verb, "a change of the log is of a filter of another kind"),
     }

@@ -24,6 +24,7 @@ use std::time::Duration;
 use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::{Shape, SharedBlocked};
 use inbloom::kinds::scalable::SharedScalable;
+use inbloom::memory::allocated;
 use inbloom::{Digest, Error, Hasher, Kind, Plan};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
@@ -332,6 +333,15 @@ impl Bloom {
     /// The bytes of its cells.
     pub fn bytes(&self) -> u64 {
         self.base.bytes() + self.rest.get().map_or(0, |rest| rest.bytes())
+    }
+
+    /// The memory that it takes beside its entry and its shape.
+    pub fn memory(&self) -> u64 {
+        let rest = self
+            .rest
+            .get()
+            .map_or(0, |rest| allocated(size_of::<SharedScalable>() as u64) + rest.memory());
+        self.base.memory() + rest
     }
 
     /// The keys that it was reserved for.

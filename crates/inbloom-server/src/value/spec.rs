@@ -117,13 +117,13 @@ impl Spec {
                 let value = Value::redisbloom(bloom.map_err(|error| not_made(server, &error))?);
                 // Its size is known only now that it is there: none of it was touched, so that the
                 // system has given nothing for it yet.
-                let room = make_room(value.bytes())?;
+                let room = make_room(value.memory())?;
                 Ok((value, room))
             }
             Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
                 let cuckoo = Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit);
                 let value = Value::cuckoo(cuckoo.map_err(|error| not_made(server, &error))?);
-                let room = make_room(value.bytes())?;
+                let room = make_room(value.memory())?;
                 Ok((value, room))
             }
         }

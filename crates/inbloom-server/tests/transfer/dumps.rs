@@ -195,7 +195,7 @@ fn a_dump_takes_no_memory_for_what_only_gets_more_bits() {
     assert_eq!(client.say("BF.RESERVE f 0.01 8000000"), ok());
     assert!(client.server.keyspace.used() > 9 << 20);
     assert!(client.pieces("BF", "f").len() > 9);
-    assert_eq!(client.server.transfers.bytes(), 0);
+    assert!(client.server.transfers.bytes() < 1024, "its name, and where it ends");
     // A copy of it beside a second one does not fit.
     assert_eq!(client.say("BF.RESERVE g 0.01 4000000"), ok());
     let text = client.copy("BF", "f", "h").error();

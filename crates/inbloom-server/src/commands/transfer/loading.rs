@@ -71,15 +71,17 @@ impl Loading {
         matches!(self, Loading::Cuckoo(..))
     }
 
-    /// The memory that it takes when it is whole, in bytes: its own, and what each array of
-    /// RedisBloom's needs beside, of which there may be thousands of a byte.
+    /// The memory that it takes when it is whole, in bytes: its own, what each array of RedisBloom's
+    /// needs beside, of which there may be thousands of a byte, and the pieces that are kept apart now.
     pub fn memory(&self) -> u64 {
-        let arrays = match self {
-            Loading::Ours(_) => 0,
-            Loading::RedisBloom(bloom, _) => bloom.links().len() as u64,
-            Loading::Cuckoo(cuckoo, _) => cuckoo.filters(),
+        let (arrays, pieces) = match self {
+            Loading::Ours(ours) => {
+                (0, ours.of_base.count() + ours.of_file.count() + ours.pieces.len())
+            }
+            Loading::RedisBloom(bloom, ranges) => (bloom.links().len() as u64, ranges.count()),
+            Loading::Cuckoo(cuckoo, ranges) => (cuckoo.filters(), ranges.count()),
         };
-        self.bytes() + arrays * redisbloom::OVERHEAD
+        self.bytes() + arrays * redisbloom::OVERHEAD + pieces as u64 * PIECE_APART
     }
 
     /// The bytes that are to arrive.
@@ -143,6 +145,10 @@ impl Loading {
         }
     }
 }
+
+/// What a piece that is kept apart takes beside its bytes: its place in a tree, which is half full, and
+/// an allocation of its own.
+pub const PIECE_APART: u64 = 96;
 
 /// No piece of CF.* fits there.
 pub const CANNOT_LOAD: Failure = Failure::new("Couldn't load chunk!");

@@ -20,6 +20,11 @@ impl Ranges {
         self.covered
     }
 
+    /// How many ranges it is kept as.
+    pub fn count(&self) -> usize {
+        self.spans.len()
+    }
+
     /// Adds a range, and returns those parts of it that were not there, in order.
     pub fn add(&mut self, range: Range<u64>) -> Result<Vec<Range<u64>>, Failure> {
         if range.is_empty() {

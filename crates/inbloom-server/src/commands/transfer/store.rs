@@ -27,6 +27,9 @@ const MOST_NAMES: usize = 4096;
 /// Filters that are being loaded at once.
 const MOST_LOADING: usize = 1024;
 
+/// What either takes beside its bytes and its name.
+const STAGED: u64 = 512;
+
 /// Dumps and loads under way.
 #[derive(Default)]
 pub struct Transfers {
@@ -55,7 +58,14 @@ pub struct Staged {
     /// See [`Loading::file_bytes`].
     pub file_bytes: u64,
     used: AtomicU64,
-    _claim: Claim,
+    claim: Mutex<Claim>,
+}
+
+impl Staged {
+    /// Enters the memory that it takes now, beside its name.
+    pub fn settle(&self, bytes: u64) {
+        self.claim.lock().set(bytes);
+    }
 }
 
 /// The dumps that have begun under one name.
@@ -133,11 +143,23 @@ impl Kept {
 }
 
 /// Bytes that count as in use as long as this is there.
-struct Claim(Arc<AtomicU64>, u64);
+struct Claim {
+    all: Arc<AtomicU64>,
+    /// What does not change.
+    fixed: u64,
+    bytes: u64,
+}
+
+impl Claim {
+    fn set(&mut self, bytes: u64) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.all.fetch_sub(std::mem::replace(&mut self.bytes, bytes), Ordering::Relaxed);
+    }
+}
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.all.fetch_sub(self.fixed + self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -147,9 +169,9 @@ impl Transfers {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn claim(&self, bytes: u64) -> Claim {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Claim(Arc::clone(&self.bytes), bytes)
+    fn claim(&self, fixed: u64, bytes: u64) -> Claim {
+        self.bytes.fetch_add(fixed + bytes, Ordering::Relaxed);
+        Claim { all: Arc::clone(&self.bytes), fixed, bytes }
     }
 
     /// The shape of a base.
@@ -176,7 +198,7 @@ impl Transfers {
         let staged = Arc::new(Staged {
             is_cuckoo: loading.is_cuckoo(),
             file_bytes: loading.file_bytes(),
-            _claim: self.claim(loading.memory()),
+            claim: Mutex::new(self.claim(STAGED + key.name.len() as u64, loading.memory())),
             loading: Mutex::new(Some(loading)),
             used: AtomicU64::new(now),
         });
@@ -216,7 +238,7 @@ impl Transfers {
             clients: Mutex::new(vec![client]),
             entry: Arc::downgrade(entry),
             stamp,
-            _claim: self.claim(kept.bytes()),
+            _claim: self.claim(STAGED + key.name.len() as u64, kept.bytes()),
             kept,
             used: AtomicU64::new(now),
         });
