@@ -63,8 +63,7 @@ pub struct Settings {
     pub max_memory: u64,
     /// The bytes that one filter may take.
     pub max_filter: u64,
-    /// The bytes that unfinished requests, queued commands and unread replies of all clients
-    /// together may take.
+    /// The bytes that all clients together may hold: see `holdings`.
     pub max_client_memory: u64,
     /// Bytes of one argument.
     pub max_argument: usize,

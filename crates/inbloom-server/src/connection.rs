@@ -11,7 +11,7 @@
 //! arrive: memory that grows to many megabytes is new to the process, and the system takes up to 10
 //! microseconds for each page of it, a tenth of a second for 500,000 items. A client that does not read its replies
 //! is not read from either: it holds at most about a megabyte and its longest reply, for as long as
-//! `--write-timeout` says. What all clients hold together is counted and limited.
+//! `--write-timeout` says. What all clients hold together is limited: see `holdings`.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -32,8 +32,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_blocking, yield_now};
 
+use crate::holdings::{CONNECTION, Excess};
 use crate::server::{Client, Server, now};
-use crate::session::{Next, Place, Progress, Session};
+use crate::session::{Next, Place, Progress, Session, counted};
 use crate::tls::{Stream, Tls};
 
 /// Bytes read at once.
@@ -58,8 +59,6 @@ const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(60);
 /// Threads for long work, for each event loop.
 const WORKERS: usize = 8;
-/// A client that holds no more is never sent away because all of them hold too much.
-const LITTLE: u64 = 64 << 10;
 
 /// Where clients come in.
 pub struct Listeners {
@@ -289,8 +288,6 @@ struct Connection {
     input: Vec<u8>,
     /// What belongs behind it, if it is long.
     arrived: Vec<u8>,
-    /// The bytes of its own that are on the account of all clients.
-    held: u64,
 }
 
 impl Connection {
@@ -309,7 +306,6 @@ impl Connection {
             session: Some(session),
             input: Vec::new(),
             arrived: Vec::new(),
-            held: 0,
         }
     }
 
@@ -354,7 +350,6 @@ impl Connection {
                 _ = tokio::time::timeout(LONGEST_LINGER, self.linger()) => {}
             }
         }
-        self.server.clients.held.fetch_sub(self.held, Ordering::Relaxed);
         self.server.clients.leave(client.id);
     }
 
@@ -362,8 +357,9 @@ impl Connection {
     /// socket that is closed with bytes unread resets the connection, and the client loses the reply
     /// that it has not read: it may be writing a request of a gigabyte before it looks.
     async fn linger(&mut self) {
-        (self.input, self.arrived) = (Vec::new(), Vec::new());
-        let _ = self.hold(0);
+        // Nothing is answered any more. A session that failed at work is gone already.
+        (self.input, self.arrived, self.session) = (Vec::new(), Vec::new(), None);
+        let _ = self.server.hold(&self.client, CONNECTION);
         let buffers = Rc::clone(&self.buffers);
         loop {
             let more = poll_fn(|context| {
@@ -417,23 +413,38 @@ impl Connection {
                     }
                 }
             };
+            // The bytes of replies that are this client's own: a thread lends the others.
+            let mut kept = counted(out.capacity());
             loop {
-                self.hold(0)?;
+                self.hold(kept)?;
                 if let Some(sequence) = progress.commit {
                     self.commit(sequence, &mut out).await;
                 }
                 self.write(&mut out, killed.as_mut()).await?;
+                if out.capacity() > KEEP {
+                    out = Vec::new();
+                }
+                if kept > 0 {
+                    kept = 0;
+                    self.hold(kept)?;
+                }
                 match progress.next {
                     Next::Read => break,
                     Next::Close if read == 0 => return Ok(End::Theirs),
                     Next::Close => return Ok(End::Ours),
-                    Next::Write => progress = self.process(&mut out)?,
-                    Next::Work => (out, progress) = self.work(out).await?,
+                    Next::Write => {
+                        progress = self.process(&mut out)?;
+                        kept = counted(out.capacity());
+                    }
+                    Next::Work => {
+                        // It may have to wait for a thread: others need the buffer meanwhile.
+                        self.buffers.output.set(out);
+                        (out, progress) = self.work().await?;
+                        kept = out.capacity();
+                    }
                 }
             }
-            if out.capacity() <= KEEP {
-                self.buffers.output.set(out);
-            }
+            self.buffers.output.set(out);
             if read >= TURN {
                 yield_now().await;
             }
@@ -486,14 +497,25 @@ impl Connection {
     }
 
     /// The same on a thread of its own.
-    async fn work(&mut self, mut out: Vec<u8>) -> io::Result<(Vec<u8>, Progress)> {
+    async fn work(&mut self) -> io::Result<(Vec<u8>, Progress)> {
         let mut session = self.session.take().expect("at work once at a time");
         let mut input = std::mem::take(&mut self.input);
         let arrived = std::mem::take(&mut self.arrived);
         let server = Arc::clone(&self.server);
         self.client.set_at_work(true);
         let work = move || {
+            let mut out = Vec::new();
+            let length = input.len() + arrived.len();
+            if length > input.capacity() {
+                let grown = length.max(2 * input.capacity());
+                // Both are there while one is copied to the other.
+                session.buffered = input.capacity() + arrived.capacity() + grown;
+                session.hold(&server, 0).map_err(too_much)?;
+                input.reserve_exact(grown - input.len());
+            }
             input.extend_from_slice(&arrived);
+            drop(arrived);
+            session.buffered = input.capacity();
             let progress = guarded(&mut session, &server, &input, &mut out, Place::Own)?;
             consume(&mut input, progress.consumed);
             Ok::<_, io::Error>((session, input, out, progress))
@@ -530,9 +552,10 @@ impl Connection {
             Poll::Ready(result) => result.map(|()| true)?,
             Poll::Pending => false,
         };
+        let was_slow = !is_done;
         while !is_done {
             // What it is told would stand in the middle of a reply: it is told nothing.
-            self.hold(out.len() as u64)
+            self.hold(out.capacity())
                 .map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
             let before = written;
             let seconds = self.server.settings().write_timeout;
@@ -555,10 +578,7 @@ impl Connection {
         }
         self.server.statistics.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         out.clear();
-        if self.held > 0 {
-            self.hold(0)?;
-        }
-        Ok(())
+        if was_slow { self.hold(counted(out.capacity())) } else { Ok(()) }
     }
 
     /// Writes as much of `out` as the socket takes, from `written` on, until all of it is sent.
@@ -577,38 +597,17 @@ impl Connection {
         self.stream.poll_flush(context)
     }
 
-    /// Enters what the connection holds: what has arrived of a request, what waits for EXEC, and
-    /// replies of so many bytes that the client does not take. Err: all clients together hold too
-    /// much, and this one more than a little.
-    fn hold(&mut self, unread: u64) -> io::Result<()> {
-        let queued = self.session.as_ref().map_or(0, Session::queued_bytes);
-        let own = (self.input.capacity() + self.arrived.capacity() + queued) as u64 + unread;
-        let before = std::mem::replace(&mut self.held, own);
-        if own == before {
-            return Ok(());
-        }
-        let held = &self.server.clients.held;
-        let all = if own > before {
-            held.fetch_add(own - before, Ordering::Relaxed) + (own - before)
-        } else {
-            held.fetch_sub(before - own, Ordering::Relaxed) - (before - own)
-        };
-        let limit = self.server.settings().max_client_memory;
-        if own < before || own <= LITTLE || all <= limit {
-            return Ok(());
-        }
-        if self.server.statistics.evicted.fetch_add(1, Ordering::Relaxed) == 0 {
-            let address = &self.client.address;
-            tracing::warn!(address, own, all, limit, "sent away the first of some clients");
-        }
-        Err(io::Error::new(
-            io::ErrorKind::OutOfMemory,
-            format!(
-                "all clients together hold {all} bytes of requests and replies, more than the \
-                 {limit} of --max-client-memory, and this one {own} of them"
-            ),
-        ))
+    /// Enters what the client holds, and so many bytes of replies.
+    fn hold(&mut self, replies: usize) -> io::Result<()> {
+        let session = self.session.as_mut().expect("here unless at work");
+        session.buffered = self.input.capacity() + self.arrived.capacity();
+        session.hold(&self.server, replies).map_err(too_much)
     }
+}
+
+/// The client is told why, if nothing stands before it that is not written.
+fn too_much(excess: Excess) -> io::Error {
+    io::Error::new(io::ErrorKind::OutOfMemory, excess)
 }
 
 /// Ready when a client is to finish. Whoever waits has to be woken by [`Client::killed`].
@@ -620,6 +619,8 @@ fn consume(input: &mut Vec<u8>, count: usize) {
     input.drain(..count);
     if input.is_empty() && input.capacity() > 0 {
         *input = Vec::new(); // An idle connection takes no memory for it.
+    } else if count > 0 && input.capacity() > LONG {
+        input.shrink_to(2 * input.len());
     }
 }
 

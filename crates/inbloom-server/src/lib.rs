@@ -15,6 +15,7 @@
 //! | [`tls`] | connections in the clear and under TLS |
 //! | [`connection`] | sockets and threads; [`run`] |
 //! | [`http`], [`metrics`] | what monitors ask: figures for Prometheus, and whether all is well |
+//! | [`holdings`] | the memory of clients, entered as it grows |
 //! | [`health`] | what is wrong at the moment |
 //! | [`rates`] | how much is done a second |
 //! | [`reload`] | what is read again on SIGHUP |
@@ -28,6 +29,7 @@ mod config;
 pub mod connection;
 mod failure;
 pub mod health;
+pub mod holdings;
 pub mod http;
 mod import;
 pub mod keyspace;

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::config::{Config, Settings};
 use crate::failure::Failure;
 use crate::health::Health;
+use crate::holdings::CONNECTION;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::persist::Store;
 use crate::persist::log::Log;
@@ -59,6 +60,8 @@ pub struct Server {
     pub refusals: Seldom,
     /// Requests of HTTP, for the log.
     pub http_requests: Seldom,
+    /// Clients that were disconnected because of what they held, for the log.
+    pub evictions: Seldom,
     settings: RwLock<Arc<Settings>>,
     users: RwLock<Arc<Users>>,
     /// Bytes that were granted to filters which are being made, and are not on an account yet.
@@ -130,7 +133,7 @@ pub struct Calls {
 pub struct Clients {
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Bytes that connections hold beyond those of their thread.
+    /// Bytes that all of them hold: see `holdings`.
     pub held: AtomicU64,
 }
 
@@ -150,6 +153,8 @@ pub struct Client {
     pub bytes_in: AtomicU64,
     /// Commands of it so far.
     pub commands: AtomicU64,
+    /// Bytes that it holds: see `holdings`.
+    pub held: AtomicU64,
     finish: AtomicBool,
     kill: AtomicBool,
     at_work: AtomicBool,
@@ -223,6 +228,7 @@ impl Server {
             reloads: Reloads::default(),
             refusals: Seldom::default(),
             http_requests: Seldom::default(),
+            evictions: Seldom::default(),
             settings: RwLock::new(Arc::new(config.settings.clone())),
             users: RwLock::new(Arc::new(config.users.clone())),
             promised: Arc::default(),
@@ -588,18 +594,22 @@ impl Clients {
             state: Mutex::new(ClientState { queued: -1, ..ClientState::default() }),
             bytes_in: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            held: AtomicU64::new(CONNECTION),
             finish: AtomicBool::new(false),
             kill: AtomicBool::new(false),
             at_work: AtomicBool::new(false),
             killed: tokio::sync::Notify::new(),
         });
+        self.held.fetch_add(CONNECTION, Ordering::Relaxed);
         self.all.lock().insert(id, Arc::clone(&client));
         client
     }
 
-    /// Takes a client off the list.
+    /// Takes a client off the list, and what it held off the account.
     pub fn leave(&self, id: u64) {
-        self.all.lock().remove(&id);
+        if let Some(client) = self.all.lock().remove(&id) {
+            self.held.fetch_sub(client.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// How many there are.

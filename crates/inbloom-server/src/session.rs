@@ -8,6 +8,8 @@
 //! `process` stops before it and says so, and the caller goes on on a thread where that does no
 //! harm.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,6 +20,7 @@ use inbloom::Digest;
 use crate::commands::bloom;
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::holdings::{Budget, CONNECTION, Excess};
 use crate::keyspace::{Entry, Key, Stamp};
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
 use crate::server::{Calls, Client, Server, Slow, now};
@@ -38,7 +41,17 @@ pub struct Session {
     /// Commands between MULTI and EXEC.
     pub transaction: Option<Transaction>,
     /// Keys that WATCH has named.
-    pub watched: Vec<Watched>,
+    pub watched: Watched,
+    /// The bytes of the names that it gave itself.
+    pub named: usize,
+    /// The bytes of the connection's buffers for requests.
+    pub buffered: usize,
+    /// The bytes that the command at hand takes beside its reply.
+    working: usize,
+    /// The bytes of replies that are there while a command runs, if they are many.
+    replies: usize,
+    /// Why the client is disconnected, if it held too much.
+    pub excess: Option<Excess>,
     /// As CLIENT REPLY says.
     pub reply_mode: ReplyMode,
     /// The connection ends after what was written.
@@ -50,6 +63,8 @@ pub struct Session {
     /// Whether the command at hand changes something.
     is_writing: bool,
     parser: Parser,
+    /// The bytes of the parser, which is elsewhere while a command runs.
+    parsed: usize,
 }
 
 /// Replies that say that something was changed.
@@ -72,25 +87,34 @@ pub struct Scratch {
 /// Commands that wait for EXEC.
 #[derive(Default)]
 pub struct Transaction {
-    /// Each as it came in.
-    pub requests: Vec<Vec<u8>>,
-    /// Their bytes.
-    pub bytes: usize,
+    /// As they came in, one behind the other: so they take no more than their bytes.
+    pub requests: Vec<u8>,
+    /// How many.
+    pub count: usize,
     /// One of them was refused: EXEC will refuse all.
     pub is_broken: bool,
     /// One of them may take long.
     pub is_heavy: bool,
 }
 
-/// A key whose change makes EXEC refuse.
+/// What a key held, and in which state; none: there was no such key.
+pub type Seen = Option<(Weak<Entry>, Stamp)>;
+
+/// Keys whose change makes EXEC refuse.
+#[derive(Default)]
 pub struct Watched {
-    /// Its database.
-    pub database: usize,
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What it held when it was watched, and in which state. Not held on to: a filter that is deleted
-    /// meanwhile is freed.
-    pub entry: Option<(Weak<Entry>, Stamp)>,
+    /// By database and name: what each held when it was watched, and in which state. Not held on to: a
+    /// filter that is deleted meanwhile is freed.
+    pub keys: BTreeMap<(usize, Vec<u8>), Seen>,
+    /// The bytes of their names.
+    pub name_bytes: usize,
+}
+
+impl Watched {
+    /// What they take: a node of the tree, a name, and the place of an entry that may be deleted.
+    fn bytes(&self) -> usize {
+        self.name_bytes + self.keys.len() * 320
+    }
 }
 
 /// Which replies the client wants.
@@ -149,6 +173,13 @@ const LONG_REQUEST: usize = 256 << 10;
 const MANY_REPLIES: usize = 1 << 20;
 /// Single keys that are answered together, at most.
 const LONGEST_RUN: usize = 1024;
+/// Elements for which room is kept from one batch to the next: 64 KiB of digests.
+const SCRATCH_KEPT: usize = 4096;
+/// What a command of many arguments may take for each of them while it runs: a digest (16 bytes), an
+/// answer, a record for the log, and a place in a list of the command's own.
+pub const ARGUMENT: usize = 64;
+/// No name of a key is longer. Names are copied: by SCAN, by EXPIRE, by WATCH.
+const LONGEST_KEY: usize = 64 << 10;
 
 /// What the log says of a client that speaks HTTP.
 const HTTP_REQUEST: &str = "closed connections that sent HTTP requests to the port of the Redis \
@@ -187,13 +218,19 @@ impl Session {
             protocol: Protocol::Resp2,
             identity: None,
             transaction: None,
-            watched: Vec::new(),
+            watched: Watched::default(),
+            named: 0,
+            buffered: 0,
+            working: 0,
+            replies: 0,
+            excess: None,
             reply_mode: ReplyMode::On,
             is_closing: false,
             scratch: Scratch::default(),
             written: Vec::new(),
             is_writing: false,
             parser: Parser::new(Limits::before_auth()),
+            parsed: 0,
         };
         session.identify(server, Users::stranger);
         session
@@ -239,9 +276,46 @@ impl Session {
         }
     }
 
-    /// The bytes of commands that wait for EXEC.
-    pub fn queued_bytes(&self) -> usize {
-        self.transaction.as_ref().map_or(0, |transaction| transaction.bytes)
+    /// The bytes that the client holds, without its replies.
+    fn held(&self) -> u64 {
+        let queued = self.transaction.as_ref().map_or(0, |it| it.requests.capacity());
+        let Scratch { digests, answers } = &self.scratch;
+        let scratch = digests.capacity() * size_of::<Digest>() + answers.capacity();
+        let written = self.written.capacity() * size_of::<Written>();
+        let own = self.named + self.watched.bytes() + queued + scratch + written;
+        CONNECTION + (own + self.buffered + self.parsed + self.working) as u64
+    }
+
+    /// Enters what the client holds: all of its own, and so many bytes of replies.
+    ///
+    /// # Errors
+    ///
+    /// All clients together hold too much: see [`Server::hold`].
+    pub fn hold(&self, server: &Server, replies: usize) -> Result<(), Excess> {
+        server.hold(&self.client, self.held() + replies as u64)
+    }
+
+    /// Enters what the command at hand takes beside its reply.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session::hold`]. The client is disconnected after the reply.
+    pub fn work_with(&mut self, server: &Server, bytes: usize) -> Result<(), Failure> {
+        let before = std::mem::replace(&mut self.working, bytes);
+        if bytes <= before {
+            return Ok(());
+        }
+        self.hold(server, self.replies).map_err(|excess| {
+            self.working = before;
+            self.exceed(excess)
+        })
+    }
+
+    /// Notes that the client is to be disconnected, and tells it why.
+    fn exceed(&mut self, excess: Excess) -> Failure {
+        self.is_closing = true;
+        self.excess = Some(excess);
+        Failure::because(excess)
     }
 
     /// Carries out the requests at the beginning of `input`, and appends the replies to `out`.
@@ -256,10 +330,14 @@ impl Session {
         let mut parser = std::mem::replace(&mut self.parser, Parser::new(Limits::default()));
         let mut batch = Batch::new(server);
         self.written.clear();
+        self.written.shrink_to(SCRATCH_KEPT);
         parser.set_limits(self.limits(&batch.settings));
         let (consumed, next) =
             self.process_batch(server, &mut parser, &mut batch, input, out, place);
+        self.parsed = parser.memory();
         self.parser = parser;
+        self.scratch.digests.shrink_to(SCRATCH_KEPT);
+        self.scratch.answers.shrink_to(SCRATCH_KEPT);
         batch.finish(self);
         let commit = match server.log() {
             Some(log) if !self.written.is_empty() => Some(log.last()),
@@ -344,6 +422,7 @@ impl Session {
                     server.http_requests.warn(HTTP_REQUEST);
                     break Next::Close;
                 }
+                self.parsed = parser.memory();
                 let raw = &rest[..length];
                 if !self.command(server, batch, arguments, raw, out, place) {
                     break Next::Work;
@@ -414,7 +493,7 @@ impl Session {
                 bloom.contains(digests, answers);
                 server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
                 server.statistics.count_asked(digests.len());
-                answers.iter().for_each(|found| reply.truth(*found));
+                reply.truths(answers);
                 "bf.exists"
             }
             Verb::Add => {
@@ -422,7 +501,7 @@ impl Session {
                 let mut rest = &digests[..];
                 while !rest.is_empty() {
                     let result = bloom::insert(server, &run.entry, bloom, rest, answers);
-                    answers.iter().for_each(|new| reply.truth(*new));
+                    reply.truths(answers);
                     rest = &rest[answers.len()..];
                     server.statistics.count_added(answers.len());
                     if let Err(failure) = result {
@@ -499,6 +578,11 @@ impl Session {
             self.refuse(server, out, &failure);
             return true;
         }
+        if let Err(failure) = check_names(command, arguments, raw) {
+            batch.reject(command.name);
+            self.refuse(server, out, &failure);
+            return true;
+        }
         if self.transaction.is_some() && !command.has("transaction") {
             if let Err(failure) = self.queue(server, batch, command, arguments, raw) {
                 batch.reject(command.name);
@@ -511,7 +595,17 @@ impl Session {
         if place == Place::Shared && self.is_heavy(server, command, arguments, raw) {
             return false;
         }
-        let failed = !self.call(server, command, arguments, out, batch.now());
+        if arguments.len() > bloom::MANY
+            && let Err(failure) = self.work_with(server, arguments.len() * ARGUMENT)
+        {
+            batch.reject(command.name);
+            self.refuse(server, out, &failure);
+            return true;
+        }
+        let now = batch.now();
+        let client = batch.client.get_or_init(|| Arc::clone(&self.client));
+        let failed = !self.call(server, client, command, arguments, out, now);
+        self.working = 0;
         let nanos = batch.count(command.name, 1, u64::from(failed));
         batch.remember_if_slow(self, command, arguments, nanos);
         true
@@ -563,6 +657,7 @@ impl Session {
     pub fn call(
         &mut self,
         server: &Server,
+        client: &Client,
         command: &'static Command,
         arguments: Arguments<'_>,
         out: &mut Vec<u8>,
@@ -575,10 +670,17 @@ impl Session {
             return false;
         }
         self.is_writing |= is_change;
-        let reply = Reply::new(out, self.protocol);
+        self.replies = counted(out.capacity());
+        let budget = Budget::new(server, client, self.held());
+        let reply = Reply::within(out, self.protocol, budget);
+        let mut call = Call { server, session: self, client, arguments, reply, now, command };
         take_found(); // Of what was done before the command.
-        let result =
-            (command.handler)(&mut Call { server, session: self, arguments, reply, now, command });
+        let mut result = (command.handler)(&mut call);
+        if let Some(excess) = call.reply.excess() {
+            result = Err(self.exceed(excess));
+            out.truncate(mark);
+            out.shrink_to(MANY_REPLIES);
+        }
         let result = take_found().map_or(result, Err);
         if let Err(failure) = &result {
             out.truncate(mark);
@@ -608,15 +710,46 @@ impl Session {
         let is_heavy = self.is_heavy(server, command, arguments, raw);
         let transaction = self.transaction.as_mut().expect("asked by the caller");
         let most = batch.settings.max_multi;
-        if transaction.bytes + raw.len() > most {
+        let needed = transaction.requests.len() + raw.len();
+        if needed > most {
             return Err(Failure::with(format!(
                 "ERR MULTI takes at most {most} bytes of commands, which --max-multi sets; use EXEC"
             )));
         }
-        transaction.bytes += raw.len();
         transaction.is_heavy |= is_heavy;
-        transaction.requests.push(raw.to_vec());
+        let capacity = transaction.requests.capacity();
+        if needed > capacity {
+            let grown = needed.max(2 * capacity);
+            // Both are there while one is copied to the other.
+            self.work_with(server, grown)?;
+            self.working = 0;
+            let transaction = self.transaction.as_mut().expect("asked by the caller");
+            transaction.requests.reserve_exact(grown - transaction.requests.len());
+        }
+        let transaction = self.transaction.as_mut().expect("asked by the caller");
+        transaction.requests.extend_from_slice(raw);
+        transaction.count += 1;
         Ok(())
+    }
+}
+
+/// What counts of a buffer of replies: small ones are lent by a thread from one client to the next.
+pub fn counted(capacity: usize) -> usize {
+    if capacity > MANY_REPLIES { capacity } else { 0 }
+}
+
+/// Refuses keys with names that are too long to be copied about.
+fn check_names(command: &Command, arguments: Arguments<'_>, raw: &[u8]) -> Result<(), Failure> {
+    // Nearly every request is shorter than one such name.
+    if raw.len() <= LONGEST_KEY {
+        return Ok(());
+    }
+    let longest = command.keys.places(arguments.len()).map(|at| arguments[at].len()).max();
+    match longest {
+        Some(length) if length > LONGEST_KEY => Err(Failure::with(format!(
+            "ERR the name of a key has {length} bytes, the limit is {LONGEST_KEY}: use a shorter one"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -629,13 +762,16 @@ struct Batch<'a> {
     begun: Instant,
     since: Instant,
     calls: Vec<(&'static str, Calls)>,
+    /// As long as the session is lent to a command.
+    client: OnceCell<Arc<Client>>,
 }
 
 impl<'a> Batch<'a> {
     fn new(server: &'a Server) -> Batch<'a> {
         let begun = Instant::now();
         let settings = server.settings();
-        Batch { server, settings, now: 0, begun, since: begun, calls: Vec::new() }
+        let (calls, client) = (Vec::new(), OnceCell::new());
+        Batch { server, settings, now: 0, begun, since: begun, calls, client }
     }
 
     /// Milliseconds since 1970, read once, and again after what took long.
@@ -726,8 +862,8 @@ impl<'a> Batch<'a> {
             state.active = Some(self.since);
             state.database = session.database;
             state.protocol = if session.protocol == Protocol::Resp3 { 3 } else { 2 };
-            state.queued = session.transaction.as_ref().map_or(-1, |t| t.requests.len() as i64);
-            state.watched = session.watched.len();
+            state.queued = session.transaction.as_ref().map_or(-1, |t| t.count as i64);
+            state.watched = session.watched.keys.len();
         }
         let mut by_command = self.server.statistics.by_command.lock();
         for (name, calls) in &self.calls {

@@ -5,7 +5,7 @@
 
 use crate::failure::Failure;
 use crate::resp::{Arguments, Reply};
-use crate::server::Server;
+use crate::server::{Client, Server};
 use crate::session::Session;
 use crate::users::Class;
 
@@ -59,6 +59,14 @@ impl Keys {
     pub const ONE: Keys = Keys { first: 1, last: 1, step: 1 };
     /// All arguments are keys.
     pub const ALL: Keys = Keys { first: 1, last: -1, step: 1 };
+
+    /// Where the keys are among so many words, the name of the command included.
+    pub fn places(self, words: usize) -> impl Iterator<Item = usize> {
+        let Keys { first, last, step } = self;
+        let last = if last < 0 { last + words as i32 } else { last.min(words as i32 - 1) };
+        let last = if first == 0 { -1 } else { last };
+        (first..=last).step_by(step.max(1) as usize).map(|at| at as usize)
+    }
 }
 
 /// What a command does: writes its reply, or says why not. A reply begun before an error is taken
@@ -71,6 +79,8 @@ pub struct Call<'a> {
     pub server: &'a Server,
     /// The client.
     pub session: &'a mut Session,
+    /// The same, as others know it.
+    pub client: &'a Client,
     /// The words, the name among them.
     pub arguments: Arguments<'a>,
     /// Where the answer goes.

@@ -176,7 +176,7 @@ fn reset_makes_a_connection_new() {
         ("SELECT 0", "+OK/"),
         ("EXISTS here", ":1/"),
     ]);
-    assert!(client.session.watched.is_empty());
+    assert!(client.session.watched.keys.is_empty());
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn clients_have_names_and_libraries() {
     other.say("MULTI");
     let expected = "id=1 addr=127.0.0.1:1000 laddr=127.0.0.1:7379 fd=-1 name=me age=0 idle=0 \
                     flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 \
-                    argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r \
+                    argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=4096 events=r \
                     cmd=client|info user=default redir=-1 resp=2 lib-name=redis-py lib-ver=8.1.0\n";
     assert_eq!(client.say("CLIENT INFO"), format!("${}\r\n{expected}\r\n", expected.len()));
     let list = client.say("CLIENT LIST");

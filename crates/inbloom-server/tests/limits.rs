@@ -7,10 +7,12 @@ mod sockets;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Barrier;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use client::{Client, request};
-use inbloom_server::session::Place;
+use inbloom_server::holdings::CONNECTION;
+use inbloom_server::session::{Next, Place};
 use inbloom_server::{Config, Server, Settings};
 use sockets::{Answer, Running};
 
@@ -248,6 +250,11 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
+/// What all clients hold.
+fn held(running: &Running) -> u64 {
+    running.server.clients.held.load(Ordering::Relaxed)
+}
+
 /// Waits until the server has so many clients.
 fn wait_for(running: &Running, count: usize) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -276,10 +283,11 @@ fn a_client_that_reads_nothing_holds_little_and_not_for_long() {
     assert!(sent < 256 << 20, "{sent} bytes were taken");
     let grown = resident().saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes held for {sent} sent");
-    assert!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed) < 8 << 20);
+    assert!(held(&running) < 8 << 20);
     wait_for(&running, 1);
     assert!(begin.elapsed() >= Duration::from_secs(1), "{:?}", begin.elapsed());
-    assert_eq!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let left = held(&running);
+    assert!(left < CONNECTION + 1024, "{left} bytes, those of the other client");
     let Answer::Bulk(info) = other.call("INFO stats") else { panic!("INFO is text") };
     let info = String::from_utf8(info).unwrap();
     assert!(info.contains("client_output_buffer_limit_disconnections:1\r\n"), "{info}");
@@ -337,7 +345,8 @@ fn unfinished_requests_of_all_clients_have_a_limit_together() {
     assert!(String::from_utf8(info).unwrap().contains(&evicted), "{evicted}");
     drop(kept);
     wait_for(&running, 1);
-    assert_eq!(running.server.clients.held.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let left = held(&running);
+    assert!(left < CONNECTION + 1024, "{left} bytes, those of the other client");
 }
 
 #[test]
@@ -421,4 +430,164 @@ fn a_client_whose_request_is_too_large_reads_why() {
     }
     // It is gone when it hangs up.
     wait_for(&running, 0);
+}
+
+#[test]
+fn a_client_that_is_ended_for_what_it_sends_reads_why_and_leaves() {
+    for limit in [300 << 10, 1 << 20, 3 << 20] {
+        let running = Running::start(config(|settings| settings.max_client_memory = limit as u64));
+        for length in [256 << 10, 1 << 20, 2 << 20, 4 << 20, 16 << 20] {
+            let mut stream = TcpStream::connect(running.address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let head = format!("*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n${length}\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&vec![b'x'; length]).expect("the server reads what it drops");
+            stream.write_all(b"\r\nQUIT\r\n").unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("a reply, then the end");
+            let refused = text.contains("--max-client-memory");
+            assert!(refused || length < limit, "{length} of {limit}: {text}");
+            drop(stream);
+            wait_for(&running, 0);
+            assert_eq!(running.server.clients.held.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+#[test]
+fn exec_ends_where_its_replies_pass_the_limit_of_clients() {
+    let server = server(|settings| settings.max_client_memory = 4 << 20);
+    let mut client = Client::new(&server);
+    client.check(&[("MULTI", "+OK/")]);
+    for _ in 0..1000 {
+        assert_eq!(client.say("COMMAND DOCS"), "+QUEUED\r\n");
+    }
+    client.check(&[("BF.ADD f x", "+QUEUED/")]);
+    let mut out = Vec::new();
+    let done = client.session.process(&server, &request(&["EXEC"]), &mut out, Place::Own);
+    let refusal = String::from_utf8_lossy(&out);
+    assert!(refusal.starts_with("-ERR all clients together hold"), "{}", &refusal[..100]);
+    assert!(refusal.contains("4194304 of --max-client-memory"), "{refusal}");
+    assert_eq!(refusal.matches("\r\n").count(), 1, "nothing of the replies is left");
+    assert_eq!(done.next, Next::Close);
+    assert!(out.capacity() <= 4 << 20, "{} bytes were built", out.capacity());
+    let mut other = Client::new(&server);
+    other.check(&[("EXISTS f", ":0/")]);
+    assert!(other.say("INFO stats").contains("evicted_clients:1\r\n"));
+}
+
+#[test]
+fn a_reply_that_clients_may_not_hold_is_not_built() {
+    let server = server(|settings| settings.max_client_memory = 1 << 20);
+    let mut client = Client::new(&server);
+    for at in 0..40_000 {
+        assert_eq!(client.say(&format!("BF.ADD {at:0>40} x")), ":1\r\n");
+    }
+    for line in ["KEYS *", "SCAN 0 COUNT 1000000"] {
+        let (refusal, done) =
+            Client::new(&server).send(&request(&line.split(' ').collect::<Vec<_>>()));
+        assert!(refusal.contains("--max-client-memory"), "{line}: {}", &refusal[..100]);
+        assert_eq!(done.next, Next::Close, "{line}");
+    }
+    assert_eq!(client.say("CONFIG SET max-client-memory 16mb"), "+OK\r\n");
+    let keys = client.say("KEYS *");
+    assert!(keys.starts_with("*40000\r\n$40\r\n"), "{}", &keys[..20]);
+    assert_eq!(keys.len(), "*40000\r\n".len() + 40_000 * "$40\r\n\r\n".len() + 40_000 * 40);
+}
+
+#[test]
+fn a_queue_takes_what_it_is_counted_for() {
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    client.check(&[("MULTI", "+OK/")]);
+    let (_, progress) = client.send(&b"PING\r\n".repeat(100_000));
+    assert_eq!(progress.next, Next::Read);
+    client.session.hold(&server, 0).unwrap();
+    let held = server.clients.held.load(Ordering::Relaxed);
+    assert!((600_000..1_500_000).contains(&held), "{held} bytes for 600,000 of commands");
+    assert!(client.say("EXEC").starts_with("*100000\r\n+PONG\r\n"));
+}
+
+#[test]
+fn a_client_that_holds_little_stays_and_the_one_that_holds_most_goes() {
+    let server = server(|_| ());
+    let (mut small, mut large) = (Client::new(&server), Client::new(&server));
+    large.check(&[("MULTI", "+OK/")]);
+    for _ in 0..70 {
+        assert_eq!(large.say(&format!("ECHO {}", "x".repeat(1000))), "+QUEUED\r\n");
+    }
+    large.session.hold(&server, 0).unwrap();
+    small.check(&[("CONFIG SET max-client-memory 64kb", "+OK/"), ("MULTI", "+OK/")]);
+    for _ in 0..10 {
+        assert_eq!(small.say(&format!("ECHO {}", "x".repeat(1000))), "+QUEUED\r\n");
+    }
+    small.session.hold(&server, 0).unwrap();
+    assert!(large.session.client.is_killed(), "it held the most");
+    assert!(!small.session.client.is_killed());
+}
+
+#[test]
+fn what_a_client_says_of_itself_has_a_length_and_counts() {
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    let (long, longer) = ("x".repeat(1024), "x".repeat(1025));
+    for line in ["CLIENT SETINFO LIB-NAME", "CLIENT SETINFO LIB-VER", "CLIENT SETNAME"] {
+        let refusal = client.say(&format!("{line} {longer}"));
+        assert!(refusal.contains("at most 1024 bytes, this one 1025"), "{line}: {refusal}");
+        assert_eq!(client.say(&format!("{line} {long}")), "+OK\r\n");
+    }
+    let refusal = client.say(&format!("HELLO 3 SETNAME {longer}"));
+    assert!(refusal.contains("at most 1024 bytes, this one 1025"), "{refusal}");
+    client.session.hold(&server, 0).unwrap();
+    let held = server.clients.held.load(Ordering::Relaxed);
+    assert!(held >= CONNECTION + 3 * 1024, "{held}");
+    assert!(client.say("CLIENT INFO").contains(&format!(" tot-mem={held} ")), "{held}");
+}
+
+#[test]
+fn names_of_keys_have_a_length() {
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    let (long, longer) = ("x".repeat(65_536), "x".repeat(65_537));
+    for line in ["BF.ADD LONG x", "BF.RESERVE LONG 0.01 100", "CF.ADD LONG x", "RENAME f LONG"] {
+        let refusal = client.say(&line.replace("LONG", &longer));
+        assert!(refusal.contains("65537 bytes, the limit is 65536"), "{line}: {refusal}");
+    }
+    assert_eq!(client.say("DBSIZE"), ":0\r\n");
+    assert_eq!(client.say(&format!("BF.ADD {long} x")), ":1\r\n");
+    assert_eq!(client.say(&format!("BF.ADD f {longer}")), ":1\r\n", "an item may be longer");
+}
+
+#[test]
+fn memory_of_expiry_comes_and_goes_with_the_keys() {
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    assert_eq!(client.say("BF.ADD f x"), ":1\r\n");
+    let before = server.memory_in_use();
+    assert_eq!(client.say("EXPIRE f 1000"), ":1\r\n");
+    let listed = server.memory_in_use();
+    assert!(listed > before, "{listed} bytes");
+    assert_eq!(client.say("EXPIRE f 100"), ":1\r\n");
+    assert_eq!(server.memory_in_use(), listed);
+    assert_eq!(client.say("DEL f"), ":1\r\n");
+    assert_eq!(server.memory_in_use(), 0);
+}
+
+#[test]
+fn shapes_that_no_filter_has_do_not_count_for_long() {
+    let server = server(|_| ());
+    let mut client = Client::new(&server);
+    for at in 1..=10_000 {
+        let line = format!("BF.RESERVE f{at} 0.01 1 EXPANSION {at}");
+        assert_eq!(client.say(&line), "+OK\r\n");
+    }
+    assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
+    let kept = server.memory_in_use();
+    assert!((1_000_000..4_000_000).contains(&kept), "{kept} bytes for 6,000 shapes");
+    for at in 10_001..=20_000 {
+        let line = format!("BF.RESERVE f 0.01 1 EXPANSION {at}");
+        assert_eq!(client.say(&line), "+OK\r\n");
+        assert_eq!(client.say("DEL f"), ":1\r\n");
+    }
+    assert!(server.memory_in_use() < kept, "{} bytes", server.memory_in_use());
 }

@@ -554,7 +554,7 @@ fn add_all(call: &mut Call<'_>, entry: &Entry, items: Arguments<'_>) {
     let answers = &scratch.answers;
     call.server.statistics.count_added(answers.len());
     call.reply.array(answers.len() + usize::from(result.is_err()));
-    answers.iter().for_each(|new| call.reply.truth(*new));
+    call.reply.truths(answers);
     if let Err(failure) = result {
         call.server.statistics.count_error(failure.text());
         call.reply.error(failure.text());
@@ -742,7 +742,7 @@ fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
 fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
     contains_each(call, call.arguments.skip(2));
     call.reply.array(call.session.scratch.answers.len());
-    call.session.scratch.answers.iter().for_each(|found| call.reply.truth(*found));
+    call.reply.truths(&call.session.scratch.answers);
     Ok(())
 }
 

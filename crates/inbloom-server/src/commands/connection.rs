@@ -16,8 +16,8 @@ use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
 use crate::failure::Failure;
 use crate::resp::{Arguments, Protocol};
-use crate::server::{Client, Server};
-use crate::session::ReplyMode;
+use crate::server::{Client, ClientState, Server};
+use crate::session::{ReplyMode, Session, Watched};
 use crate::table::{Call, Command, Keys, excerpt};
 use crate::users::{DEFAULT, Users};
 
@@ -369,7 +369,7 @@ fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
         ));
     }
     if let Some(name) = name {
-        call.session.client.state.lock().name = name;
+        describe_itself(call.session, |state| state.name = name);
     }
     if let Some(protocol) = wanted {
         call.session.protocol = protocol;
@@ -489,11 +489,11 @@ fn reset(call: &mut Call<'_>) -> Result<(), Failure> {
     session.database = 0;
     session.protocol = Protocol::Resp2;
     session.transaction = None;
-    session.watched = Vec::new();
+    session.watched = Watched::default();
     session.reply_mode = ReplyMode::On;
     session.forget();
     session.identify(call.server, Users::stranger);
-    session.client.state.lock().name.clear();
+    describe_itself(session, |state| state.name = String::new());
     call.reply.set_protocol(Protocol::Resp2);
     call.reply.simple("RESET");
     Ok(())
@@ -509,18 +509,33 @@ fn client_name(word: &[u8]) -> Result<String, Failure> {
         let text = "ERR Client names cannot contain spaces, newlines or special characters.";
         return Err(Failure::new(text));
     }
-    if word.len() > LONGEST_NAME {
-        return Err(Failure::with(format!("ERR Client names have at most {LONGEST_NAME} bytes")));
-    }
+    check_length("Client names", word)?;
     Ok(excerpt(word, word.len()))
 }
 
-/// Of a client: it is shown in lists, and kept with slow commands.
+/// Of a client, its library and its version: they are shown in lists, and a name is kept with slow
+/// commands.
 const LONGEST_NAME: usize = 1024;
+
+fn check_length(what: &str, word: &[u8]) -> Result<(), Failure> {
+    let length = word.len();
+    if length <= LONGEST_NAME {
+        return Ok(());
+    }
+    Err(Failure::with(format!("ERR {what} have at most {LONGEST_NAME} bytes, this one {length}")))
+}
+
+/// Changes what the client says of itself, and counts its bytes.
+fn describe_itself(session: &mut Session, change: impl FnOnce(&mut ClientState)) {
+    let mut state = session.client.state.lock();
+    change(&mut state);
+    let ClientState { name, library, library_version, .. } = &*state;
+    session.named = name.capacity() + library.capacity() + library_version.capacity();
+}
 
 fn client_setname(call: &mut Call<'_>) -> Result<(), Failure> {
     let name = client_name(&call.arguments[2])?;
-    call.session.client.state.lock().name = name;
+    describe_itself(call.session, |state| state.name = name);
     call.reply.ok();
     Ok(())
 }
@@ -537,22 +552,23 @@ fn client_getname(call: &mut Call<'_>) -> Result<(), Failure> {
 
 fn client_setinfo(call: &mut Call<'_>) -> Result<(), Failure> {
     let (option, value) = (&call.arguments[2], &call.arguments[3]);
-    let mut state = call.session.client.state.lock();
-    let field = if parse::is(option, "LIB-NAME") {
-        &mut state.library
-    } else if parse::is(option, "LIB-VER") {
-        &mut state.library_version
-    } else {
+    let is_name = parse::is(option, "LIB-NAME");
+    if !is_name && !parse::is(option, "LIB-VER") {
         let option = excerpt(option, 128);
         return Err(Failure::with(format!("ERR Unrecognized option '{option}'")));
-    };
+    }
+    let option = excerpt(option, 128);
     if !is_plain(value) {
-        let option = excerpt(option, 128);
         return Err(Failure::with(format!(
             "ERR {option} cannot contain spaces, newlines or special characters."
         )));
     }
-    *field = excerpt(value, value.len());
+    check_length(&format!("values of {option}"), value)?;
+    let value = excerpt(value, value.len());
+    describe_itself(call.session, |state| match is_name {
+        true => state.library = value,
+        false => state.library_version = value,
+    });
     call.reply.ok();
     Ok(())
 }
@@ -585,7 +601,11 @@ fn client_list(call: &mut Call<'_>) -> Result<(), Failure> {
         }
         Some(_) => return Err(Failure::SYNTAX),
     }
-    let lines: String = clients.iter().map(|client| describe(call, client)).collect();
+    let mut lines = String::new();
+    for client in &clients {
+        lines.push_str(&describe(call, client));
+        call.session.work_with(call.server, lines.capacity())?;
+    }
     call.reply.verbatim("txt", &lines);
     Ok(())
 }
@@ -611,18 +631,18 @@ fn describe(call: &Call<'_>, client: &Arc<Client>) -> String {
         state.last = call.command.name;
         state.database = session.database;
         state.protocol = number(session.protocol) as u8;
-        state.queued = session.transaction.as_ref().map_or(-1, |t| t.requests.len() as i64);
-        state.watched = session.watched.len();
+        state.queued = session.transaction.as_ref().map_or(-1, |t| t.count as i64);
+        state.watched = session.watched.keys.len();
     }
     let flags = if state.queued >= 0 { "x" } else { "N" };
     let user = state.user.as_deref().unwrap_or(DEFAULT);
     let last = if state.last.is_empty() { "NULL" } else { state.last };
-    // Buffers belong to threads here, not to clients: those fields are 0, and there is no number
-    // of a socket to tell.
+    // What a client holds is counted as a whole; the parts of it are 0, and there is no number of a
+    // socket to tell.
     format!(
         "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={} sub=0 psub=0 \
          ssub=0 multi={} watch={} qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 \
-         oll=0 omem=0 tot-mem=0 events=r cmd={last} user={user} redir=-1 resp={} lib-name={} \
+         oll=0 omem=0 tot-mem={} events=r cmd={last} user={user} redir=-1 resp={} lib-name={} \
          lib-ver={}\n",
         client.id,
         client.address,
@@ -633,6 +653,7 @@ fn describe(call: &Call<'_>, client: &Arc<Client>) -> String {
         state.database,
         state.queued,
         state.watched,
+        client.held.load(Ordering::Relaxed),
         state.protocol.max(2),
         state.library,
         state.library_version,

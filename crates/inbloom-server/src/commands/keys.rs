@@ -399,14 +399,17 @@ fn type_of(call: &mut Call<'_>) -> Result<(), Failure> {
 
 fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
     let pattern = &call.arguments[1];
-    let mut found: Vec<Box<[u8]>> = Vec::new();
-    call.server.keyspace.scan(call.session.database, 0, usize::MAX, call.now, |name, _| {
-        if glob::matches(pattern, name) {
-            found.push(name.into());
-        }
+    let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
+    call.reply.array_of(|reply| {
+        let mut count = 0;
+        keyspace.scan(database, 0, usize::MAX, now, |name, _| {
+            if glob::matches(pattern, name) {
+                reply.bulk(name);
+                count += 1;
+            }
+        });
+        count
     });
-    call.reply.array(found.len());
-    found.iter().for_each(|name| call.reply.bulk(name));
     Ok(())
 }
 
@@ -428,19 +431,23 @@ fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
             return Err(Failure::SYNTAX);
         }
     }
-    let mut found: Vec<Box<[u8]>> = Vec::new();
-    let visit = |name: &[u8], entry: &Entry| {
-        let right = kind.is_none_or(|kind| parse::is(kind, entry.value.type_name()));
-        if right && pattern.is_none_or(|pattern| glob::matches(pattern, name)) {
-            found.push(name.into());
-        }
-    };
-    let database = call.session.database;
-    let next = call.server.keyspace.scan(database, cursor, count, call.now, visit);
-    call.reply.array(2);
-    call.reply.text(&next.to_string());
-    call.reply.array(found.len());
-    found.iter().for_each(|name| call.reply.bulk(name));
+    let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
+    let (mark, mut next) = (call.reply.mark(), 0);
+    call.reply.array_of(|reply| {
+        let mut found = 0;
+        next = keyspace.scan(database, cursor, count, now, |name, entry| {
+            let right = kind.is_none_or(|kind| parse::is(kind, entry.value.type_name()));
+            if right && pattern.is_none_or(|pattern| glob::matches(pattern, name)) {
+                reply.bulk(name);
+                found += 1;
+            }
+        });
+        found
+    });
+    call.reply.put_before(mark, |reply| {
+        reply.array(2);
+        reply.text(&next.to_string());
+    });
     Ok(())
 }
 

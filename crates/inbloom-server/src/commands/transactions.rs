@@ -6,15 +6,15 @@
 //! changes up to the moment at which EXEC begins. For filters that is rarely a loss: to add is to
 //! add, in whichever order.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::keyspace::{Entry, Key, Stamp};
-use crate::resp::{Limits, Parser};
+use crate::keyspace::Key;
+use crate::resp::{Arguments, Limits, Parser};
 use crate::server::{Calls, Server};
-use crate::session::{Transaction, Watched};
+use crate::session::{ARGUMENT, Seen, Transaction, Watched};
 use crate::table::{self, Call, Command, Keys};
 
 /// The rows of transactions.
@@ -34,7 +34,7 @@ pub static COMMANDS: &[Command] = &[
         handler: exec,
         is_heavy: |_, session, _| {
             let waiting = session.transaction.as_ref();
-            waiting.is_some_and(|waiting| waiting.is_heavy || waiting.bytes > LONG)
+            waiting.is_some_and(|waiting| waiting.is_heavy || waiting.requests.len() > LONG)
         },
         ..TRANSACTION
     },
@@ -52,9 +52,9 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::ALL,
         summary: "Lets the next EXEC do nothing if one of the keys changes before",
         syntax: "key [key ...]",
-        complexity: "O(N) for N keys, each compared with those watched already",
+        complexity: "O(N log M) for N keys, M watched keys",
         handler: watch,
-        is_heavy: |_, session, arguments| session.watched.len() + arguments.len() > 512,
+        is_heavy: |_, _, arguments| arguments.len() > 512,
         ..TRANSACTION
     },
     Command {
@@ -73,7 +73,7 @@ const TRANSACTION: Command =
 const LONG: usize = 64 << 10;
 /// Bytes of all names that a client may watch at once.
 const MOST_WATCHED_BYTES: usize = 1 << 20;
-/// Keys that a client may watch at once. A new one is compared with them all.
+/// Keys that a client may watch at once.
 const MOST_WATCHED: usize = 10_000;
 
 fn multi(call: &mut Call<'_>) -> Result<(), Failure> {
@@ -89,7 +89,7 @@ fn discard(call: &mut Call<'_>) -> Result<(), Failure> {
     if call.session.transaction.take().is_none() {
         return Err(Failure::new("ERR DISCARD without MULTI"));
     }
-    call.session.watched = Vec::new();
+    call.session.watched = Watched::default();
     call.reply.ok();
     Ok(())
 }
@@ -102,30 +102,38 @@ fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return Err(Failure::new(text));
     }
-    if watched.iter().any(|key| has_changed(call.server, key, call.now)) {
+    let has_changed = |(key, before)| has_changed(call.server, key, before, call.now);
+    if watched.keys.iter().any(has_changed) {
         call.reply.null_array();
         return Ok(());
     }
-    call.reply.array(transaction.requests.len());
-    for request in &transaction.requests {
-        carry_out(call, request);
+    call.reply.array(transaction.count);
+    // Whatever the limits are now: the requests were within them when they came.
+    let limits =
+        Limits { argument_bytes: usize::MAX, request_bytes: usize::MAX, ..Limits::default() };
+    let mut parser = Parser::new(limits);
+    let mut rest = &transaction.requests[..];
+    for _ in 0..transaction.count {
+        let length = parser.next(rest).expect("it was read once before").expect("it is whole");
+        let arguments = parser.arguments(rest);
+        // The queue is the session's no more, and the command's own memory is beside it.
+        let working = transaction.requests.capacity() + parser.memory();
+        call.session.work_with(call.server, working + arguments.len() * ARGUMENT)?;
+        carry_out(call, arguments);
+        if let Some(excess) = call.session.excess {
+            return Err(Failure::because(excess));
+        }
+        rest = &rest[length..];
     }
     Ok(())
 }
 
 /// Carries out a request that was found to be right when it was queued.
-fn carry_out(call: &mut Call<'_>, request: &[u8]) {
-    // Whatever the limits are now: it was within them when it came.
-    let limits =
-        Limits { argument_bytes: usize::MAX, request_bytes: usize::MAX, ..Limits::default() };
-    let mut parser = Parser::new(limits);
-    let whole = parser.next(request);
-    assert_eq!(whole, Ok(Some(request.len())), "it was read once before");
-    let arguments = parser.arguments(request);
+fn carry_out(call: &mut Call<'_>, arguments: Arguments<'_>) {
     let command = table::resolve(arguments).expect("it was resolved once before");
     let begin = Instant::now();
     let out = call.reply.buffer();
-    let is_done = call.session.call(call.server, command, arguments, out, call.now);
+    let is_done = call.session.call(call.server, call.client, command, arguments, out, call.now);
     let (nanos, failed) = (begin.elapsed().as_nanos() as u64, u64::from(!is_done));
     let calls = Calls { calls: 1, nanos, failed, rejected: 0 };
     call.server.statistics.commands.fetch_add(1, Ordering::Relaxed);
@@ -139,44 +147,50 @@ fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
     let database = call.session.database;
     for name in call.arguments.skip(1) {
         let watched = &mut call.session.watched;
-        if watched.iter().any(|key| key.database == database && key.name == name) {
+        let key = (database, name.to_vec());
+        if watched.keys.contains_key(&key) {
             continue; // What it was at first is what counts.
         }
-        let bytes: usize = watched.iter().map(|key| key.name.len()).sum();
-        if bytes + name.len() > MOST_WATCHED_BYTES {
+        if watched.name_bytes + name.len() > MOST_WATCHED_BYTES {
             let text = format!(
                 "ERR the names of watched keys may take {MOST_WATCHED_BYTES} bytes together"
             );
             return Err(Failure::with(text));
         }
-        if watched.len() >= MOST_WATCHED {
+        if watched.keys.len() >= MOST_WATCHED {
             let text = format!("ERR at most {MOST_WATCHED} keys can be watched at once");
             return Err(Failure::with(text));
         }
         let entry = state(call.server, Key { database, name }, call.now);
-        watched.push(Watched { database, name: name.into(), entry });
+        watched.name_bytes += name.len();
+        watched.keys.insert(key, entry);
     }
     call.reply.ok();
     Ok(())
 }
 
 fn unwatch(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.session.watched = Vec::new();
+    call.session.watched = Watched::default();
     call.reply.ok();
     Ok(())
 }
 
 /// What a key holds and in which state, if there is one.
-fn state(server: &Server, key: Key<'_>, now: u64) -> Option<(Weak<Entry>, Stamp)> {
+fn state(server: &Server, key: Key<'_>, now: u64) -> Seen {
     let entry = server.keyspace.get(key, now)?;
     Some((Arc::downgrade(&entry), entry.stamp()))
 }
 
 /// Whether a key was created, changed, given another time, renamed, deleted or has expired since it
 /// was watched. A key that came and went again in between has not changed.
-fn has_changed(server: &Server, watched: &Watched, now: u64) -> bool {
-    let key = Key { database: watched.database, name: &watched.name };
-    match (&watched.entry, state(server, key, now)) {
+fn has_changed(
+    server: &Server,
+    (database, name): &(usize, Vec<u8>),
+    before: &Seen,
+    now: u64,
+) -> bool {
+    let key = Key { database: *database, name };
+    match (before, state(server, key, now)) {
         (None, None) => false,
         // The place of an entry is not used again as long as somebody has a weak reference to it.
         (Some((before, then)), Some((after, now))) => !before.ptr_eq(&after) || *then != now,

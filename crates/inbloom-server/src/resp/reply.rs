@@ -6,6 +6,8 @@
 
 use memchr::memchr2;
 
+use crate::holdings::{Budget, Excess};
+
 /// The version of the protocol that a connection speaks. It begins with RESP2; `HELLO 3` changes
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +17,11 @@ pub enum Protocol {
     /// Also truth values, nulls, doubles, maps, sets and pushes.
     Resp3,
 }
+
+/// What may stand around the bytes of a string: its type, its length, its format, line ends.
+const MOST_FRAMING: usize = 32;
+/// The bytes of the shortest value that a reply consists of: `:1` or `#t`, and the end of the line.
+const SHORTEST: usize = 4;
 
 /// Appends replies to the bytes that the connection will send.
 ///
@@ -32,13 +39,25 @@ pub enum Protocol {
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
+    budget: Option<Budget<'a>>,
 }
 
 impl<'a> Reply<'a> {
     /// Replies that go behind what is in `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { out, protocol }
+        Reply { out, protocol, budget: None }
+    }
+
+    /// The same, as long as the client may hold them: see [`Reply::excess`].
+    pub fn within(out: &'a mut Vec<u8>, protocol: Protocol, budget: Budget<'a>) -> Reply<'a> {
+        Reply { out, protocol, budget: Some(budget) }
+    }
+
+    /// Why a part of the reply was left out, if so. Then all of it is worthless, and the client is to
+    /// be disconnected.
+    pub fn excess(&self) -> Option<Excess> {
+        self.budget.as_ref().and_then(Budget::excess)
     }
 
     /// The protocol that is written.
@@ -71,7 +90,7 @@ impl<'a> Reply<'a> {
     /// `OK`.
     #[inline]
     pub fn ok(&mut self) {
-        self.out.extend_from_slice(b"+OK\r\n");
+        self.put(b"+OK\r\n");
     }
 
     /// A line of text. CR and LF in it become blanks.
@@ -94,17 +113,26 @@ impl<'a> Reply<'a> {
     /// Yes or no: 1 or 0 in RESP2.
     #[inline]
     pub fn truth(&mut self, value: bool) {
-        self.out.extend_from_slice(match (self.protocol, value) {
-            (Protocol::Resp2, true) => b":1\r\n",
-            (Protocol::Resp2, false) => b":0\r\n",
-            (Protocol::Resp3, true) => b"#t\r\n",
-            (Protocol::Resp3, false) => b"#f\r\n",
-        });
+        self.put(spell_truth(self.protocol, value));
+    }
+
+    /// Yes or no, as often as there are answers.
+    #[inline]
+    pub fn truths(&mut self, values: &[bool]) {
+        if self.reserve(values.len() * SHORTEST) {
+            let protocol = self.protocol;
+            values
+                .iter()
+                .for_each(|value| self.out.extend_from_slice(spell_truth(protocol, *value)));
+        }
     }
 
     /// A byte string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if !self.reserve(bytes.len() + MOST_FRAMING) {
+            return;
+        }
         self.length(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
@@ -118,7 +146,7 @@ impl<'a> Reply<'a> {
 
     /// Nothing, where a byte string or a number could have been.
     pub fn null(&mut self) {
-        self.out.extend_from_slice(match self.protocol {
+        self.put(match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
@@ -126,7 +154,7 @@ impl<'a> Reply<'a> {
 
     /// Nothing, where an array could have been.
     pub fn null_array(&mut self) {
-        self.out.extend_from_slice(match self.protocol {
+        self.put(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n",
             Protocol::Resp3 => b"_\r\n",
         });
@@ -135,7 +163,24 @@ impl<'a> Reply<'a> {
     /// An array; its elements are the next `count` values.
     #[inline]
     pub fn array(&mut self, count: usize) {
-        self.length(b'*', count);
+        if self.reserve(count.saturating_mul(SHORTEST) + MOST_FRAMING) {
+            self.length(b'*', count);
+        }
+    }
+
+    /// An array of as many elements as `write` writes and counts: it need not know before.
+    pub fn array_of(&mut self, write: impl FnOnce(&mut Reply<'a>) -> usize) {
+        let mark = self.mark();
+        let count = write(self);
+        self.put_before(mark, |reply| reply.length(b'*', count));
+    }
+
+    /// Puts what `write` writes before what was written since a mark.
+    pub fn put_before(&mut self, mark: usize, write: impl FnOnce(&mut Reply<'a>)) {
+        let end = self.mark();
+        write(self);
+        let length = self.mark() - end;
+        self.out[mark..].rotate_right(length);
     }
 
     /// A map; a key and its value follow, `pairs` times. An array of both in RESP2.
@@ -184,6 +229,9 @@ impl<'a> Reply<'a> {
         match self.protocol {
             Protocol::Resp2 => self.text(text),
             Protocol::Resp3 => {
+                if !self.reserve(text.len() + MOST_FRAMING) {
+                    return;
+                }
                 self.length(b'=', format.len() + 1 + text.len());
                 self.out.extend_from_slice(format.as_bytes());
                 self.out.push(b':');
@@ -193,7 +241,34 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// Whether so many more bytes may be written.
+    #[inline]
+    fn reserve(&mut self, more: usize) -> bool {
+        self.out.capacity() - self.out.len() >= more || self.grow(more)
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) -> bool {
+        match &mut self.budget {
+            Some(budget) => budget.grow(self.out, more),
+            None => {
+                self.out.reserve(more);
+                true
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        if self.reserve(bytes.len()) {
+            self.out.extend_from_slice(bytes);
+        }
+    }
+
     fn line(&mut self, first: u8, text: &str) {
+        if !self.reserve(text.len() + MOST_FRAMING) {
+            return;
+        }
         self.out.push(first);
         let mut rest = text.as_bytes();
         while let Some(end) = memchr2(b'\r', b'\n', rest) {
@@ -214,7 +289,7 @@ impl<'a> Reply<'a> {
     fn number(&mut self, first: u8, value: i64) {
         match value {
             // One write of four bytes for what nearly all integers and lengths are.
-            0..=9 => self.out.extend_from_slice(&[first, b'0' + value as u8, b'\r', b'\n']),
+            0..=9 => self.put(&[first, b'0' + value as u8, b'\r', b'\n']),
             _ => self.long_number(first, value),
         }
     }
@@ -238,7 +313,17 @@ impl<'a> Reply<'a> {
         }
         start -= 1;
         line[start] = first;
-        self.out.extend_from_slice(&line[start..]);
+        self.put(&line[start..]);
+    }
+}
+
+#[inline]
+fn spell_truth(protocol: Protocol, value: bool) -> &'static [u8; SHORTEST] {
+    match (protocol, value) {
+        (Protocol::Resp2, true) => b":1\r\n",
+        (Protocol::Resp2, false) => b":0\r\n",
+        (Protocol::Resp3, true) => b"#t\r\n",
+        (Protocol::Resp3, false) => b"#f\r\n",
     }
 }
 
@@ -375,6 +460,25 @@ mod tests {
         reply.truncate(mark);
         reply.error("ERR out of memory");
         assert_eq!(out, b"+OK\r\n-ERR out of memory\r\n");
+    }
+
+    #[test]
+    fn the_length_of_an_array_may_be_known_last() {
+        let write = |reply: &mut Reply<'_>| {
+            reply.ok();
+            let mark = reply.mark();
+            reply.array_of(|reply| {
+                (0..3).for_each(|at| reply.integer(at));
+                3
+            });
+            reply.put_before(mark, |reply| {
+                reply.array(2);
+                reply.text("17");
+            });
+            reply.ok();
+        };
+        let text = "+OK\r\n*2\r\n$2\r\n17\r\n*3\r\n:0\r\n:1\r\n:2\r\n+OK\r\n";
+        expect(write, text, text);
     }
 
     #[test]

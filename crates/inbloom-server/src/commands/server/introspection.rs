@@ -283,17 +283,15 @@ pub fn all_categories() -> Vec<&'static str> {
 fn find_keys(words: Arguments<'_>) -> Result<(&'static Command, Vec<&[u8]>), Failure> {
     let command =
         table::resolve(words).map_err(|_| Failure::new("ERR Invalid command specified"))?;
-    let Keys { first, last, step } = command.keys;
-    if first == 0 {
+    if command.keys == Keys::NONE {
         return Err(Failure::new("ERR The command has no key arguments"));
     }
     if !command.takes(words.len()) {
         let text = "ERR Invalid number of arguments specified for command";
         return Err(Failure::new(text));
     }
-    let last = if last < 0 { last + words.len() as i32 } else { last };
-    let positions = (first..=last).step_by(step.max(1) as usize);
-    Ok((command, positions.filter_map(|at| words.get(at as usize)).collect()))
+    let places = command.keys.places(words.len());
+    Ok((command, places.filter_map(|at| words.get(at)).collect()))
 }
 
 fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
