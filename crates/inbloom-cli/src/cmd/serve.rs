@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::settings_file::SettingsFile;
-use crate::{log, numbers};
+use crate::{log, memory, numbers};
 use access::AccessArgs;
 use limits::LimitArgs;
 
@@ -129,6 +129,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
+    memory::give_back_soon();
     args.log.start();
     if let Some(folder) = &args.check {
         return check(folder, args);

@@ -21,7 +21,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients())]
     max_clients: u32,
 
-    /// Bytes of unfinished requests and unread replies of all clients together [default: an eighth
+    /// Bytes that all clients together hold: requests, queues and unread replies [default: an eighth
     /// of memory]
     #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
     max_client_memory: Option<u64>,
