@@ -39,6 +39,8 @@ enum Base {
     Ribbon(u8),
     /// A ribbon of ten keys that as many were added to and as many removed from.
     Living(u8, u8),
+    /// A blocked or classic filter for two keys, with as many more in its growing part.
+    Grown(bool, u8),
 }
 
 #[derive(Arbitrary, Debug)]
@@ -162,6 +164,10 @@ fn base(input: &Input) -> Vec<u8> {
         Base::Living(..) => {
             (Plan::new(Kind::Ribbon).items(10).rate(0.1).build(), Hasher::default())
         }
+        Base::Grown(blocked, _) => {
+            let kind = if blocked { Kind::Blocked } else { Kind::Classic };
+            (Plan::new(kind).items(2).rate(0.1).growing().build(), Hasher::default())
+        }
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };
     let static_keys = match input.base {
@@ -189,6 +195,12 @@ fn base(input: &Input) -> Vec<u8> {
         return bytes;
     }
     let mut filter = Filter::with_hasher(plan.unwrap(), hasher).unwrap();
+    if let Base::Grown(_, more) = input.base {
+        filter = filter.into_growing().unwrap();
+        for key in 0..more {
+            filter.insert([100, key]).unwrap();
+        }
+    }
     let times = if let Base::Time(times) = input.base { u64::from(times % 8) } else { 0 };
     for time in 1..=times {
         filter.advance(1000 + 25 * time).unwrap();
@@ -205,8 +217,8 @@ fn base(input: &Input) -> Vec<u8> {
     if input.texts {
         filter.set_note("a note").unwrap();
         filter.set_normalization("lower case").unwrap();
-        let scalable = matches!(input.base, Base::Scalable(_));
-        assert_eq!(filter.set_auto_clear(Some(0.5)).is_err(), scalable);
+        let grows = matches!(input.base, Base::Scalable(_) | Base::Grown(..));
+        assert_eq!(filter.set_auto_clear(Some(0.5)).is_err(), grows);
     }
     let mut bytes = Vec::new();
     filter.write_to(&mut bytes).unwrap();

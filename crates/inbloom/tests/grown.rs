@@ -336,23 +336,41 @@ fn a_cleared_filter_starts_again_with_its_base() {
     assert!(filter == grown(Kind::Blocked, 1000, 0.01, 0..900));
 }
 
+/// A file with another field in its header, and the checksum that it then has.
+fn with_field(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + value.len()].copy_from_slice(value);
+    let length = 128 + 32 * u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    bytes[120..128].fill(0);
+    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..length]);
+    bytes[120..128].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_file_that_lies_about_its_keys_gets_no_memory_for_them() {
+    let bytes = write(&grown(Kind::Blocked, 100, 0.01, 0..100));
+    let many = 1_000_000_000_000_000_u64.to_le_bytes();
+    // Offsets of docs/format.md: items, rate, inserted.
+    for (rate, inserted) in [(0.01, 0), (1.0, 0), (1e-9, u64::MAX >> 1), (0.0, 100)] {
+        let lie = with_field(&bytes, 24, &many);
+        let lie = with_field(&lie, 32, &f64::to_le_bytes(rate));
+        let lie = with_field(&lie, 72, &u64::to_le_bytes(inserted));
+        let mut filter = Filter::read_from(&lie[..]).unwrap();
+        filter.insert_digests(&digests(100..3000), &mut Vec::new()).unwrap();
+        assert!(has_all(&filter, 0..3000), "rate {rate}, {inserted} keys");
+        assert!(filter.bytes() < 100_000, "rate {rate}, {inserted} keys: {}", filter.bytes());
+    }
+}
+
 #[test]
 fn a_section_more_is_refused_where_no_filter_can_have_one() {
     let bytes = write(&grown(Kind::Blocked, 100, 0.01, 0..300));
     format::verify(&bytes).unwrap();
-    // Offsets of docs/format.md: the kind, auto-clear, the number of shards, and the checksum.
-    let changed = |at: usize, value: &[u8]| {
-        let mut bytes = bytes.clone();
-        bytes[at..at + value.len()].copy_from_slice(value);
-        let length = 128 + 32 * u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-        bytes[120..128].fill(0);
-        let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..length]);
-        bytes[120..128].copy_from_slice(&sum.to_le_bytes());
-        bytes
-    };
+    // Offsets of docs/format.md.
     for (bytes, what) in [
-        (changed(88, &0.5_f64.to_le_bytes()), "auto-clear"),
-        (changed(116, &2_u32.to_le_bytes()), "a shard"),
+        (with_field(&bytes, 88, &0.5_f64.to_le_bytes()), "auto-clear"),
+        (with_field(&bytes, 116, &2_u32.to_le_bytes()), "a shard"),
     ] {
         let error = Filter::view(&bytes).err().unwrap_or_else(|| panic!("{what} was accepted"));
         assert!(matches!(error, Error::Format { what: "section", .. }), "{what}: {error}");

@@ -160,7 +160,8 @@ impl Grown {
 
     /// Closes the base, which has all that it is for.
     fn close(&mut self) -> Result<()> {
-        let items = (self.plan.items() / FIRST_FRACTION).max(FIRST_ITEMS);
+        // Not by the planned items, which a file may have wrong: its bits bound the capacity.
+        let items = (base_capacity(&self.plan) / FIRST_FRACTION).max(FIRST_ITEMS);
         let plan = growing_plan(self.growing.plan().rate(), items)?;
         self.growing = Filter::with_hasher(plan, *self.growing.hasher())?;
         self.closed = true;
