@@ -1726,7 +1726,7 @@ impl Tracked {
         let ends = plan.kind() == Kind::Cuckoo || (plan.kind().can_grow() && plan.growth() == 0);
         match change(&mut self.filter) {
             Ok(()) => true,
-            Err(Error::Full { .. }) if ends => false,
+            Err(Error::Full { .. } | Error::Copies { .. }) if ends => false,
             Err(error) => panic!("{error}"),
         }
     }
@@ -1809,7 +1809,10 @@ impl Tracked {
                     }
                     match shared.insert(key(*number)) {
                         Ok(new) => answers.push((new, self.model.insert(*number))),
-                        Err(error) => assert!(matches!(error, Error::Full { .. }), "{error}"),
+                        Err(error) => assert!(
+                            matches!(error, Error::Full { .. } | Error::Copies { .. }),
+                            "{error}"
+                        ),
                     }
                 }
                 self.filter = shared.into_exclusive();
