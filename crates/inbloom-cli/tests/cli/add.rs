@@ -170,7 +170,7 @@ fn a_filter_that_is_full_is_left_as_it_was() {
     folder.run_with("build --kind cuckoo -n 100 -o f.ib", numbers(0, 100)).expect(0);
     let before = (folder.read("f.ib"), folder.names());
     for (options, words) in [
-        ("", &["it was planned for 100 keys", "9,900 keys came", "-n 10000"][..]),
+        ("", &["it was planned for 100 keys", "9,900 keys came", "-n 10002"][..]),
         ("--overfull continue", &["the filter is full", "is for 100"]),
     ] {
         let words = [&["f.ib is left as it was"], words].concat();

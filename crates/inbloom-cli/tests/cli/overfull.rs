@@ -89,6 +89,22 @@ fn dedup_that_stops_when_full_has_saved_all_that_it_printed() {
 }
 
 #[test]
+fn lines_without_a_key_behind_the_last_one_that_fits_are_not_taken() {
+    let folder = Folder::new();
+    // Every third line has no second field. All lines are in one block.
+    let line = |at: u64| if at % 3 == 2 { format!("{at}\n") } else { format!("{at},k{at}\n") };
+    let text: String = (0..3000).map(line).collect();
+    let dedup = "dedup -q -n 1000 --kind cuckoo --overfull stop -d , -f 2";
+    let outcome = folder.run_with(dedup, &text).expect(2);
+    let printed = outcome.text();
+    assert!(text.starts_with(&printed), "a prefix of the lines");
+    let keys = printed.lines().filter(|line| line.contains(',')).count();
+    let without = printed.lines().count() - keys;
+    assert!((1000..1100).contains(&keys), "{keys} keys");
+    assert!((keys / 2).abs_diff(without) <= 1, "{keys} lines with a key and {without} without");
+}
+
+#[test]
 fn exactly_n_lines_fit_whatever_happens_past_them() {
     let folder = Folder::new();
     for n in [1, 10, 1000, 20_000] {

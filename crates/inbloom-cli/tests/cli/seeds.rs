@@ -7,7 +7,7 @@ fn a_seed_is_kept_in_the_file_and_shown() {
     let folder = Folder::new();
     folder.write("keys.txt", numbers(0, 1_000));
     for kind in ["blocked", "classic", "counting", "cuckoo", "scalable", "ribbon"] {
-        let build = format!("build --kind {kind} -n 1000 -p 1e-6 -o");
+        let build = format!("build --kind {kind} -n 2000 -p 1e-6 -o");
         folder.run(&format!("{build} seeded.ib --hash-seed 7 keys.txt")).expect(0);
         folder.run(&format!("{build} default.ib keys.txt")).expect(0);
         assert_eq!(folder.info("seeded.ib")["hash_seed"], 7, "{kind}");
