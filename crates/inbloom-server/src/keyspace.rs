@@ -24,6 +24,7 @@ mod reaper;
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -610,29 +611,36 @@ impl Keyspace {
         self.databases[database].len.load(Ordering::Relaxed)
     }
 
-    /// Removes all keys of a database.
-    pub fn flush(&self, database: usize) {
-        let Some(parts) = self.databases[database].parts.get() else { return };
-        let mut removed = Vec::new();
-        for part in parts {
-            let mut table = part.0.write();
-            for slot in &*table {
-                self.discard(Key { database, name: &slot.name }, &slot.entry);
+    /// Removes all keys of these databases.
+    ///
+    /// All tables are locked at once, in the order that `rename` keeps too, so that one record says
+    /// it: a kill at any time leaves all keys or none.
+    pub fn flush(&self, databases: Range<usize>) {
+        let existing = databases.filter_map(|database| {
+            let parts = self.databases[database].parts.get()?;
+            Some(parts.iter().map(move |part| (database, part.0.write())))
+        });
+        let mut tables: Vec<_> = existing.flatten().collect();
+        let mut ids = Vec::new();
+        for (database, table) in &tables {
+            for slot in &**table {
+                self.discard(Key { database: *database, name: &slot.name }, &slot.entry);
+                ids.push(slot.entry.id);
             }
-            let slots = mem::take(&mut *table);
-            if let Some(log) = self.log.get() {
-                let ids: Vec<u64> = slots.iter().map(|slot| slot.entry.id).collect();
-                if !ids.is_empty() {
-                    log.append(&Record::Remove { ids: ids.clone() }, &ids);
-                }
-                for slot in &slots {
-                    self.note_moved(Key { database, name: &slot.name }, &slot.entry);
-                }
-            }
-            self.databases[database].len.fetch_sub(slots.len() as u64, Ordering::Relaxed);
-            drop(table);
-            removed.extend(slots.into_iter().map(|slot| slot.entry));
         }
+        if let Some(log) = self.log.get().filter(|_| !ids.is_empty()) {
+            log.append(&Record::Remove { ids: ids.clone() }, &ids);
+        }
+        let mut removed = Vec::with_capacity(ids.len());
+        for (database, table) in &mut tables {
+            let slots = mem::take(&mut **table);
+            self.databases[*database].len.fetch_sub(slots.len() as u64, Ordering::Relaxed);
+            for slot in slots {
+                self.note_moved(Key { database: *database, name: &slot.name }, &slot.entry);
+                removed.push(slot.entry);
+            }
+        }
+        drop(tables);
         self.reaper.take(removed);
     }
 

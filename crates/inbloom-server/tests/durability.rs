@@ -813,15 +813,37 @@ fn keys_are_not_on_the_disk() {
     }
 }
 
+/// The records since the last snapshot.
+fn unsaved(machine: &mut Machine) -> u64 {
+    let info = String::from_utf8(machine.say("INFO persistence").0).expect("a text");
+    let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    line.expect("a line").parse().expect("a number")
+}
+
+#[test]
+fn a_flush_is_one_record_and_so_all_or_nothing() {
+    for (line, left) in [("FLUSHDB", 50), ("FLUSHALL", 0)] {
+        let disk = Staged::new(Plan::default());
+        let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
+        for key in 0..100 {
+            machine.say(&format!("SELECT {}", key % 2));
+            machine.say(&format!("BF.ADD f{key} x"));
+        }
+        let before = unsaved(&mut machine);
+        machine.say(line);
+        assert_eq!(unsaved(&mut machine) - before, 1, "{line}");
+        machine.say(line);
+        assert_eq!(unsaved(&mut machine) - before, 1, "{line} of nothing");
+        let (again, _) = start(&disk, Fsync::Always).expect("sound");
+        let keys = again.server.keyspace.len(0) + again.server.keyspace.len(1);
+        assert_eq!(keys, left, "{line}");
+    }
+}
+
 #[test]
 fn changes_since_the_last_snapshot_are_counted() {
     let disk = Staged::new(Plan::default());
     let (mut machine, _) = start(&disk, Fsync::Always).expect("empty");
-    let unsaved = |machine: &mut Machine| {
-        let info = String::from_utf8(machine.say("INFO persistence").0).expect("a text");
-        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
-        line.expect("a line").parse::<u64>().expect("a number")
-    };
     assert_eq!(unsaved(&mut machine), 0);
     for item in 0..5 {
         machine.say(&format!("BF.ADD f i{item}"));

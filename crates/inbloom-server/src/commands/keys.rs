@@ -673,14 +673,15 @@ fn check_flush(call: &Call<'_>) -> Result<(), Failure> {
 
 fn flush_database(call: &mut Call<'_>) -> Result<(), Failure> {
     check_flush(call)?;
-    call.server.keyspace.flush(call.session.database);
+    let database = call.session.database;
+    call.server.keyspace.flush(database..database + 1);
     call.reply.ok();
     Ok(())
 }
 
 fn flush_all(call: &mut Call<'_>) -> Result<(), Failure> {
     check_flush(call)?;
-    (0..DATABASES).for_each(|database| call.server.keyspace.flush(database));
+    call.server.keyspace.flush(0..DATABASES);
     call.reply.ok();
     Ok(())
 }

@@ -118,7 +118,7 @@ fn keys_that_go_before_their_time_leave_nothing_in_the_calendar() {
         assert!(keyspace.expire(key("a"), &entry, far));
         match round {
             0 => drop(keyspace.remove(key("a"), NOW)),
-            1 => keyspace.flush(0),
+            1 => keyspace.flush(0..1),
             2 => drop(keyspace.replace(key("a"), value())),
             3 => drop(keyspace.create(key("a"), value(), NOW + 2_000_000_000)),
             4 => {
@@ -135,7 +135,7 @@ fn keys_that_go_before_their_time_leave_nothing_in_the_calendar() {
             }
         }
         assert_eq!(keyspace.calendar.len(), 0, "round {round}");
-        keyspace.flush(0);
+        keyspace.flush(0..1);
     }
     assert_eq!(keyspace.used(), 0);
 }
@@ -172,7 +172,7 @@ fn rename_refuses_what_is_missing_expired_or_taken() {
     // A name whose entry has expired is free.
     assert_eq!(keyspace.rename(key("b"), key("a"), free, NOW + 10), Renamed::Done);
     assert_eq!(keyspace.len(0), 1);
-    keyspace.flush(0);
+    keyspace.flush(0..1);
     assert_eq!((keyspace.used(), keyspace.calendar.len()), (0, 0));
 }
 
@@ -197,7 +197,7 @@ fn renames_against_each_other_neither_lose_the_key_nor_wait_for_ever() {
         ["a", "b", "c"].iter().filter_map(|name| keyspace.get(key(name), NOW)).collect();
     assert!(found.len() == 1 && Arc::ptr_eq(&found[0], &entry));
     assert_eq!(keyspace.used(), keyspace.bytes_of(b"a", &entry));
-    keyspace.flush(0);
+    keyspace.flush(0..1);
     assert_eq!(keyspace.used(), 0);
 }
 
@@ -237,7 +237,7 @@ fn a_flush_takes_one_database_only() {
         create(&keyspace, &at.to_string());
     }
     assert!(matches!(keyspace.create(other, value(), NOW), Created::New(_)));
-    keyspace.flush(0);
+    keyspace.flush(0..1);
     assert_eq!((keyspace.len(0), keyspace.len(5)), (0, 1));
     assert_eq!(keyspace.used(), keyspace.bytes_of(b"a", &keyspace.get(other, NOW).unwrap()));
 }
