@@ -79,10 +79,12 @@ pub fn check_filter(mut filter: Filter) {
                 assert!(cleared || new != before, "{key:?} was there {before}, is new {new}");
             }
             Err(Error::NotInUniverse { .. }) => assert_eq!(filter.plan().kind(), Kind::Bitmap),
-            Err(Error::Full { .. }) => assert!(can_be_full(filter.plan().kind())),
+            Err(Error::Full { .. } | Error::Copies { .. }) => {
+                assert!(can_be_full(filter.plan().kind()) || grows(&filter));
+            }
             Err(Error::OtherShard { .. }) => assert!(filter.plan().shard().is_some() && !before),
             // Fingerprints so short that no filter of ours has them cannot be taken over.
-            Err(Error::TooLarge { .. }) => assert_eq!(filter.plan().kind(), Kind::Scalable),
+            Err(Error::TooLarge { .. }) => assert!(grows(&filter)),
             Err(Error::Unsupported { kind, .. }) => assert!(kind.is_static()),
             Err(error) => panic!("{error:?}"),
         }
@@ -97,6 +99,11 @@ pub fn check_filter(mut filter: Filter) {
     exercise(filter);
 }
 
+/// Whether a filter has a table that grows: all of it, or the part beside its base.
+fn grows(filter: &Filter) -> bool {
+    filter.plan().kind() == Kind::Scalable || filter.as_grown().is_some()
+}
+
 /// Whether an insert may be refused for want of room.
 pub fn can_be_full(kind: Kind) -> bool {
     matches!(kind, Kind::Cuckoo | Kind::Scalable)
@@ -106,9 +113,11 @@ pub fn can_be_full(kind: Kind) -> bool {
 pub fn merge(filter: &mut Filter, other: &Filter) -> bool {
     match filter.merge(other) {
         Ok(()) => true,
-        Err(Error::Full { .. }) if can_be_full(filter.plan().kind()) => false,
-        Err(Error::MergedRate { .. } | Error::TooLarge { .. })
-            if filter.plan().kind() == Kind::Scalable =>
+        Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(filter.plan().kind()) => {
+            false
+        }
+        Err(Error::Full { .. } | Error::MergedRate { .. } | Error::TooLarge { .. })
+            if grows(filter) =>
         {
             false
         }
@@ -121,7 +130,8 @@ pub fn merge(filter: &mut Filter, other: &Filter) -> bool {
 pub fn intersect(filter: &mut Filter, other: &Filter) -> bool {
     match filter.intersect(other) {
         Ok(()) => true,
-        Err(Error::Unsupported { kind: Kind::Scalable | Kind::Window | Kind::Ribbon, .. }) => false,
+        Err(Error::Unsupported { kind: Kind::Window | Kind::Ribbon, .. }) => false,
+        Err(Error::Unsupported { .. }) if grows(filter) || grows(other) => false,
         Err(error) => panic!("filters of one plan: {error:?}"),
     }
 }

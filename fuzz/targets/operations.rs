@@ -229,7 +229,9 @@ impl Pair {
         let counted = self.filter.inserted();
         let new = match self.filter.insert(key.to_le_bytes()) {
             Ok(new) => new,
-            Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(self.kind()) => return None,
+            Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(self.kind()) => {
+                return None;
+            }
             Err(error) => panic!("{key}: {error:?}"),
         };
         assert!(!self.has(key) || !new, "{key} is in, and was called new");
@@ -390,7 +392,8 @@ fuzz_target!(|input: Input| {
                                 left.model.insert(key);
                             }
                         }
-                        Err(Error::Full { .. } | Error::Copies { .. }) if can_be_full(shared.plan().kind()) => {}
+                        Err(Error::Full { .. } | Error::Copies { .. })
+                            if can_be_full(shared.plan().kind()) => {}
                         Err(error) => panic!("{key}: {error:?}"),
                     }
                 }
