@@ -186,6 +186,12 @@ fn forgets(filter: &Filter) -> bool {
     filter.plan().kind() == Kind::Window || filter.auto_clear().is_some()
 }
 
+/// Whether a filter takes more memory as it gets more keys: a file may bring a growing part, or be a
+/// scalable filter as a whole.
+pub fn grows(filter: &Filter) -> bool {
+    filter.plan().growth() > 0 || filter.as_grown().is_some()
+}
+
 fn queries_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
@@ -579,12 +585,20 @@ fn insert_each(
         }
         Value::Filter(guarded) => {
             for mut run in Runs(items) {
+                let memory = entry.value.memory();
+                let spare = server.limit_for(memory).saturating_sub(memory);
                 let result = guarded.change(
                     |filter| {
                         advance(filter, now)?;
                         digests.clear();
+                        let most = grows(filter).then(|| filter.bytes().saturating_add(spare));
                         let result = run.try_for_each(|item| {
                             let digest = filter.digest(item);
+                            if most.is_some_and(|most| filter.bytes() >= most)
+                                && !filter.contains_digest(digest)
+                            {
+                                return Err(server.cannot_grow(memory));
+                            }
                             answers.push(insert_one(filter, digest)?);
                             digests.push(digest);
                             Ok(())

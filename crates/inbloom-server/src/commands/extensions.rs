@@ -6,7 +6,7 @@ use std::sync::Arc;
 use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
 use inbloom::{Error, Filter, file};
 
-use super::bloom::{Facts, Runs, note};
+use super::bloom::{Facts, Runs, grows, note};
 use crate::failure::Failure;
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
@@ -144,8 +144,8 @@ fn copy(server: &Server, value: &Value) -> Result<(Value, Room), Failure> {
             Ok((Value::Bloom(copy), room))
         }
         Value::Filter(guarded) => {
+            server.check_filter(guarded.read(memory_of_copy))?;
             let (filter, room) = guarded_copy(server, guarded)?;
-            server.check_filter(filter.bytes())?;
             Ok((Value::filter(filter), room))
         }
         Value::RedisBloom(_) | Value::Cuckoo(_) => Err(UNMERGEABLE),
@@ -214,7 +214,14 @@ pub fn unite(
             into.unite(from, server.hasher, note).map_err(Failure::because)
         }
         (Value::Filter(into), Value::Filter(from)) => {
-            let _room = make_room(0, from.read(Filter::bytes))?;
+            let (adds, from_grows) = from.read(|from| (from.bytes(), grows(from)));
+            let (has, into_grows) = into.read(|into| (into.memory(), grows(into)));
+            // A filter that grows is united aside, and may become as large as both.
+            let (united, needed) = match from_grows || into_grows {
+                true => (has + adds, has + 2 * adds),
+                false => (0, adds),
+            };
+            let _room = make_room(united, needed)?;
             // A copy, so that never two locks are held at once.
             let copy = from.for_long(|from| from.read(Filter::try_clone));
             from.check_origin()?;
@@ -234,8 +241,14 @@ pub fn unite(
     }
 }
 
+/// Returns the memory that a copy of a filter takes. A window counts with all its generations. A mapped
+/// file counts as nothing, and its copy with its bytes.
+fn memory_of_copy(filter: &Filter) -> u64 {
+    filter.memory().max(filter.bytes())
+}
+
 fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), Failure> {
-    let room = server.make_room(guarded.read(Filter::bytes))?;
+    let room = server.make_room(guarded.read(memory_of_copy))?;
     let copy = guarded.for_long(|guarded| guarded.read(Filter::try_clone));
     guarded.check_origin()?;
     Ok((copy.map_err(Failure::because)?, room))

@@ -443,11 +443,17 @@ fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
     let part = loading.as_mut().ok_or(Failure::NOT_FOUND)?;
     let room = server.make_room(2 * PIECE_APART)?;
     part.load(iterator, data)?;
-    staged.settle(part.memory());
+    let claimed = part.memory();
+    staged.settle(claimed);
     drop(room);
     let Some(whole) = loading.take_if(|loading| loading.is_whole()) else { return Ok(()) };
-    let finished = whole.finish(server);
-    let adopted = finished.and_then(|value| server.adopt(key, value, None, call.now));
+    let adopted = whole.finish(server).and_then(|value| {
+        // It may take more than its bytes: a window counts with all its generations.
+        let memory = value.memory();
+        server.check_filter(memory)?;
+        let _room = server.make_room(memory.saturating_sub(claimed))?;
+        server.adopt(key, value, None, call.now)
+    });
     let published = adopted.and_then(|created| match created {
         Created::New(_) => Ok(()),
         Created::Taken(..) => Err(Failure::EXISTS),
@@ -474,12 +480,13 @@ fn changes_nothing(
             if let Some((at, data)) = place.and_then(|at| form::open(header.identity, at, data)) {
                 has(bloom, at, data)
             } else {
-                check_place(position.ok(), length, bloom.bytes())?;
+                check_place(place, length, bloom.bytes())?;
                 false
             }
         }
         Value::Filter(_) => {
-            check_place(position.ok(), length, value.length())?;
+            let place = position.ok().map(|position| Header::EMPTY.split(position).1);
+            check_place(place, length, value.length())?;
             false
         }
         Value::RedisBloom(guarded) => guarded.read(|bloom| {
@@ -684,7 +691,10 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), Failure> {
         }
         let (mut ours, room) = Ours::new(server, header)?;
         ours.put(0, body)?;
-        return Ok((ours.finish(server)?, room));
+        let value = ours.finish(server)?;
+        // A window counts with all its generations, of which the body has only those that exist.
+        drop(room);
+        return granted(server, value);
     }
     match payload::decode(payload, server.limit_for(0)) {
         Ok(payload::Restored::Bloom(bloom)) => granted(server, Value::redisbloom(bloom)),

@@ -123,7 +123,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Makes the checksums of a filter in our file format right: see docs/format.md.
-fn seal_file(file: &mut [u8]) {
+pub fn seal_file(file: &mut [u8]) {
     if file.len() < 160 || !file.starts_with(b"\x89IBF") {
         return;
     }

@@ -165,3 +165,73 @@ fn a_filter_that_none_could_reserve_is_not_restored() {
         assert!(text.contains(named), "{named}: {text}");
     }
 }
+
+#[test]
+fn a_window_that_arrives_counts_with_the_generations_that_are_still_to_come() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE w 0.01 100000 WINDOW 1h"), ok());
+    assert_eq!(client.say("BF.ADD w x"), Integer(1));
+    let (payload, pieces) = (client.say("DUMP w").bulk(), client.pieces("BF", "w"));
+    let key = Key { database: 0, name: b"w" };
+    let memory = client.server.keyspace.get(key, now()).unwrap().value.memory();
+    assert!(memory > 2 * payload.len() as u64, "{memory} of {}", payload.len());
+    let text = "ERR Insufficient memory to create filter: it takes ";
+    let mut small = Client::new(&server(memory - 1));
+    let refused = small.send(&[b"RESTORE", b"w", b"0", &payload]).error();
+    assert!(refused.starts_with(text), "{refused}");
+    let answers = pieces.iter().map(|(iterator, piece)| small.load("BF", "w", *iterator, piece));
+    let refused = answers.last().unwrap().error();
+    assert!(refused.starts_with(text), "{refused}");
+    assert_eq!(small.say("EXISTS w"), Integer(0));
+    assert_eq!(small.server.memory_in_use(), 0);
+    let mut one = Client::new(&server(memory + memory / 2));
+    assert_eq!(one.send(&[b"RESTORE", b"w", b"0", &payload]), ok());
+    let refused = one.say("IB.MERGE copy w").error();
+    assert!(refused.starts_with(text), "{refused}");
+}
+
+/// The payload of a filter that is a file of its own.
+fn payload_of(filter: &inbloom::Filter) -> Vec<u8> {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE a 0.01 30 KIND counting"), ok());
+    let mut file = Vec::new();
+    filter.write_to(&mut file).unwrap();
+    let mut payload = client.say("DUMP a").bulk()[..88].to_vec();
+    payload.extend(&file);
+    payload.extend([0; 8]);
+    forged(&payload, &[(56, &(file.len() as u64).to_le_bytes())])
+}
+
+#[test]
+fn a_filter_that_brings_a_growing_part_grows_within_the_limits() {
+    let scalable = Plan::new(Kind::Scalable).items(1000).rate(0.01).build().unwrap();
+    let blocked = Plan::new(Kind::Blocked).items(1000).rate(0.01).growing().build().unwrap();
+    let blocked = inbloom::Filter::new(blocked).unwrap().into_growing().unwrap();
+    for filter in [inbloom::Filter::new(scalable).unwrap(), blocked] {
+        // Planned for many keys in the bits of few, as a file may say.
+        let mut payload = payload_of(&filter);
+        let (few, many) = (1000u64.to_le_bytes(), 10_000_000u64.to_le_bytes());
+        let items = payload[88..].windows(8).position(|field| field == few).unwrap();
+        payload[88 + items..][..8].copy_from_slice(&many);
+        let end = payload.len() - 8;
+        crate::mutated::seal_file(&mut payload[88..end]);
+        let payload = forged(&payload, &[]);
+        let limit = 2 << 20;
+        let mut client = Client::new(&server(limit));
+        assert_eq!(client.send(&[b"RESTORE", b"f", b"0", &payload]), ok());
+        let mut refused = None;
+        for first in (0..2_000_000).step_by(1000) {
+            let items: Vec<String> = (first..first + 1000).map(|at| at.to_string()).collect();
+            let answers = client.say(&format!("BF.MADD f {}", items.join(" "))).elements();
+            if let Some(Answer::Error(text)) = answers.last() {
+                refused = Some(text.clone());
+                break;
+            }
+        }
+        let refused = refused.expect("2 MiB are not enough for this");
+        assert!(refused.contains("cannot grow"), "{refused}");
+        let used = client.server.memory_in_use();
+        assert!(used <= limit + limit / 4, "{used} bytes");
+        assert_eq!(client.say("BF.ADD f 7"), Integer(0), "what is in can be added again");
+    }
+}
