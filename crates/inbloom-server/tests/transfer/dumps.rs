@@ -289,3 +289,44 @@ fn a_dump_goes_on_over_another_connection_unless_it_cannot_be_told_which_it_is()
         assert_eq!(clients[0].load("CF", "copy", iterator, &piece), ok());
     }
 }
+
+#[test]
+fn a_dump_does_not_go_on_with_the_copy_of_a_filter_that_took_the_name() {
+    let server = server(1 << 30);
+    let (mut first, mut second) = (Client::new(&server), Client::new(&server));
+    let make = |client: &mut Client, count| {
+        assert_eq!(client.say("CF.RESERVE f 3000000"), ok());
+        client.fill(&["CF.INSERT", "ITEMS"], "f", count);
+    };
+    make(&mut first, 10);
+    let mut pieces = Vec::new();
+    assert!(go_on(&mut first, "CF", &mut pieces) && go_on(&mut first, "CF", &mut pieces));
+    assert_eq!(second.say("DEL f"), Integer(1));
+    make(&mut second, 20);
+    assert!(go_on(&mut second, "CF", &mut Vec::new()));
+    let text = first.say(&format!("CF.SCANDUMP f {}", pieces[1].0)).error();
+    assert!(text.contains("begin again with iterator 0"), "{text}");
+    assert_eq!(first.copy("CF", "f", "copy"), ok());
+}
+
+#[test]
+fn numbers_of_dumps_do_not_start_again_with_the_server() {
+    // The same for all four by chance: once in 5 * 10^11.
+    let numbers = [(); 4].map(|()| {
+        let mut client = Client::alone();
+        assert_eq!(client.say("BF.RESERVE f 0.01 100 KIND counting"), ok());
+        client.pieces("BF", "f")[0].0 >> 40
+    });
+    assert!(numbers.iter().all(|number| (1..=8191).contains(number)), "{numbers:?}");
+    assert!(numbers.iter().any(|number| *number != numbers[0]), "{numbers:?}");
+}
+
+#[test]
+fn a_piece_that_is_repeated_is_checked_by_its_place_without_the_number_of_the_dump() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE f 0.01 1000000 KIND counting"), ok());
+    let pieces = client.pieces("BF", "f");
+    let (iterator, piece) = &pieces[2];
+    assert!(*iterator > 1 << 40);
+    assert_eq!(client.load("BF", "f", *iterator, piece).error(), "ERR item exists");
+}

@@ -3,6 +3,7 @@
 //! memory in use, and all of it is forgotten after a while.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -22,8 +23,10 @@ const DUMP_LASTS: u64 = 60_000;
 const LOADING_LASTS: u64 = 600_000;
 /// Dumps at once; the one that was not asked for the longest makes room.
 const MOST_DUMPS: usize = 256;
-/// Names of which it is known that a copy was forgotten.
+/// Names of which it is known that a copy was forgotten: hashes, half a megabyte in all.
 const MOST_NAMES: usize = 4096;
+/// Connections that are known to have begun a dump; the one that began first makes room.
+const MOST_CLIENTS: usize = 1024;
 /// Filters that are being loaded at once.
 const MOST_LOADING: usize = 1024;
 
@@ -31,15 +34,32 @@ const MOST_LOADING: usize = 1024;
 const STAGED: u64 = 512;
 
 /// Dumps and loads under way.
-#[derive(Default)]
 pub struct Transfers {
-    dumps: Mutex<HashMap<Name, Group>>,
-    /// The number of the last dump with a copy.
+    /// By the hash of a name: what is remembered of a forgotten dump must not hold a name of 64 KiB.
+    /// A dump is found by its entry in addition, so that two names of one hash do no harm.
+    dumps: Mutex<HashMap<u64, Group>>,
+    hasher: RandomState,
+    /// The number of the last dump with a copy. It starts at a random number, so that an iterator from
+    /// before a restart is not taken for one of another dump.
     last_id: AtomicU64,
     loading: Mutex<HashMap<Name, Arc<Staged>>>,
     bytes: Arc<AtomicU64>,
     /// That of the last base: who loads a million filters of one shape shall have it once.
     shape: Mutex<Option<Arc<Shape>>>,
+}
+
+impl Default for Transfers {
+    fn default() -> Transfers {
+        let hasher = RandomState::new();
+        Transfers {
+            dumps: Mutex::default(),
+            last_id: AtomicU64::new(hasher.hash_one("dump") % form::MOST_DUMP_IDS),
+            hasher,
+            loading: Mutex::default(),
+            bytes: Arc::default(),
+            shape: Mutex::default(),
+        }
+    }
 }
 
 /// A database and a name in it.
@@ -80,7 +100,7 @@ struct Group {
 impl Group {
     fn forget(&mut self, at: usize, now: u64) -> Arc<Dump> {
         let dump = self.dumps.remove(at);
-        if !matches!(dump.kept, Kept::Length(_)) {
+        if dump.kept.has_no_number() {
             self.forgotten = Some(now);
         }
         dump
@@ -101,7 +121,8 @@ pub enum Which {
 pub struct Dump {
     /// Its number, in the iterators of our own form.
     pub id: u64,
-    /// The connections that have begun it: several, if the filter was the same each time.
+    /// The connections that have begun it, the oldest first: several, if the filter was the same each
+    /// time.
     clients: Mutex<Vec<u64>>,
     /// The filter, to tell it from another one that has its name now.
     entry: Weak<Entry>,
@@ -124,6 +145,12 @@ pub enum Kept {
 }
 
 impl Kept {
+    /// Whether only the connection tells whose copy an iterator belongs to: iterators of our own form
+    /// have its number.
+    fn has_no_number(&self) -> bool {
+        matches!(self, Kept::Cuckoo(_))
+    }
+
     /// The bytes of the body.
     pub fn bytes_of_body(&self) -> u64 {
         match self {
@@ -186,6 +213,10 @@ impl Transfers {
         Ok(shape)
     }
 
+    fn hash_of(&self, key: Key<'_>) -> u64 {
+        self.hasher.hash_one((key.database, key.name))
+    }
+
     /// Begins to load a filter.
     pub fn begin(&self, key: Key<'_>, loading: Loading, now: u64) -> Result<Arc<Staged>, Failure> {
         let mut all = self.loading.lock();
@@ -238,21 +269,21 @@ impl Transfers {
             clients: Mutex::new(vec![client]),
             entry: Arc::downgrade(entry),
             stamp,
-            _claim: self.claim(STAGED + key.name.len() as u64, kept.bytes()),
+            _claim: self.claim(STAGED, kept.bytes()),
             kept,
             used: AtomicU64::new(now),
         });
         let mut all = self.dumps.lock();
-        all.entry(name_of(key)).or_default().dumps.push(Arc::clone(&dump));
+        all.entry(self.hash_of(key)).or_default().dumps.push(Arc::clone(&dump));
         let mut old = Vec::new();
         if all.values().map(|group| group.dumps.len()).sum::<usize>() > MOST_DUMPS {
             let others = all.iter().flat_map(|(name, group)| {
                 let of_group = group.dumps.iter().enumerate();
-                of_group.map(move |(at, dump)| (name, at, dump))
+                of_group.map(move |(at, dump)| (*name, at, dump))
             });
             let others = others.filter(|(_, _, other)| !Arc::ptr_eq(other, &dump));
             let oldest = others.min_by_key(|(_, _, dump)| dump.used.load(Ordering::Relaxed));
-            let oldest = oldest.map(|(name, at, _)| (name.clone(), at));
+            let oldest = oldest.map(|(name, at, _)| (name, at));
             let group = oldest.and_then(|(name, at)| Some((all.get_mut(&name)?, at)));
             old.extend(group.map(|(group, at)| group.forget(at, now)));
         }
@@ -269,7 +300,7 @@ impl Transfers {
     /// an iterator, or 0.
     pub fn dump(&self, key: Key<'_>, entry: &Arc<Entry>, id: u64, client: u64, now: u64) -> Which {
         let all = self.dumps.lock();
-        let Some(group) = all.get(&name_of(key)) else { return Which::None };
+        let Some(group) = all.get(&self.hash_of(key)) else { return Which::None };
         let is_of = |dump: &&Arc<Dump>| std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry));
         let mut candidates = group.dumps.iter().filter(is_of);
         let found = if id != 0 {
@@ -305,22 +336,31 @@ impl Transfers {
         now: u64,
     ) -> Option<Arc<Dump>> {
         let mut all = self.dumps.lock();
-        let group = all.get_mut(&name_of(key))?;
+        let group = all.get_mut(&self.hash_of(key))?;
         let is_of = |dump: &Arc<Dump>| std::ptr::eq(dump.entry.as_ptr(), Arc::as_ptr(entry));
         let mut found = None;
         let mut old = Vec::new();
+        let forgotten = &mut group.forgotten;
         group.dumps.retain(|dump| {
             let mut clients = dump.clients.lock();
             clients.retain(|other| *other != client);
             let is_same =
                 is_of(dump) && dump.stamp == stamp && !matches!(dump.kept, Kept::Length(_));
             if is_same && found.is_none() {
+                if clients.len() >= MOST_CLIENTS {
+                    clients.remove(0);
+                    *forgotten = Some(now);
+                }
                 clients.push(client);
                 dump.used.store(now, Ordering::Relaxed);
                 found = Some(Arc::clone(dump));
             }
             let stays = is_of(dump) && !clients.is_empty();
             if !stays {
+                // Others may go on with it, and must not be given pieces of the copy that comes now.
+                if !clients.is_empty() && dump.kept.has_no_number() {
+                    *forgotten = Some(now);
+                }
                 old.push(Arc::clone(dump));
             }
             stays
