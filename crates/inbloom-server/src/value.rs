@@ -31,6 +31,9 @@ pub enum Value {
 
 /// A filter that is changed under a lock: by one at a time, for some microseconds.
 pub struct Guarded<T> {
+    /// The file that it was opened from. It is above the lock because fields are dropped in this order,
+    /// and the watch of a file has to go before the mapping: see [`Watch`].
+    origin: Option<Box<Origin>>,
     lock: RwLock<T>,
     /// Counts changes.
     stamp: AtomicU64,
@@ -38,8 +41,6 @@ pub struct Guarded<T> {
     memory: AtomicU64,
     /// Those who have the lock, or wait for it, for as long as all of the filter takes.
     long: AtomicU32,
-    /// The file that it was opened from.
-    origin: Option<Box<Origin>>,
 }
 
 /// The file of a filter that IB.OPEN has opened.

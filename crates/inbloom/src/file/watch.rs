@@ -32,7 +32,9 @@ use crate::format;
 
 /// Tells whether a mapped file is still what it was when it was opened.
 ///
-/// Drop the filter together with it, not later: without it, a file that gets shorter ends the process.
+/// Query the filter only as long as this exists: without it, a file that gets shorter ends the process.
+/// Drop this before the filter, never after it. The filter's addresses are free once it is dropped, and
+/// another mapping may get them, in which a fault must not be taken for one of this file.
 #[derive(Debug)]
 pub struct Watch {
     file: File,
@@ -98,7 +100,7 @@ mod guard {
     use std::fs::File;
     use std::os::fd::AsRawFd;
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::sync::{Mutex, Once, PoisonError};
 
     use super::{Mmap, State};
@@ -117,10 +119,39 @@ mod guard {
 
     /// A range of addresses, or none if it is empty. It is used again, and never freed.
     struct Slot {
+        /// Counts the changes of the range, twice each: odd while it is being changed.
+        version: AtomicU64,
         start: AtomicUsize,
         end: AtomicUsize,
         has_faulted: AtomicBool,
         next: Option<&'static Slot>,
+    }
+
+    impl Slot {
+        /// Changes the range. A slot has one owner at a time, and `FREE` passes it on: so no two threads
+        /// do this at once.
+        fn set(&self, start: usize, end: usize) {
+            let version = self.version.load(Ordering::Relaxed);
+            self.version.store(version + 1, Ordering::Relaxed);
+            // No store of the range is seen before the odd version.
+            fence(Ordering::Release);
+            self.start.store(start, Ordering::Relaxed);
+            self.end.store(end, Ordering::Relaxed);
+            self.version.store(version + 2, Ordering::Release);
+        }
+
+        /// Returns the range, with a start and an end of the same [`set`](Slot::set); None while it is
+        /// being changed.
+        fn get(&self) -> Option<(usize, usize)> {
+            let version = self.version.load(Ordering::Acquire);
+            let (start, end) =
+                (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+            // Whoever has read a store of a later `set` sees its odd version below, or a later one.
+            fence(Ordering::Acquire);
+            let is_whole =
+                version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
+            is_whole.then_some((start, end))
+        }
     }
 
     /// The newest slot, from which the others are reached.
@@ -148,6 +179,7 @@ mod guard {
             let slot = free.pop().unwrap_or_else(|| {
                 let newest = NEWEST.load(Ordering::Acquire);
                 let slot: &'static Slot = Box::leak(Box::new(Slot {
+                    version: AtomicU64::new(0),
                     start: AtomicUsize::new(0),
                     end: AtomicUsize::new(0),
                     has_faulted: AtomicBool::new(false),
@@ -159,8 +191,7 @@ mod guard {
             });
             let range = map.as_ptr_range();
             slot.has_faulted.store(false, Ordering::Relaxed);
-            slot.start.store(range.start as usize, Ordering::Release);
-            slot.end.store(range.end as usize, Ordering::Release);
+            slot.set(range.start as usize, range.end as usize);
             Range(slot)
         }
 
@@ -172,7 +203,7 @@ mod guard {
 
     impl Drop for Range {
         fn drop(&mut self) {
-            self.0.end.store(0, Ordering::Release);
+            self.0.set(0, 0);
             FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
         }
     }
@@ -201,9 +232,13 @@ mod guard {
     /// Only loads, stores and system calls: nothing that a handler of signals must not do.
     extern "C" fn handle(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives a siginfo that is good until this returns, and for SIGBUS it has an
-        // address. A slot is never freed. A range in a slot is that of a mapping that is there: its
-        // `Range` is dropped with the filter, which nobody asks any more, so that pages of zeros come
-        // where the mapping is, over all of it and nothing else. Memory that others read as `&[u8]` changes by that as it does by any
+        // address. A slot is never freed. `Slot::get` returns a range as one `set` left it, never the
+        // start of one mapping with the end of another. A range with the address in it is that of the
+        // mapping that the interrupted thread reads. That thread has the filter and its `Range`, so the
+        // slot does not change now. No other slot has the address: a `Range` is dropped before the
+        // mapping that it is of (see `Watch`), so the range was taken back before the system could give
+        // its addresses to a later mapping. Pages of zeros thus come where the mapping is, over all of
+        // it and nothing else. Memory that others read as `&[u8]` changes by that as it does by any
         // write to a mapped file, which the reading code is prepared for: see `file::map`. The number
         // of the last error belongs to the code that was interrupted, and is put back.
         unsafe {
@@ -211,9 +246,9 @@ mod guard {
             let address = (*info).si_addr() as usize;
             let mut slot = NEWEST.load(Ordering::Acquire).as_ref();
             while let Some(this) = slot {
-                let (start, end) =
-                    (this.start.load(Ordering::Acquire), this.end.load(Ordering::Acquire));
-                if (start..end).contains(&address) {
+                if let Some((start, end)) = this.get()
+                    && (start..end).contains(&address)
+                {
                     this.has_faulted.store(true, Ordering::Release);
                     let flags = libc::MAP_PRIVATE
                         | libc::MAP_ANONYMOUS
@@ -300,6 +335,35 @@ mod tests {
                 assert!(!watch.is_intact(), "{kind}");
             }
         }
+    }
+
+    /// A thread cuts its file and reads it, while others open and close files: slots and addresses are
+    /// used again all the time. No fault may be taken for one of another file.
+    #[test]
+    fn a_cut_file_breaks_no_other_one_while_files_are_opened_and_closed() {
+        let (_folder, sound) = saved(Kind::Blocked);
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        let (filter, watch) = open_watched(&sound, None).unwrap();
+                        assert!((0..100u32).all(|key| filter.contains(key.to_le_bytes())));
+                        assert!(watch.as_ref().unwrap().is_intact());
+                        drop((watch, filter));
+                    }
+                });
+            }
+            for _ in 0..50 {
+                let (_folder, path) = saved(Kind::Blocked);
+                let (filter, watch) = open_watched(&path, None).unwrap();
+                std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+                assert!((0..100u32).any(|key| !filter.contains(key.to_le_bytes())));
+                assert!(!watch.as_ref().unwrap().is_intact());
+                drop((watch, filter));
+            }
+            is_done.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]
