@@ -418,7 +418,7 @@ impl Connection {
             loop {
                 self.hold(kept)?;
                 if let Some(sequence) = progress.commit {
-                    self.commit(sequence, &mut out).await;
+                    kept = self.commit(sequence, &mut out, kept).await?;
                 }
                 self.write(&mut out, killed.as_mut()).await?;
                 if out.capacity() > KEEP {
@@ -527,13 +527,16 @@ impl Connection {
         Ok((out, progress))
     }
 
-    /// Waits until what was changed is kept. If it is not, the replies say so.
-    async fn commit(&mut self, sequence: u64, out: &mut Vec<u8>) {
-        let Some(log) = self.server.log() else { return };
-        if let Err(failure) = log.commit(sequence).await {
-            let session = self.session.as_mut().expect("here unless at work");
-            session.withdraw(&self.server, out, &failure);
-        }
+    /// Waits until what was changed is kept. If it is not, the replies say so. Returns the bytes of
+    /// replies that are this client's own then, of which there were `kept`.
+    async fn commit(&mut self, sequence: u64, out: &mut Vec<u8>, kept: usize) -> io::Result<usize> {
+        let Some(log) = self.server.log() else { return Ok(kept) };
+        let Err(failure) = log.commit(sequence).await else { return Ok(kept) };
+        let session = self.session.as_mut().expect("here unless at work");
+        session.withdraw(&self.server, out, &failure).map_err(too_much)?;
+        let kept = counted(out.capacity());
+        self.hold(kept)?;
+        Ok(kept)
     }
 
     /// Writes all replies.

@@ -108,6 +108,11 @@ impl<'a> Budget<'a> {
         Budget { server, client, others, excess: None }
     }
 
+    /// Enters that the client holds so many bytes beside the reply from now on.
+    pub fn set_others(&mut self, others: u64) {
+        self.others = others;
+    }
+
     /// Makes room for more bytes of the reply. False: the client may not hold them, and nothing that
     /// is longer than the room there is may be written.
     pub fn grow(&mut self, out: &mut Vec<u8>, more: usize) -> bool {

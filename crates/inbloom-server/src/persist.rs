@@ -84,6 +84,16 @@ pub enum Error {
         /// How.
         what: String,
     },
+    /// It was written by an older inbloom, whose folders this one does not read.
+    #[error(
+        "MANIFEST has no line '{line}': an older inbloom wrote this folder, which this one does not \
+         read; start the older one on it, and copy its filters with DUMP and RESTORE or BF.SCANDUMP and \
+         BF.LOADCHUNK to this one on an empty folder"
+    )]
+    Older {
+        /// What the manifest does not have.
+        line: &'static str,
+    },
     /// It was written by a newer inbloom.
     #[error("{what} is of version {version}, this inbloom reads up to {known}: upgrade inbloom")]
     Newer {
@@ -290,11 +300,10 @@ pub fn open_folder(
         if access == Access::Repair && !found.damaged.is_empty() {
             // What was lost is no longer expected, before anything new is acknowledged.
             store.snapshot(server)?;
-        }
-        store.start(server).map_err(Error::io("starting", "threads"))?;
-        if !found.damaged.is_empty() {
+        } else if !found.damaged.is_empty() {
             store.snapshot_soon();
         }
+        store.start(server).map_err(Error::io("starting", "threads"))?;
     }
     Ok(found)
 }

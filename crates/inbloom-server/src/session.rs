@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// The bytes that the client holds, without its replies.
-    fn held(&self) -> u64 {
+    pub fn held(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |it| it.requests.capacity());
         let Scratch { digests, answers } = &self.scratch;
         let scratch = digests.capacity() * size_of::<Digest>() + answers.capacity();
@@ -348,8 +348,24 @@ impl Session {
 
     /// Puts an error in the place of every reply of the last batch which says that something was changed:
     /// that could not be kept.
-    pub fn withdraw(&mut self, server: &Server, out: &mut Vec<u8>, failure: &Failure) {
-        let replies = std::mem::take(out);
+    ///
+    /// # Errors
+    ///
+    /// All clients together would hold too much: a reply of 4 bytes becomes an error of 200. None of the
+    /// replies may be sent then.
+    pub fn withdraw(
+        &mut self,
+        server: &Server,
+        out: &mut Vec<u8>,
+        failure: &Failure,
+    ) -> Result<(), Excess> {
+        /// What a reply asks for beside its text.
+        const FRAMING: usize = 64;
+        let errors: usize = self.written.iter().map(|written| written.count).sum();
+        let most = out.len() + errors * (failure.text().len() + "-\r\n".len()) + FRAMING;
+        // Both are there while one is made of the other.
+        self.hold(server, counted(out.capacity() + most))?;
+        let replies = std::mem::replace(out, Vec::with_capacity(most));
         let mut done = 0;
         for Written { range, count } in self.written.drain(..) {
             out.extend_from_slice(&replies[done..range.start]);
@@ -360,6 +376,7 @@ impl Session {
             done = range.end;
         }
         out.extend_from_slice(&replies[done..]);
+        Ok(())
     }
 
     fn process_batch<'i>(

@@ -85,7 +85,7 @@ impl Client<'_> {
         match self.store.log.commit_here(sequence) {
             Ok(()) => (out, Some(true)),
             Err(failure) => {
-                self.session().withdraw(server, &mut out, &failure);
+                self.session().withdraw(server, &mut out, &failure).expect("little is held");
                 (out, Some(false))
             }
         }
@@ -470,6 +470,34 @@ fn a_full_disk_is_told_and_queries_are_answered() {
         let found = again.say(&format!("BF.EXISTS f i{item}")).0;
         assert!(found.starts_with(b":1"), "item {item} was acknowledged with {reply:?}");
     }
+}
+
+#[test]
+fn errors_in_the_place_of_replies_count_as_held_by_the_client() {
+    let disk = Staged::new(Plan { full: Some((8, 30)), ..Plan::default() });
+    let mut config = Config::default();
+    config.settings.fsync = Fsync::Always;
+    config.settings.max_client_memory = 1 << 20;
+    let (mut machine, _) = start_with(&disk, config).expect("room for a beginning");
+    let mut withdrawn = None;
+    machine.client(|client| {
+        for round in 0..20 {
+            let lines = (0..20_000).map(|item| format!("BF.ADD f {round}:{item}\r\n"));
+            let (input, mut out) = (lines.collect::<String>(), Vec::new());
+            let server = client.server;
+            let progress = client.session().process(server, input.as_bytes(), &mut out, Place::Own);
+            let sequence = progress.commit.expect("items were added");
+            if let Err(failure) = client.store.log.commit_here(sequence) {
+                let result = client.session().withdraw(server, &mut out, &failure);
+                withdrawn = Some((result, out));
+                break;
+            }
+        }
+    });
+    let (result, out) = withdrawn.expect("the disk is full");
+    let error = result.expect_err("20,000 errors take more than a MiB").to_string();
+    assert!(error.contains("--max-client-memory"), "{error}");
+    assert!(out.capacity() <= 1 << 20, "{} bytes were built", out.capacity());
 }
 
 /// A folder with two snapshots and a log, of 40 filters.

@@ -496,6 +496,22 @@ fn a_reply_that_clients_may_not_hold_is_not_built() {
 }
 
 #[test]
+fn the_text_of_client_list_counts_beside_the_reply() {
+    let server = server(|_| ());
+    let mut clients: Vec<Client> = (0..3000).map(|_| Client::new(&server)).collect();
+    let reply = clients[0].say("CLIENT LIST");
+    // As the command puts it together.
+    let mut text = String::new();
+    reply.split_inclusive('\n').skip(1).for_each(|line| text.push_str(line));
+    assert!(text.len() > 500_000, "{}", text.len());
+    let limit = text.capacity() + text.len() / 2;
+    assert_eq!(clients[0].say(&format!("CONFIG SET max-client-memory {limit}")), "+OK\r\n");
+    let (refusal, done) = clients[1].send(&request(&["CLIENT", "LIST"]));
+    assert!(refusal.starts_with("-ERR all clients together hold"), "{}", &refusal[..100]);
+    assert_eq!(done.next, Next::Close);
+}
+
+#[test]
 fn a_queue_takes_what_it_is_counted_for() {
     let server = server(|_| ());
     let mut client = Client::new(&server);

@@ -606,6 +606,8 @@ fn client_list(call: &mut Call<'_>) -> Result<(), Failure> {
         lines.push_str(&describe(call, client));
         call.session.work_with(call.server, lines.capacity())?;
     }
+    // Both are there while the reply is written.
+    call.reply.set_others(call.session.held());
     call.reply.verbatim("txt", &lines);
     Ok(())
 }

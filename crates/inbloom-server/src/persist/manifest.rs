@@ -102,6 +102,9 @@ impl Manifest {
         if manifest.hash.is_empty() || manifest.log == 0 || manifest.next == 0 {
             return Err(damaged("it has no hash, no log or no next"));
         }
+        if manifest.tail == 0 {
+            return Err(Error::Older { line: "tail" });
+        }
         if manifest.tail < manifest.log {
             return Err(damaged("its tail is before its log"));
         }
@@ -178,6 +181,17 @@ mod tests {
         let text = manifest().text().replace("inbloom data 1", "inbloom data 2");
         let error = Manifest::parse(&text).expect_err("newer");
         assert!(error.to_string().contains("upgrade"), "{error}");
+    }
+
+    #[test]
+    fn a_manifest_of_before_there_was_a_tail_is_told_from_a_damaged_one() {
+        let text = manifest().text().replace("tail 90\n", "");
+        let (lines, _) = text.split_at(text.rfind("sum ").expect("a sum"));
+        let sum = xxh3_64(lines.as_bytes());
+        let error = Manifest::parse(&format!("{lines}sum {sum:016x}\n")).expect_err("older");
+        let error = error.to_string();
+        assert!(error.contains("an older inbloom wrote this folder"), "{error}");
+        assert!(error.contains("DUMP and RESTORE") && !error.contains("damaged"), "{error}");
     }
 
     #[test]

@@ -60,6 +60,13 @@ impl<'a> Reply<'a> {
         self.budget.as_ref().and_then(Budget::excess)
     }
 
+    /// Enters that the client holds so many bytes beside the reply from now on.
+    pub fn set_others(&mut self, others: u64) {
+        if let Some(budget) = &mut self.budget {
+            budget.set_others(others);
+        }
+    }
+
     /// The protocol that is written.
     #[inline]
     pub fn protocol(&self) -> Protocol {
