@@ -555,7 +555,7 @@ fn estimate(len: u64, tables: &[Past]) -> Estimate {
     let each = tables.iter().map(|past| past.share * past.missed_per_key(own));
     let missed = len as f64 * each.sum::<f64>();
     let seen: u64 = tables.iter().map(|past| past.seen.count()).sum();
-    let of_sample = if seen < entries { missed * missed / seen as f64 } else { 0.0 };
+    let of_sample = if seen < entries { missed * missed / seen.max(1) as f64 } else { 0.0 };
     Estimate { items: len as f64 + missed, error: (missed + of_sample).sqrt() }
 }
 

@@ -159,6 +159,16 @@ fn planned_items_fit_without_expansion() {
     }
 }
 
+/// The entries are counted in a sample of the buckets, in which there may be none.
+#[test]
+fn few_keys_in_a_large_plan_are_estimated_with_a_finite_error() {
+    for keys in [0, 1, 10] {
+        let filter = grown(Plan { items: 10_000_000, ..GROWING }, 0..keys);
+        let estimate = State::estimate(&filter, keys);
+        assert!(estimate.error.is_finite() && estimate.items >= keys as f64, "{estimate:?}");
+    }
+}
+
 #[test]
 fn a_fixed_filter_takes_what_was_planned_and_then_says_full() {
     for (items, rate) in [(1, 0.01), (100, 0.1), (1000, 1e-6), (50_000, 0.01)] {
