@@ -183,7 +183,7 @@ impl Input {
             Encoding::ByMagic => match decoded(counted).with_context(|| self.cannot_read())? {
                 Decoded::Reader(reader) => Ok(reader),
                 Decoded::Filter => bail!(
-                    "{} is an inbloom filter, not a list of keys: to ask it too, give 'inbloom \
+                    "{} is an inbloom filter, not a list of keys: to query it too, give 'inbloom \
                      check' -F {0}; to unite filters, use 'inbloom merge'; --plain reads its bytes \
                      as lines",
                     self.shown(),

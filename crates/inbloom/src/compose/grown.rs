@@ -13,9 +13,9 @@
 //! many keys come. A filter that was planned without that share can grow too, as long as its base
 //! has not spent it: the base is closed early, at the number of keys that its share allows.
 //!
-//! **Cost.** Half of the target rate costs the base one or two bits per key. A key in the growing part
-//! takes 20 to 45 bits, and a query asks both. A base that proves far too small is worth building
-//! again.
+//! **Cost.** Half of the target rate costs the base one or two bits per key. A key in the growing
+//! part takes 20 to 45 bits, and a query asks both. A base that proves far too small is worth
+//! building again.
 //!
 //! **In a file** the growing part is section MORE, drawn in docs/format.md. It is there from the
 //! beginning, with nothing in it: so a filter that may grow grows for whoever opens it to insert.

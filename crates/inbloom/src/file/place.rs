@@ -42,7 +42,7 @@ pub fn create_without_links(path: impl AsRef<Path>) -> io::Result<File> {
 pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let refused = |what| Err(io::Error::other(format!("{what}: remove it, or give another name")));
-    // Looked at before, since to open a pipe may wait for ever; and after, since it may have been
+    // Looked at before, since to open a pipe may wait forever; and after, since it may have been
     // replaced meanwhile.
     let named = fs::symlink_metadata(path)?;
     if named.is_symlink() {
