@@ -94,9 +94,12 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Removes the file while it is still locked, so that nobody else's is removed.
+    /// Removes the file while it is still locked, and only if it has the name still: somebody may
+    /// have removed it, and another program holds its own by now.
     fn drop(&mut self) {
-        if let Some((_file, path)) = &self.held {
+        if let Some((file, path)) = &self.held
+            && is_there(file, path)
+        {
             let _ = fs::remove_file(path);
         }
     }

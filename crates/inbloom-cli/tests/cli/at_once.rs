@@ -53,6 +53,18 @@ fn the_second_program_is_refused_before_it_prints_a_line() {
 }
 
 #[test]
+fn the_lock_of_another_program_is_not_removed() {
+    let folder = Folder::new();
+    let (child, stdin) = holder(&folder);
+    // Somebody removes the lock, and another program takes its own.
+    fs::remove_file(folder.path(".f.ib.lock")).expect("it is there");
+    folder.write(".f.ib.lock", "inbloom 1\n");
+    drop(stdin);
+    assert_eq!(exit_code(child), 0);
+    assert_eq!(folder.read(".f.ib.lock"), b"inbloom 1\n");
+}
+
+#[test]
 fn a_filter_that_does_not_exist_yet_is_locked_too() {
     let folder = Folder::new();
     let (child, stdin) = holder(&folder);
