@@ -114,10 +114,11 @@ impl Block {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// The header, where it is to be printed: once, before the first record of the first input.
-    pub fn header_to_print(&self) -> Option<&[u8]> {
-        let header = self.header.as_ref()?;
-        (self.input == 0 && self.header_bytes > 0).then_some(&header.text)
+    /// Returns the header as it is printed, with a terminator, if it was read with this block. The
+    /// first one that comes is to be printed, and no other.
+    pub fn header_line(&self) -> Option<Vec<u8>> {
+        let header = self.header.as_ref().filter(|_| self.header_bytes > 0)?;
+        Some([&header.text[..], &[self.terminator]].concat())
     }
 
     /// How many records there are in a block that was just read.
@@ -822,7 +823,7 @@ mod tests {
         let reader = Reader::new(&inputs[..1], Encoding::ByMagic, records);
         let mut jobs = InOrder::new(reader, 1, copy);
         let Some(Ok(job)) = jobs.next() else { panic!("it is read") };
-        assert_eq!((job.block.len(), job.block.header_to_print()), (0, Some(&b"x,y"[..])));
+        assert_eq!((job.block.len(), job.block.header_line()), (0, Some(b"x,y\n".to_vec())));
         assert!(jobs.next().is_none());
     }
 

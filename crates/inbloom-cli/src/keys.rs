@@ -218,7 +218,17 @@ impl InputArgs {
         let normalization = Normalization { crlf: false, ..normalization };
         let largest = (hasher == Hasher::integers()).then_some(u64::MAX);
         let (missing, warned) = (self.missing, Some(Arc::default()));
-        Ok(Keys { hasher, crlf, selection, normalization, largest, missing, warned })
+        let warned_of_missing = Arc::default();
+        Ok(Keys {
+            hasher,
+            crlf,
+            selection,
+            normalization,
+            largest,
+            missing,
+            warned,
+            warned_of_missing,
+        })
     }
 }
 
@@ -234,6 +244,8 @@ pub struct Keys {
     missing: Missing,
     /// Whether it was said that lines end in carriage returns; None if nobody is to say it.
     warned: Option<Arc<AtomicBool>>,
+    /// Whether it was said that an input has no keys.
+    warned_of_missing: Arc<AtomicBool>,
 }
 
 /// Which part of a record is the key.
@@ -325,6 +337,13 @@ impl Keys {
         self
     }
 
+    /// For a caller who makes digests of the same input by several keys: what one of them has said
+    /// is not repeated by the others.
+    pub fn warning_with(mut self, other: &Keys) -> Keys {
+        self.warned_of_missing = Arc::clone(&other.warned_of_missing);
+        self
+    }
+
     pub fn hasher(&self) -> &Hasher {
         &self.hasher
     }
@@ -349,6 +368,7 @@ impl Keys {
             })?;
         }
         self.warn_of_carriage_returns(block);
+        self.warn_of_missing(block, made.missing.len());
         Ok(())
     }
 
@@ -419,12 +439,30 @@ impl Keys {
     }
 
     pub fn all_end_in_carriage_returns(&self, block: &Block) -> bool {
-        let mut all = self.largest.is_none() && block.len() > 0;
+        let (mut any, mut all) = (false, self.largest.is_none());
         let looked = self.each(block, |_, key| {
+            any |= key.is_some();
             all &= key.is_none_or(|key| key.ends_with(b"\r"));
             Ok(())
         });
-        all && looked.is_ok()
+        any && all && looked.is_ok()
+    }
+
+    /// Warns, once, of an input without keys, by its first block, of which so many records have
+    /// none: the option that names the field is likely to be wrong.
+    fn warn_of_missing(&self, block: &Block, missing: usize) {
+        let Some(name) = block.begins.as_ref().filter(|_| missing > 0) else { return };
+        if missing == block.len() && !self.warned_of_missing.swap(true, Ordering::Relaxed) {
+            let option = match self.selection {
+                Selection::Json(_) => "--json-field",
+                Selection::Csv(CsvFields { chosen: Chosen::Names(_), .. }) => "--csv-field and -d",
+                _ => "-f and -d",
+            };
+            output::say(format_args!(
+                "warning: {name}: no key was found in the first {}: check {option}",
+                numbers::lines(missing as u64),
+            ));
+        }
     }
 }
 

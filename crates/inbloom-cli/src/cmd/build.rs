@@ -172,6 +172,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut builder =
         Builder { args, overfull, hasher, inputs, output, in_parts, read: 0, new: 0, missing: 0 };
     builder.check_inputs()?;
+    // Refused before anything is read, if options of fields do not go together.
+    builder.keys()?;
     let (filter, written) = match builder.build()? {
         Built::Filter(filter) => (*filter, None),
         Built::File(path, unfinished) => {

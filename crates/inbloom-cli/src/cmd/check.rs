@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let look_up = move |block: &_, answer: &mut _| worker.look_up(block, answer);
     let mut jobs = InOrder::new(reader, args.input.threads(), look_up);
     let tally = Tally { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
-    let mut printer = Printer { search: &search, tally, progress };
+    let mut printer = Printer { search: &search, tally, progress, has_header: false };
     let mut waiting = Waiting::default();
     while let Some(job) = jobs.next() {
         let job = match job {
@@ -166,6 +166,8 @@ struct Printer<'a> {
     search: &'a Search,
     tally: Tally,
     progress: Progress,
+    /// Whether a header was printed.
+    has_header: bool,
 }
 
 impl Printer<'_> {
@@ -174,6 +176,12 @@ impl Printer<'_> {
         self.tally.selected[job.block.input] += answer.selected;
         if self.search.decorates() {
             self.search.write(&job.block, answer);
+        } else if let Some(header) = job.block.header_line()
+            && self.search.how.prints_lines()
+            && !self.has_header
+        {
+            answer.text.splice(..0, header);
+            self.has_header = true;
         }
         if self.search.how.line_buffered {
             answer.lines(self.search.terminator).try_for_each(output::print)?;
@@ -359,6 +367,10 @@ impl Search {
             let keys = args.input.keys_for(filter.first())?.without_warning();
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
+                let keys = match search.keys.first() {
+                    Some(first) => keys.warning_with(first),
+                    None => keys,
+                };
                 search.keys.push(keys);
                 search.keys.len() - 1
             });
@@ -485,10 +497,6 @@ impl Search {
         answer.selected = answer.selects.iter().map(|selects| u64::from(*selects)).sum();
         answer.text.clear();
         if self.how.prints_lines() && !self.decorates() {
-            if let Some(header) = block.header_to_print() {
-                answer.text.extend_from_slice(header);
-                answer.text.push(self.terminator);
-            }
             block.copy_selected(&answer.selects, &mut answer.text);
         }
     }

@@ -155,13 +155,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let exact_keys = || args.input.keys(hasher, normalization);
     let keep = args.input.missing() == Missing::Keep;
     if args.count {
-        let mut counts = Counts::default();
+        let (mut counts, mut header) = (Counts::default(), None);
         each_block(args, exact_keys()?, None, |event| {
             if let Event::Lines(digests, block) = event {
+                header = header.take().or_else(|| block.header_line());
                 counts.add(digests, block, keep);
             }
             Ok(ControlFlow::Continue(()))
         })?;
+        output::print(&header.unwrap_or_default())?;
         counts.print(args.input.terminator())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -182,6 +184,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         printed: 0,
         missing: 0,
         cut_off: false,
+        has_header: false,
         new: Vec::new(),
         text: Vec::new(),
     };
@@ -258,6 +261,8 @@ struct Dedup<'a> {
     missing: u64,
     /// Whether a signal came while the reader did not take what was being printed.
     cut_off: bool,
+    /// Whether a header was printed.
+    has_header: bool,
     /// Whether each line of the block is new, and what the block prints.
     new: Vec<bool>,
     text: Vec<u8>,
@@ -290,9 +295,9 @@ impl Dedup<'_> {
         let keeps = self.args.input.missing() == Missing::Keep && !self.args.repeated;
         self.missing += digests.spread(&mut self.new, keeps) as u64;
         self.text.clear();
-        if let Some(header) = block.header_to_print() {
-            self.text.extend_from_slice(header);
-            self.text.push(self.args.input.terminator());
+        if let Some(header) = block.header_line().filter(|_| !self.has_header) {
+            self.text.extend_from_slice(&header);
+            self.has_header = true;
         }
         block.copy_selected(&self.new, &mut self.text);
         let terminator = self.args.input.terminator();

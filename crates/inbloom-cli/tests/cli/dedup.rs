@@ -102,6 +102,8 @@ fn count_prints_every_line_once_with_its_number_as_uniq_does() {
     let counted = folder.run_with("dedup --count", "b\na\nb\n\nb\n\n").expect(0);
     assert_eq!(counted.text(), "      3 b\n      1 a\n      2 \n");
     assert_eq!(folder.run_with("dedup --count", "").expect(0).text(), "");
+    let counted = folder.run_with("dedup --count --header", "name\nb\nb\n").expect(0);
+    assert_eq!(counted.text(), "name\n      2 b\n");
     let counted = folder.run_with("dedup --count -0", b"x\ny\0x\ny\0z").expect(0);
     assert_eq!(counted.text(), "      2 x\ny\0      1 z\0");
 }

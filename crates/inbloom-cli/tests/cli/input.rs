@@ -344,3 +344,58 @@ fn a_line_of_a_gigabyte_in_a_small_file_takes_no_more_memory_than_the_limit() {
     }
     fs::remove_file(folder.path("bomb.gz")).expect("it was made");
 }
+
+#[test]
+fn an_input_without_any_key_is_warned_of_and_not_taken_for_one_from_windows() {
+    let folder = Folder::with_names();
+    folder.write("in.txt", "1,alice\n2,bob\n");
+    folder.write("in.jsonl", "{\"id\":1}\n{\"id\":2}\n");
+    for (command, option) in [
+        ("dedup -q -d , -f 7 in.txt", "-f"),
+        ("dedup -q -d , -f 7 in.txt in.txt", "-f"),
+        ("build -d , -f 7 -o f.ib in.txt", "-f"),
+        ("check -v -d , -f 7 names.ib in.txt", "-f"),
+        ("dedup -q --csv -f 7 in.txt", "-f"),
+        ("dedup -q --json-field user in.jsonl", "--json-field"),
+        ("dedup -q --missing skip --json-field user in.jsonl", "--json-field"),
+    ] {
+        let stderr = folder.run(command).expect(0).stderr;
+        assert!(!stderr.contains("carriage return"), "{command}: {stderr}");
+        let warnings: Vec<&str> = stderr.lines().filter(|line| line.contains("warning")).collect();
+        assert_eq!(warnings.len(), 1, "{command}: {stderr}");
+        let expected = format!("check {option}");
+        let [warning] = warnings[..] else { unreachable!() };
+        assert!(warning.contains(": no key was found in the first 2 lines"), "{warning}");
+        assert!(warning.contains(&expected), "{command}: {warning}");
+    }
+    // One that has it is enough.
+    let some = folder.run_with("dedup -q -d , -f 2", "1\n2,b\n").expect(0);
+    assert_eq!(some.stderr, "");
+}
+
+#[test]
+fn the_header_of_the_first_input_that_has_one_is_printed_once() {
+    let folder = Folder::new();
+    folder.write("empty.csv", "");
+    folder.write("people.csv", "id,name\n1,ann\n2,bob\n");
+    folder.write("others.csv", "name,id\nann,4\n");
+    let text = folder.run("dedup -q --csv-field name empty.csv people.csv others.csv").expect(0);
+    assert_eq!(text.text(), "id,name\n1,ann\n2,bob\n");
+    folder.run("build --csv-field name -o names.ib people.csv").expect(0);
+    let found = folder.run("check --csv-field name names.ib empty.csv people.csv others.csv");
+    assert_eq!(found.expect(0).text(), "id,name\n1,ann\n2,bob\nann,4\n");
+    let found = folder.run("check --csv-field name names.ib absent.csv people.csv others.csv");
+    assert_eq!(found.expect(2).text(), "id,name\n1,ann\n2,bob\nann,4\n");
+    for option in ["-n", "-H", "--json", "-c"] {
+        let found = folder.run(&format!("check {option} --csv-field name names.ib people.csv"));
+        assert!(!found.expect(0).text().contains("id,name"), "{option}");
+    }
+}
+
+#[test]
+fn options_of_fields_are_refused_before_anything_is_read() {
+    let folder = Folder::new();
+    folder.write("in.txt", "a\n");
+    let refused = folder.run("build -d , -o f.ib in.txt absent.txt").expect(2);
+    assert!(refused.stderr.contains("-d separates fields"), "{}", refused.stderr);
+}
