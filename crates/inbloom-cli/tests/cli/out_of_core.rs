@@ -452,6 +452,19 @@ fn ctrl_c_removes_the_temporary_files_and_other_signals_keep_them() {
 }
 
 #[test]
+fn a_build_that_goes_on_counts_all_lines_without_a_key() {
+    let folder = Folder::new();
+    // Every third line has no second field.
+    let line = |at: u64| if at % 3 == 2 { format!("{at}\n") } else { format!("{at},{at}\n") };
+    folder.write("keys.txt", (0..3_000_000).map(line).collect::<String>());
+    let build = format!("{BUILD} -d , -f 2 --memory 8MB -o f.ib keys.txt");
+    assert_eq!(kill_in(&folder, &build, "reading"), Some("reading"));
+    let resumed = folder.run(&format!("{build} --resume")).expect(0);
+    let said = "2,000,000 keys read, 1,000,000 lines without a key";
+    assert!(resumed.stderr.contains(said), "{}", resumed.stderr);
+}
+
+#[test]
 fn a_file_of_another_build_is_not_taken_for_its_own() {
     let folder = Folder::new();
     folder.write("a.txt", numbers(0, 3_000_000));

@@ -285,6 +285,7 @@ impl<'a, 'b> Work<'a, 'b> {
                 let (chunks, _) = unfinished.lists()?;
                 work.spill = Spill::restore(memory, kept, &work.folder, &chunks)?;
                 work.signals = Some(Signals::catch()?);
+                work.builder.missing = unfinished.state.missing;
                 output::say(format_args!(
                     "going on in {}: {} {}",
                     work.folder.display(),
@@ -435,6 +436,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let chunks = if all_read { self.spill.end()? } else { self.spill.checkpoint()? };
         let unfinished = self.unfinished.as_mut().expect("what is on disk is unfinished");
         (unfinished.state.position, unfinished.state.all_read) = (position, all_read);
+        unfinished.state.missing = self.builder.missing;
         unfinished.save(&chunks, &[])
     }
 

@@ -46,6 +46,8 @@ pub const NUMBER_OF_SHARDS: &str = "number of shards";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub position: Position,
+    /// Lines before it that have no key.
+    pub missing: u64,
     /// Whether all keys were read.
     pub all_read: bool,
     /// Different keys, if they were counted.
@@ -140,6 +142,7 @@ impl Unfinished {
                 input: number(&state["input"])? as usize,
                 bytes: number(&state["bytes"])?,
             },
+            missing: number(&state["missing"])?,
             all_read: state["all_read"].as_bool().ok_or_else(damaged)?,
             different: state["different"].as_u64(),
             complete: state["complete"].as_u64(),
@@ -190,6 +193,7 @@ impl Unfinished {
             "asked": self.asked,
             "input": state.position.input,
             "bytes": state.position.bytes,
+            "missing": state.missing,
             "all_read": state.all_read,
             "different": state.different,
             "complete": state.complete,
