@@ -70,7 +70,7 @@ pub struct HashArgs {
     pub key: KeyArgs,
 
     /// Hash under this seed, 0 or more [default: 0]; filters of which a line must be in all should
-    /// have different ones, or they err together
+    /// have different ones, or their false positives coincide
     #[arg(long, value_name = "N", conflicts_with = "key_file", allow_negative_numbers = true)]
     hash_seed: Option<u64>,
 }
@@ -195,7 +195,7 @@ pub fn now() -> u64 {
 /// Inserts the keys of a set, in order, and tells of each whether it was new.
 ///
 /// In most kinds that is an insert. But a counting or cuckoo filter would hold a key that comes
-/// again twice: it is inserted only if it is absent.
+/// again twice: it is inserted only if it is absent. On an error the answers are those before it.
 pub fn insert_set(
     filter: &mut Filter,
     digests: &[Digest],
@@ -207,7 +207,8 @@ pub fn insert_set(
     }
 }
 
-/// Inserts the keys that are not there yet, in order, and tells of each whether it was new.
+/// Inserts the keys that are not there yet, in order, and tells of each whether it was new. On an
+/// error the answers are those before it.
 pub fn insert_absent(
     filter: &mut Filter,
     digests: &[Digest],
@@ -216,8 +217,18 @@ pub fn insert_absent(
     // Asked for all at once only to bring their memory in. The answers are not for later: one key
     // may repeat another, and what was there may be forgotten by then, by a window or auto-clear.
     filter.contains_digests(digests, new);
-    for (digest, new) in digests.iter().zip(new) {
-        *new = !filter.contains_digest(*digest) && filter.insert_digest(*digest)?;
+    for (at, digest) in digests.iter().enumerate() {
+        let inserted = match filter.contains_digest(*digest) {
+            true => Ok(false),
+            false => filter.insert_digest(*digest),
+        };
+        match inserted {
+            Ok(is_new) => new[at] = is_new,
+            Err(error) => {
+                new.truncate(at);
+                return Err(error);
+            }
+        }
     }
     Ok(())
 }

@@ -34,15 +34,19 @@ impl Overfull {
     }
 
     /// Decides for a new filter. Refuses what the kind cannot do, or never needs. Where nothing was
-    /// asked for and the kind cannot grow, it is stopped: nothing is lost then.
+    /// asked for and the kind cannot grow, it is stopped: nothing is lost then. So is a scalable
+    /// filter of `growth` 0.
     pub fn decide(
         asked: Option<Overfull>,
         default: Overfull,
         kind: Kind,
+        growth: Option<u32>,
         clears_itself: bool,
     ) -> Result<Overfull> {
+        let is_fixed = kind == Kind::Scalable && growth == Some(0);
         let never = match kind {
             _ if clears_itself => Some("empties itself (--auto-clear)"),
+            Kind::Scalable if is_fixed => None,
             Kind::Scalable => Some("grows by itself, since there is no -n that it must keep to"),
             Kind::Window => Some("forgets by itself"),
             Kind::Bitmap => Some("is exact, however many integers it holds"),
@@ -56,6 +60,10 @@ impl Overfull {
                 "--overfull {} has no meaning here: a filter of kind {kind} {reason}; leave it out",
                 asked.name(),
             ),
+            (None, Some(Overfull::Grow)) if is_fixed => bail!(
+                "--overfull grow: with --growth 0 a scalable filter does not grow; leave one of \
+                 them out"
+            ),
             (None, Some(Overfull::Grow)) if !kind.can_outgrow() => bail!(
                 "--overfull grow: kind {kind} cannot grow, but kinds blocked and classic can; \
                  choose one of them, or stop or continue"
@@ -67,18 +75,28 @@ impl Overfull {
 
     /// Decides for a filter that is there. One that was made to grow does, unless it is to stop. One
     /// that has used up its rate cannot grow: that is an error where it was asked for, and stops it
-    /// where it was not.
+    /// where it was not. A filter that was made to grow has used it up if it was merged from several.
     pub fn decide_for(
         filter: &Filter,
         asked: Option<Overfull>,
         default: Overfull,
     ) -> Result<Overfull> {
         if filter.as_grown().is_some() {
-            let stops = asked == Some(Overfull::Stop);
-            return Ok(if stops { Overfull::Stop } else { Overfull::Grow });
+            return match (filter_file::exceeds_promise(filter), asked) {
+                (_, Some(Overfull::Stop)) | (true, None) => Ok(Overfull::Stop),
+                (true, Some(Overfull::Continue)) => Ok(Overfull::Continue),
+                (false, _) => Ok(Overfull::Grow),
+                (true, Some(Overfull::Grow)) => bail!(
+                    "--overfull grow is not possible here, since the rate of {} is passed: it is \
+                     {} now; --overfull stop and continue are",
+                    numbers::rate(filter.plan().rate()),
+                    numbers::rate(filter.rate()),
+                ),
+            };
         }
-        let clears_itself = filter.auto_clear().is_some();
-        let decided = Overfull::decide(asked, default, filter.plan().kind(), clears_itself)?;
+        let (plan, clears_itself) = (filter.plan(), filter.auto_clear().is_some());
+        let growth = Some(plan.growth());
+        let decided = Overfull::decide(asked, default, plan.kind(), growth, clears_itself)?;
         match (decided, filter.check_growth()) {
             (Overfull::Grow, Err(error)) if asked.is_some() => Err(error)
                 .context("--overfull grow is not possible here; --overfull stop and continue are"),
@@ -90,13 +108,18 @@ impl Overfull {
     /// The number of new keys at which a filter is full; the largest there is if it does not stop.
     pub fn limit(self, filter: &Filter) -> u64 {
         match self {
-            Overfull::Stop if filter.as_grown().is_some() => filter.plan().items(),
             // Whatever it has counted: it may have been merged from several.
             Overfull::Stop if filter_file::exceeds_promise(filter) => filter.inserted(),
+            Overfull::Stop if filter.as_grown().is_some() => filter.plan().items(),
             Overfull::Stop => limit_of(filter.plan()),
             Overfull::Grow | Overfull::Continue => u64::MAX,
         }
     }
+}
+
+/// Whether a filter that stopped could go on and grow.
+pub fn can_grow(filter: &Filter) -> bool {
+    filter.check_growth().is_ok() && !filter_file::exceeds_promise(filter)
 }
 
 /// The keys that a plan has room for: those it was made for, or as many as fit at its target rate if

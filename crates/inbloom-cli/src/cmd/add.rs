@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let before = Before {
         inserted: filter.inserted(),
         holds: overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items()),
-        can_grow: filter.check_growth().is_ok(),
+        can_grow: overfull::can_grow(filter),
     };
     if overfull == Overfull::Grow {
         change = change.growing().with_context(named)?;

@@ -84,10 +84,10 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
 its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and read. Without -n the lines are
-counted first: files are read twice, from a pipe 16 bytes per key are kept. Without -p the rate is 0.01. A scalable filter,
-and a window of the last so many keys, need no number of lines. A ribbon filter takes the fewest
-bits and is built once. Its keys are kept as 5.2 bytes each, in memory as long as they fit, and then
-in temporary files.
+counted first: files are read twice, from a pipe 16 bytes per key are kept. Without -p the rate is
+0.01. A scalable filter, and a window of the last so many keys, need no number of lines. A ribbon
+filter takes the fewest bits and is built once. Its keys are kept as 5.2 bytes each, in memory as
+long as they fit, and then in temporary files.
 
 With more different keys than -n, the rate would rise above the target. build stops then: it reads
 on to count the lines, says how many there are, and writes nothing. --overfull grow puts keys beyond
@@ -213,7 +213,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Decides what happens past -n. What is built in parts has no growing part.
 fn decide_overfull(args: &Args) -> Result<Overfull> {
     let clears_itself = args.auto_clear.is_some();
-    let overfull = Overfull::decide(args.overfull, Overfull::Stop, args.kind, clears_itself)?;
+    let (asked, growth) = (args.overfull, args.sizing.growth);
+    let overfull = Overfull::decide(asked, Overfull::Stop, args.kind, growth, clears_itself)?;
     let in_parts = args.resources.given().or(args.resources.shards_given());
     match in_parts {
         Some(option) if overfull == Overfull::Grow => bail!(
@@ -339,20 +340,36 @@ impl Builder<'_> {
 
     /// Why nothing is written, when all keys were read.
     fn too_many(&self, plan: &Plan) -> String {
-        let read = self.read;
+        let (read, items) = (self.read, plan.items());
+        if read <= items {
+            // Unlucky: a cuckoo filter, or one of several shards, has no room for all of them.
+            let larger = match self.args.sizing.bytes {
+                Some(_) => "more --bytes".to_string(),
+                None => format!("-n {}", items.saturating_add(items / 10 + 1)),
+            };
+            return format!(
+                "{} came for a filter that was planned for {}, and it has no room for all of \
+                 them: nothing was written; give {larger}, or choose another --kind",
+                numbers::keys(read),
+                numbers::exact(items),
+            );
+        }
         let remedy = match self.args.sizing.bytes {
             Some(_) => format!("give more --bytes, or -n {read} instead"),
+            // Nothing is counted first for a scalable filter.
+            None if plan.kind() == Kind::Scalable => format!("give -n {read}"),
             None => format!("give -n {read}, or leave -n out to have keys counted first"),
         };
-        let others = match self.args.kind.can_outgrow() && !self.in_parts {
-            true => "grow or continue",
-            false => "continue",
+        let others = match self.args.kind {
+            Kind::Scalable => "leave --growth out",
+            kind if kind.can_outgrow() && !self.in_parts => "choose --overfull grow or continue",
+            _ => "choose --overfull continue",
         };
         format!(
             "{} came for a filter that was planned for {}: nothing was written, since its rate \
-             would pass {}; {remedy}; or choose --overfull {others}",
+             would pass {}; {remedy}; or {others}",
             numbers::keys(read),
-            numbers::exact(plan.items()),
+            numbers::exact(items),
             numbers::rate(plan.rate()),
         )
     }

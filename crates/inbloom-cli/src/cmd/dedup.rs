@@ -98,8 +98,8 @@ Without -n the filter grows as lines come, to about twice the memory that -n wou
 is as large as that many lines need, and lines beyond them go into a part of it that grows, at the
 same rate: no new line is lost if more come. --overfull stop ends at the first new line beyond -n,
 with status 2; the lines before it were printed and saved. --overfull continue drops more and more
-new lines then, and warns (also with -q). --overfull grow needs kind blocked or classic; the kinds
-that cannot grow stop.
+new lines then, and warns (also with -q). --overfull grow needs kind blocked or classic, and a -p of
+2e-12 or more; what cannot grow stops.
 
 Without -p the rate is 1e-6: one new line in a million is dropped by mistake, at most, and the
 summary says how many are to be expected. --exact drops none (its digests have 128 bits).
@@ -171,6 +171,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => (Memory::Exact(Exact::default()), exact_keys()?),
         false => {
             let kept = Kept::open(args, normalization)?;
+            if let Some(warning) = kept.too_small(args) {
+                output::say(warning);
+            }
             let keys = args.input.keys_for(&kept.filter)?.for_inserts(&kept.filter);
             (Memory::Filter(Box::new(kept)), keys)
         }
@@ -501,15 +504,21 @@ impl Kept {
         // In parts that do not change the filter much, so that its rate is known for each.
         let part = usize::try_from(self.filter.plan().items() / 32).unwrap_or(usize::MAX).max(64);
         for digests in digests.chunks(part) {
-            match self.filter.plan().kind() {
+            let inserted = match self.filter.plan().kind() {
                 // Its time is counted from when it was printed, however often it is seen again.
                 Kind::Window => {
-                    filter_file::insert_absent(&mut self.filter, digests, &mut self.answers)?
+                    filter_file::insert_absent(&mut self.filter, digests, &mut self.answers)
                 }
                 _ if digests.len() as u64 > self.limit.saturating_sub(self.filter.inserted()) => {
-                    self.insert_until_full(digests)?;
+                    self.insert_until_full(digests)
                 }
-                _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers)?,
+                _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers),
+            };
+            match inserted {
+                // A cuckoo filter may have no room before it was to be expected. The answers are
+                // those before the line that it refused.
+                Err(Error::Full { .. }) => self.is_full = true,
+                inserted => inserted?,
             }
             self.new += filter_file::count_new(&self.answers);
             let looked = self.mistakes.note(self.new, &self.filter);
@@ -525,24 +534,16 @@ impl Kept {
     }
 
     /// Answers until a new line comes for which there is no room.
-    fn insert_until_full(&mut self, digests: &[Digest]) -> Result<()> {
+    fn insert_until_full(&mut self, digests: &[Digest]) -> inbloom::Result<()> {
         self.answers.clear();
         for digest in digests {
             let is_known = self.filter.contains_digest(*digest);
-            let inserted = match is_known || self.filter.inserted() < self.limit {
+            let new = match is_known || self.filter.inserted() < self.limit {
                 true if is_known => Ok(false),
                 true => self.filter.insert_digest(*digest),
                 false => Err(Error::Full { items: self.filter.inserted(), planned: self.limit }),
             };
-            match inserted {
-                Ok(new) => self.answers.push(new),
-                // Also from a cuckoo filter, which may have no room before it was to be expected.
-                Err(Error::Full { .. }) => {
-                    self.is_full = true;
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            }
+            self.answers.push(new?);
         }
         Ok(())
     }
@@ -581,6 +582,21 @@ impl Kept {
                 numbers::lines(planned),
                 numbers::exact(beyond),
                 self.filter.inserted(),
+            )
+        })
+    }
+
+    /// What to say before the first line of a filter whose memory is far too small for its lines:
+    /// nobody asked for the rate that follows from it.
+    fn too_small(&self, args: &Args) -> Option<String> {
+        let plan = self.filter.plan();
+        (plan.rate() > Mistakes::TELLING && args.sizing.rate.is_none()).then(|| {
+            format!(
+                "warning: a filter for {} in {} drops up to {} of new lines: make it with more \
+                 --bytes or --bits-per-key, or with a smaller -n",
+                numbers::lines(plan.items()),
+                numbers::bytes(plan.bytes()),
+                numbers::rate(plan.rate()),
             )
         })
     }
@@ -625,23 +641,20 @@ impl Kept {
 
     /// Why it took no more than so many lines, which are in this file.
     fn full(&self, read: u64, file: Option<&PathBuf>) -> String {
-        let (plan, line) = (self.filter.plan(), numbers::exact(read + 1));
+        let (plan, record) = (self.filter.plan(), numbers::exact(read + 1));
         let saved = match file {
             Some(file) => format!(" and are saved in {}", file.display()),
             None => String::new(),
         };
-        let remedy = match (self.filter.check_growth(), plan.kind().can_outgrow()) {
-            (Ok(()), _) => {
-                format!("go on from line {line} with --overfull grow, or begin again with")
-            }
-            (Err(_), true) => "begin again with --overfull grow, or with".to_string(),
-            (Err(_), false) => {
-                "begin again with --kind blocked --overfull grow, or with".to_string()
-            }
+        let remedy = match (overfull::can_grow(&self.filter), plan.kind().can_outgrow()) {
+            (true, _) => "go on from there with --overfull grow, or begin again",
+            (false, true) => "begin again with --overfull grow, or",
+            (false, false) => "begin again with --kind blocked --overfull grow, or",
         };
         format!(
-            "the filter was planned for {} and has them, and line {line} is new: the lines before \
-             it were printed{saved}, the others were not; {remedy} a larger -n",
+            "the filter was planned for {} and is full, and record {record} of the input is new: \
+             the lines before it were printed{saved}, the others were not; {remedy} with a larger \
+             -n",
             numbers::lines(plan.items()),
         )
     }
@@ -655,8 +668,14 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Over
          dedup needs one that lines can be added to",
     );
     let clears_itself = args.auto_clear.is_some();
-    let overfull = Overfull::decide(args.overfull, Overfull::Grow, kind, clears_itself)?;
-    let plan = sizing.plan_for(kind, overfull).map_err(|error| match error {
+    let (asked, growth) = (args.overfull, sizing.growth);
+    let mut overfull = Overfull::decide(asked, Overfull::Grow, kind, growth, clears_itself)?;
+    let mut plan = sizing.plan_for(kind, overfull);
+    if asked.is_none() && matches!(plan, Err(Error::Rate { .. })) {
+        // The rate is too low to be divided between the filter and a growing part.
+        (overfull, plan) = (Overfull::Stop, sizing.plan(kind));
+    }
+    let plan = plan.map_err(|error| match error {
         Error::Underspecified { .. } if kind != Kind::Bitmap => {
             anyhow!("{error}: give -n, the lines to expect")
         }

@@ -120,7 +120,7 @@ fn a_filter_that_is_full_says_so_and_is_not_written() {
         .expect_error(&["the filter is full", "is for 100", "plan more items"]);
     folder
         .run_with("build --kind scalable --growth 0 -n 100 -o names.ib", numbers(0, 10_000))
-        .expect_error(&["the filter is full"]);
+        .expect_error(&["planned for 100", "give -n 10000; or leave --growth out"]);
     assert!(before == (folder.read("names.ib"), folder.names()), "{:?}", folder.names());
 }
 

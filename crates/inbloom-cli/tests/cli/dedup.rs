@@ -265,10 +265,35 @@ fn a_filter_that_is_overfull_does_not_pretend_to_know_its_mistakes() {
         let dedup = format!("dedup --overfull continue {options}");
         let outcome = folder.run_with(&dedup, numbers(0, 100_000)).expect(0);
         assert!(outcome.stderr.contains("of which up to all by mistake"), "{}", outcome.stderr);
-        // In 100 bytes there was no rate to keep.
+        // In 100 bytes there was no rate to keep: that is said before the first line.
         let warned =
             outcome.stderr.contains("warning: the filter was made for 1,000 lines; its rate is ");
         assert_eq!(warned, options.contains("-p"), "{}", outcome.stderr);
+        assert_eq!(drops_most(&outcome.stderr), !options.contains("-p"), "{}", outcome.stderr);
+    }
+}
+
+fn drops_most(stderr: &str) -> bool {
+    let found = stderr.find("warning: a filter for ").map(|at| &stderr[at..]);
+    found.is_some_and(|text| text.contains("of new lines") && text.contains("--bytes"))
+}
+
+#[test]
+fn memory_that_is_far_too_small_for_n_is_warned_of_also_with_quiet() {
+    let folder = Folder::new();
+    let text = numbers(0, 20_000);
+    for options in ["", "--overfull continue", "--overfull stop", "--filter f.ib"] {
+        let dedup = format!("dedup -q -n 100k --bytes 10kB {options}");
+        let outcome = folder.run_with(&dedup, &text).expect(0);
+        assert!(outcome.text().lines().count() < 20_000, "{options}: lines are lost");
+        assert!(drops_most(&outcome.stderr), "{options}: {}", outcome.stderr);
+    }
+    let again = folder.run_with("dedup -q --filter f.ib", &text).expect(0);
+    assert!(drops_most(&again.stderr), "{}", again.stderr);
+    // It is said to those only who did not ask for it.
+    for options in ["-n 100k -p 0.5 --overfull stop", "-n 100k --bytes 1MB"] {
+        let outcome = folder.run_with(&format!("dedup -q {options}"), &text).expect(0);
+        assert_eq!(outcome.stderr, "", "{options}");
     }
 }
 
@@ -571,10 +596,11 @@ fn a_filter_that_cannot_be_read_is_not_replaced() {
     assert_eq!(folder.read("f.ib"), b"not a filter");
     let plan = Plan::new(Kind::Cuckoo).items(100).rate(0.01).build().expect("a plan");
     file::save(&Filter::new(plan).expect("memory"), folder.path("full.ib")).expect("it is saved");
-    let before = folder.read("full.ib");
-    // Taken knowingly, a cuckoo filter has an end all the same; what is saved is what was.
+    // Taken knowingly, a cuckoo filter has an end all the same; what is saved is what was printed.
     let dedup = "dedup --filter full.ib --overfull continue";
     let outcome = folder.run_with(dedup, numbers(0, 10_000)).expect(2);
     assert!(outcome.stderr.contains("full"), "{}", outcome.stderr);
-    assert_eq!(folder.read("full.ib"), before);
+    let printed = outcome.text().lines().count();
+    assert!(printed >= 100, "{printed}");
+    assert_eq!(folder.info("full.ib")["inserted"], printed);
 }

@@ -65,7 +65,7 @@ fn dedup_that_stops_when_full_has_saved_all_that_it_printed() {
         assert!(outcome.text() == numbers(0, printed), "{kind}: a prefix of the new lines");
         // A whole block of bits more or less, and no more.
         assert!((1000..1100).contains(&printed), "{kind}: {printed}");
-        let line = format!("line 1,{}", printed + 601 - 1000);
+        let line = format!("record 1,{} of the input", printed + 601 - 1000);
         assert!(outcome.stderr.contains(&line), "{kind}: no {line} in: {}", outcome.stderr);
         for words in ["planned for 1,000 lines", "--overfull", "larger -n"] {
             assert!(outcome.stderr.contains(words), "{kind}: no '{words}' in: {}", outcome.stderr);
@@ -86,6 +86,60 @@ fn dedup_that_stops_when_full_has_saved_all_that_it_printed() {
         let outcome = folder.run_with(&format!("dedup -n 100 --kind {kind}"), numbers(0, 5000));
         assert!((100..130).contains(&outcome.expect(2).text().lines().count()), "{kind}");
     }
+}
+
+#[test]
+fn dedup_prints_and_saves_all_lines_before_a_refusal_by_the_filter() {
+    let folder = Folder::new();
+    // One that may not grow, and one that is filled until it has no room.
+    for (options, most) in
+        [("--kind scalable --growth 0", 1500), ("--kind cuckoo --overfull continue", 1500)]
+    {
+        let dedup = format!("dedup -q --filter f.ib -n 1000 {options}");
+        let outcome = folder.run_with(&dedup, numbers(0, 5000)).expect(2);
+        let printed = outcome.text().lines().count() as u64;
+        assert!(outcome.text() == numbers(0, printed), "{options}: a prefix of the new lines");
+        assert!((1000..most).contains(&printed), "{options}: {printed}");
+        let record = format!("record 1,{:03} of the input", printed + 1 - 1000);
+        assert!(outcome.stderr.contains(&record), "{options}: {}", outcome.stderr);
+        assert_eq!(folder.info("f.ib")["inserted"], printed, "{options}");
+        folder.run_with("check -v f.ib", numbers(0, printed)).expect(1);
+        std::fs::remove_file(folder.path("f.ib")).expect("it was saved");
+    }
+    let refused = folder.run_with("dedup --kind scalable --growth 0 --overfull grow", "a\n");
+    refused.expect_error(&["--overfull grow", "--growth 0"]);
+    let build = "build --kind scalable --growth 0 -n 1000 -o f.ib";
+    folder.run_with(build, numbers(0, 5000)).expect_error(&["5,000 keys", "-n 5000", "--growth"]);
+}
+
+#[test]
+fn a_rate_too_low_to_divide_stops_dedup_unless_it_was_asked_to_grow() {
+    let folder = Folder::new();
+    let outcome = folder.run_with("dedup -q -n 1000 -p 1e-12", numbers(0, 1000)).expect(0);
+    assert_eq!(outcome.text().lines().count(), 1000);
+    folder.run_with("dedup -q -n 1000 -p 1e-12", numbers(0, 5000)).expect(2);
+    let asked = folder.run_with("dedup -n 1000 -p 1e-12 --overfull grow", "a\n");
+    asked.expect_error(&["1e-12"]);
+}
+
+#[test]
+fn merged_filters_that_have_passed_their_rate_grow_no_further() {
+    let folder = Folder::new();
+    folder.run_with("dedup -q --filter a.ib -n 20k -p 0.01", numbers(0, 20_000)).expect(0);
+    folder.run_with("dedup -q --filter b.ib -n 20k -p 0.01", numbers(20_000, 40_000)).expect(0);
+    folder.run("merge -o m.ib a.ib b.ib").expect(0);
+    assert!(folder.info("m.ib")["current_rate"].as_f64() > Some(0.01));
+    let before = folder.read("m.ib");
+    let refused = folder.run_with("add m.ib", numbers(40_000, 50_000)).expect(2);
+    assert!(refused.stderr.contains("m.ib is left as it was"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--overfull continue"), "{}", refused.stderr);
+    let refused = folder.run_with("add --overfull grow m.ib", numbers(40_000, 50_000));
+    refused.expect_error(&["m.ib", "--overfull grow is not possible here"]);
+    assert!(folder.read("m.ib") == before);
+    let stopped = folder.run_with("dedup -q --filter m.ib", numbers(0, 50_000)).expect(2);
+    assert!(stopped.stdout.is_empty() && !stopped.stderr.contains("go on"), "{}", stopped.stderr);
+    let added = folder.run_with("add --overfull continue m.ib", numbers(40_000, 50_000)).expect(0);
+    assert!(added.stderr.contains("warning"), "{}", added.stderr);
 }
 
 #[test]
