@@ -73,9 +73,9 @@ impl Overfull {
         }
     }
 
-    /// Decides for a filter that is there. One that was made to grow does, unless it is to stop. One
-    /// that has used up its rate cannot grow: that is an error where it was asked for, and stops it
-    /// where it was not. A filter that was made to grow has used it up if it was merged from several.
+    /// Decides for a filter that is there. One that was made to grow does, unless it is to stop.
+    /// One that has used up its rate cannot grow: that is an error where it was asked for, and stops
+    /// it where it was not. A filter that was made to grow may have used it up by a merge.
     pub fn decide_for(
         filter: &Filter,
         asked: Option<Overfull>,

@@ -24,9 +24,9 @@
 //! only when there is an empty slot at their end. So a filter that is full is left as it was, to
 //! the bit, and no entry is ever dropped. The search sees every bucket of a table of up to 512, and
 //! some 2000 of a larger one; 256 once the filter has refused a key above its plan. The first
-//! refusal comes at 97 to 98% of the slots (means of 98.0% for 1000 items, 97.5 for 40,000, 97.2 for
-//! a million; the theory's limit is 98.0). Tables are planned for 95%, and small ones for less: see
-//! `capacity`.
+//! refusal comes at 97 to 98% of the slots (means of 98.0% for 1000 items, 97.5 for 40,000, 97.2
+//! for a million; the theory's limit is 98.0). Tables are planned for 95%, and small ones for less:
+//! see `capacity`.
 //!
 //! **Cost.** A query waits for two cache lines, at once. So does an insert while the table is half
 //! empty; at 80% one in four has to move an entry, at 95% three in four, 1.3 entries each, after a
