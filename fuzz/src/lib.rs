@@ -146,7 +146,7 @@ pub fn will_clear(filter: &Filter) -> bool {
         Kind::Scalable => plan.items(),
         _ => plan.bits() / width,
     };
-    filter.auto_clear().is_some_and(|share| filter.ones() > (share * cells as f64) as u64)
+    filter.auto_clear().is_some_and(|share| filter.occupied() > (share * cells as f64) as u64)
 }
 
 /// Written and read again, a filter is the same, and every check finds it right.
@@ -157,7 +157,7 @@ pub fn check_round_trip(filter: &Filter) {
     let read = Filter::read_from_keyed(&bytes[..], &KEY).expect("our own bytes");
     assert!(read == *filter, "written and read, it is another filter");
     assert_eq!(read.plan(), filter.plan());
-    assert_eq!(read.ones(), filter.ones());
+    assert_eq!(read.occupied(), filter.occupied());
     assert_eq!(read.inserted(), filter.inserted().min(1 << 63), "where a file stops counting");
     assert_eq!(read.auto_clear(), filter.auto_clear());
     assert_eq!((read.note(), read.normalization()), (filter.note(), filter.normalization()));
@@ -196,7 +196,7 @@ fn exercise(mut filter: Filter) {
         let _ = (shared.rate(), shared.estimated_items(), shared.advance(u64::MAX));
         let mut filter = shared.into_exclusive();
         match filter.clear() {
-            Ok(()) => assert_eq!((filter.ones(), filter.inserted()), (0, 0)),
+            Ok(()) => assert_eq!((filter.occupied(), filter.inserted()), (0, 0)),
             Err(error) => assert!(filter.plan().kind().is_static(), "{error}"),
         }
     }

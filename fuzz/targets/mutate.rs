@@ -38,7 +38,7 @@ enum Base {
     /// Of as many keys, planned for one shard or three.
     Ribbon(u8),
     /// A ribbon of ten keys that as many were added to and as many removed from.
-    Living(u8, u8),
+    Overlay(u8, u8),
     /// A blocked or classic filter for two keys, with as many more in its growing part.
     Grown(bool, u8),
 }
@@ -161,7 +161,7 @@ fn base(input: &Input) -> Vec<u8> {
             let items = if keys % 2 == 0 { 100 } else { 5_000_000 };
             (Plan::new(Kind::Ribbon).items(items).rate(0.1).build(), Hasher::default())
         }
-        Base::Living(..) => {
+        Base::Overlay(..) => {
             (Plan::new(Kind::Ribbon).items(10).rate(0.1).build(), Hasher::default())
         }
         Base::Grown(blocked, _) => {
@@ -172,14 +172,14 @@ fn base(input: &Input) -> Vec<u8> {
     };
     let static_keys = match input.base {
         Base::Ribbon(keys) => Some(keys),
-        Base::Living(..) => Some(10),
+        Base::Overlay(..) => Some(10),
         _ => None,
     };
     if let Some(keys) = static_keys {
         let digests: Vec<_> = (0..keys).map(|key| hasher.digest([key])).collect();
         let mut filter = Filter::build(plan.unwrap(), hasher, &digests).unwrap();
-        if let Base::Living(added, removed) = input.base {
-            filter = filter.into_living(0.2).unwrap();
+        if let Base::Overlay(added, removed) = input.base {
+            filter = filter.into_overlay(0.2).unwrap();
             for key in 0..added {
                 filter.insert([100, key]).unwrap();
             }

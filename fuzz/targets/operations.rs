@@ -284,7 +284,7 @@ impl Pair {
         }
         if plan.kind() == Kind::Cuckoo {
             let copies: u64 = self.model.keys.values().map(|entry| entry.copies).sum();
-            assert!(self.filter.ones() >= copies, "an entry for every copy");
+            assert!(self.filter.occupied() >= copies, "an entry for every copy");
         }
         assert!((0.0..=1.0).contains(&self.filter.fill()));
         assert!((0.0..=1.0).contains(&self.filter.rate()));
@@ -357,7 +357,7 @@ fuzz_target!(|input: Input| {
             Operation::Clear => {
                 left.filter.clear().unwrap();
                 left.model.clear();
-                assert_eq!((left.filter.ones(), left.filter.inserted()), (0, 0));
+                assert_eq!((left.filter.occupied(), left.filter.inserted()), (0, 0));
             }
             Operation::AutoClear(share) => {
                 let share = share.map(|share| f64::from(share) / 256.0 + 1.0 / 512.0);

@@ -200,7 +200,7 @@ impl Block {
 }
 
 /// What went wrong, and in which input.
-pub struct Failure {
+pub struct ReplyError {
     pub input: usize,
     pub error: Error,
 }
@@ -230,7 +230,7 @@ impl BadRecord {
 
 /// Why no block was read.
 pub enum Unread {
-    Input(Failure),
+    Input(ReplyError),
     /// The first record that the block would have had.
     Record(BadRecord),
 }
@@ -333,7 +333,7 @@ impl Reader {
     /// Opens an input behind what is not wanted of it. Its header is wanted all the same.
     fn open(&mut self, input: &Input, block: &mut Block) -> Result<Box<dyn Read + Send>, Unread> {
         let number = self.opened - 1;
-        let failed = |error| Unread::Input(Failure { input: number, error });
+        let failed = |error| Unread::Input(ReplyError { input: number, error });
         self.header = None;
         let skipped = std::mem::take(&mut self.skipped);
         if skipped > 0 && self.records.header {
@@ -358,7 +358,7 @@ impl Stop {
         match self {
             Stop::Io(error) => {
                 let error = Error::new(error).context(input.cannot_read());
-                Unread::Input(Failure { input: number, error })
+                Unread::Input(ReplyError { input: number, error })
             }
             Stop::Record(bad) => Unread::Record(bad),
         }
@@ -476,7 +476,7 @@ enum Trouble {
 /// What [`InOrder::next_within`] found.
 pub enum Next<'a, T> {
     Job(&'a mut Job<T>),
-    Failed(Failure),
+    Failed(ReplyError),
     /// The time is over.
     Nothing,
     End,
@@ -529,7 +529,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
     }
 
     /// The next job; the last one is given back with this call.
-    pub fn next(&mut self) -> Option<Result<&mut Job<T>, Failure>> {
+    pub fn next(&mut self) -> Option<Result<&mut Job<T>, ReplyError>> {
         match self.next_within(Duration::MAX) {
             Next::Job(job) => Some(Ok(job)),
             Next::Failed(failure) => Some(Err(failure)),
@@ -583,7 +583,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
                 self.early.clear();
                 // More than there are inputs: that is said once.
                 self.failed = vec![usize::MAX; self.inputs.len() + 1];
-                Next::Failed(Failure { input: 0, error: anyhow!(BUG) })
+                Next::Failed(ReplyError { input: 0, error: anyhow!(BUG) })
             }
         }
     }
@@ -594,7 +594,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
         self.handed_over[block.input] + u64::from(block.header_bytes > 0)
     }
 
-    fn failure(&self, block: &Block, trouble: Trouble) -> Failure {
+    fn failure(&self, block: &Block, trouble: Trouble) -> ReplyError {
         let (input, before) = (block.input, self.before(block));
         let error = match trouble {
             Trouble::Unread(unread) => {
@@ -603,7 +603,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
             Trouble::Record(bad) => bad.into_error(&self.inputs[input], &self.records, before),
             Trouble::Panic => anyhow!(BUG),
         };
-        Failure { input, error }
+        ReplyError { input, error }
     }
 
     /// Another job that is done, not always the next.

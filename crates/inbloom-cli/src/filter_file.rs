@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Estimate, Filter, Hasher, Key, Kind, Plan, Span, file};
+use inbloom::{Digest, Error, Estimate, Filter, Hasher, Kind, Plan, SecretKey, Span, file};
 
 use crate::lock::{Lock, WaitArgs};
 use crate::signals::Signals;
@@ -21,7 +21,7 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    pub fn key(&self) -> Result<Option<Key>> {
+    pub fn key(&self) -> Result<Option<SecretKey>> {
         let Some(path) = &self.key_file else { return Ok(None) };
         let text = fs::read_to_string(path)
             .with_context(|| format!("cannot read the key from {}", path.display()))?;
@@ -36,7 +36,7 @@ impl KeyArgs {
             digits.chars().count(),
         );
         let key = u128::from_str_radix(digits, 16).expect("32 hexadecimal digits are 128 bits");
-        Ok(Some(Key::new(key.to_be_bytes())))
+        Ok(Some(SecretKey::new(key.to_be_bytes())))
     }
 
     /// Opens a filter as it was saved.
@@ -119,7 +119,7 @@ pub fn shown(hasher: &Hasher) -> String {
 }
 
 /// Opens a file as it was saved.
-pub fn open(path: &Path, key: Option<&Key>) -> Result<Filter> {
+pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     let filter = match key {
         Some(key) => file::open_keyed(path, key),
         None => file::open(path),
@@ -128,7 +128,7 @@ pub fn open(path: &Path, key: Option<&Key>) -> Result<Filter> {
 }
 
 /// Opens a file to change what is in it.
-pub fn open_mut(path: &Path, key: Option<&Key>) -> Result<Filter> {
+pub fn open_mut(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     let filter = match key {
         Some(key) => file::open_mut_keyed(path, key),
         None => file::open_mut(path),

@@ -82,7 +82,7 @@ impl Integers {
     /// How many there are.
     pub fn len(&self) -> u64 {
         match self {
-            Integers::Below(filter) => filter.ones(),
+            Integers::Below(filter) => filter.occupied(),
             Integers::Any(scattered) => scattered.close.len() + scattered.loose.len() as u64,
         }
     }

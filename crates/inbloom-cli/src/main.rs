@@ -11,10 +11,11 @@
 //! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
 
 mod blocks;
-mod change;
 mod cmd;
 mod count;
 mod csv;
+mod edit;
+mod exact_set;
 mod fields;
 mod filter_file;
 mod histogram;
@@ -32,7 +33,6 @@ mod output;
 mod overfull;
 mod plot;
 mod progress;
-mod seen;
 mod settings_file;
 mod signals;
 mod sizing;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use anyhow::{Context, Result, ensure};
-use inbloom::{Digest, Estimate, Filter, Key, Plan, Sharded};
+use inbloom::{Digest, Estimate, Filter, Plan, SecretKey, Sharded};
 
 use crate::filter_file::{self, KeyArgs};
 
@@ -25,7 +25,7 @@ impl Stored {
     }
 
     /// The same, where the key was read already: it may have come from a pipe.
-    pub fn open_keyed(path: &Path, key: Option<&Key>) -> Result<Stored> {
+    pub fn open_keyed(path: &Path, key: Option<&SecretKey>) -> Result<Stored> {
         Stored::open_by(filter_file::open, path, key)
     }
 
@@ -50,9 +50,9 @@ impl Stored {
 
     /// Shards are opened here and not by the library, so that of a damaged one the file is named.
     fn open_by(
-        open: fn(&Path, Option<&Key>) -> Result<Filter>,
+        open: fn(&Path, Option<&SecretKey>) -> Result<Filter>,
         path: &Path,
-        key: Option<&Key>,
+        key: Option<&SecretKey>,
     ) -> Result<Stored> {
         let files = filter_file::files_of(path);
         if files == [path] {
@@ -126,10 +126,10 @@ impl Stored {
         }
     }
 
-    pub fn ones(&self) -> u64 {
+    pub fn occupied(&self) -> u64 {
         match self {
-            Stored::File(filter) => filter.ones(),
-            Stored::Shards(sharded) => sharded.ones(),
+            Stored::File(filter) => filter.occupied(),
+            Stored::Shards(sharded) => sharded.occupied(),
         }
     }
 

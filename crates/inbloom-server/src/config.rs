@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use inbloom::Key;
+use inbloom::SecretKey;
 
 use crate::persist::LOG_LIMIT;
 use crate::persist::log::Fsync;
@@ -20,7 +20,7 @@ pub struct Config {
     /// The folder that IB.OPEN, IB.SAVE may use; none: they are refused.
     pub import_dir: Option<PathBuf>,
     /// The secret under which keys are hashed; none: they are hashed as everybody could.
-    pub key: Option<Key>,
+    pub key: Option<SecretKey>,
     /// Who may do what, as it was when the server started.
     pub users: Users,
     /// What can be changed while it runs.

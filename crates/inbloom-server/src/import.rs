@@ -3,10 +3,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use inbloom::file::{self, Watch};
-use inbloom::{Filter, Key, Kind};
+use inbloom::{Filter, Kind, SecretKey};
 
-use crate::failure::Failure;
-use crate::table::excerpt;
+use crate::command_table::excerpt;
+use crate::reply_error::ReplyError;
 
 /// A path below the folder.
 pub struct Imported {
@@ -19,16 +19,16 @@ pub struct Imported {
 impl Imported {
     /// Finds a path below the folder of `--import-dir`. Whatever it is made of, it must not lead
     /// out of there: neither by `..` nor through a link.
-    pub fn below(folder: Option<&Path>, word: &[u8]) -> Result<Imported, Failure> {
+    pub fn below(folder: Option<&Path>, word: &[u8]) -> Result<Imported, ReplyError> {
         let Some(folder) = folder else {
-            return Err(Failure::new(
+            return Err(ReplyError::new(
                 "ERR this server was started without --import-dir, so that clients have no access \
                  to files",
             ));
         };
         let shown = excerpt(word, 256);
         let refused = || {
-            Failure::with(format!(
+            ReplyError::with(format!(
                 "ERR '{shown}' is no path below --import-dir: give it relative to that"
             ))
         };
@@ -39,7 +39,7 @@ impl Imported {
         }
         let full = folder.join(path);
         let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
-            Failure::with(format!("ERR the folder of '{shown}' below --import-dir: {error}"))
+            ReplyError::with(format!("ERR the folder of '{shown}' below --import-dir: {error}"))
         })?;
         let target = match full.canonicalize() {
             Ok(target) => target,
@@ -54,29 +54,29 @@ impl Imported {
     }
 
     /// Why the file could not be opened or saved, without the path of the folder.
-    pub fn failed(&self, error: &inbloom::Error) -> Failure {
+    pub fn failed(&self, error: &inbloom::Error) -> ReplyError {
         let mut text = error.to_string().replace(&self.path.display().to_string(), &self.shown);
         if let Some(folder) = self.path.parent() {
             // A temporary file beside it.
             text = text.replace(&format!("{}/", folder.display()), "");
         }
-        Failure::with(format!("ERR {text}"))
+        ReplyError::with(format!("ERR {text}"))
     }
 
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
-    pub fn open(&self, key: Option<&Key>) -> Result<(Filter, Option<Watch>), Failure> {
+    pub fn open(&self, key: Option<&SecretKey>) -> Result<(Filter, Option<Watch>), ReplyError> {
         let shown = &self.shown;
         let opened = file::open_watched(&self.path, key);
         let (filter, watch) = opened.map_err(|error| self.failed(&error))?;
         if !filter.normalization().is_empty() {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR '{shown}' has keys that were changed by --normalize {}, which the server does \
                  not do: items would be denied that are in it. Build it without --normalize",
                 filter.normalization()
             )));
         }
         if filter.plan().kind() == Kind::Bitmap {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as \
                  another kind"
             )));

@@ -3,7 +3,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | [`resp`] | bytes of requests to arguments, answers to bytes |
-//! | [`table`] | every command: name, arity, flags, keys, help, and the function that does it |
+//! | [`command_table`] | every command: name, arity, flags, keys, help, and the function that does it |
 //! | `commands/` | those functions, by subject |
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`keyspace`] | names, databases, expiry |
@@ -19,30 +19,30 @@
 //! | [`health`] | what is wrong at the moment |
 //! | [`rates`] | how much is done a second |
 //! | [`reload`] | what is read again on SIGHUP |
-//! | [`seldom`] | what is logged only now and then |
+//! | [`log_throttle`] | what is logged only now and then |
 //!
 //! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
 //! IB.OPEN and IB.SAVE, `users` and `secret` alone.
 
+pub mod command_table;
 mod commands;
 mod config;
 pub mod connection;
-mod failure;
 pub mod health;
 pub mod holdings;
 pub mod http;
 mod import;
 pub mod keyspace;
+pub mod log_throttle;
 pub mod metrics;
 pub mod persist;
 pub mod rates;
 pub mod reload;
+mod reply_error;
 pub mod resp;
 pub mod secret;
-pub mod seldom;
 pub mod server;
 pub mod session;
-pub mod table;
 pub mod tls;
 pub mod users;
 pub mod value;
@@ -50,7 +50,7 @@ pub mod value;
 pub use commands::server::config::{OPTION_NAMES, Refused, nearest};
 pub use config::{Config, Settings};
 pub use connection::{Ended, Listeners, run, run_all};
-pub use failure::Failure;
+pub use reply_error::ReplyError;
 pub use server::Server;
 pub use session::Session;
 pub use tls::Tls;

@@ -20,7 +20,6 @@
 //! number. Names, expiry and removal say what is so from then on, whatever was before.
 
 pub mod disk;
-mod gentle;
 pub(crate) mod image;
 pub mod log;
 mod manifest;
@@ -28,6 +27,7 @@ pub(crate) mod record;
 pub mod recovery;
 mod segment;
 mod snapshot;
+mod throttled_disk;
 
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File};

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use inbloom::Key;
+use inbloom::SecretKey;
 
 use crate::users::open_to_others;
 
@@ -75,7 +75,7 @@ pub enum Missing {
 /// # Errors
 ///
 /// A secret that others can read, one that is damaged, and a folder that cannot be written to.
-pub fn secret_in(dir: &Path, missing: Missing) -> Result<Key, SecretError> {
+pub fn secret_in(dir: &Path, missing: Missing) -> Result<SecretKey, SecretError> {
     let path = dir.join(FILE);
     let failed = |error| SecretError::File { path: path.clone(), error };
     match File::open(&path) {
@@ -92,7 +92,7 @@ pub fn secret_in(dir: &Path, missing: Missing) -> Result<Key, SecretError> {
     }
 }
 
-fn read(file: File, path: &Path) -> Result<Key, SecretError> {
+fn read(file: File, path: &Path) -> Result<SecretKey, SecretError> {
     let failed = |error| SecretError::File { path: path.into(), error };
     if let Some(mode) = open_to_others(&file).map_err(failed)? {
         return Err(SecretError::Mode { path: path.into(), mode });
@@ -102,7 +102,7 @@ fn read(file: File, path: &Path) -> Result<Key, SecretError> {
     let is_key = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u128::from_str_radix(digits, 16).ok().filter(|_| is_key);
     let damaged = || SecretError::Damaged { path: path.into(), length: digits.chars().count() };
-    Ok(Key::new(number.ok_or_else(damaged)?.to_be_bytes()))
+    Ok(SecretKey::new(number.ok_or_else(damaged)?.to_be_bytes()))
 }
 
 /// Makes a secret beside its place, and links it there: it is whole or not there, and never

@@ -12,15 +12,15 @@ use inbloom::kinds::blocked::Shape;
 use parking_lot::{Mutex, RwLock};
 
 use crate::config::{Config, Settings};
-use crate::failure::Failure;
 use crate::health::Health;
 use crate::holdings::CONNECTION;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
+use crate::log_throttle::LogThrottle;
 use crate::persist::Store;
 use crate::persist::log::Log;
 use crate::rates::Rates;
 use crate::reload::Reloads;
-use crate::seldom::Seldom;
+use crate::reply_error::ReplyError;
 use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
@@ -57,11 +57,11 @@ pub struct Server {
     /// What is read again when the operator asks for it.
     pub reloads: Reloads,
     /// Clients that were sent away at once, for the log.
-    pub refusals: Seldom,
+    pub refusals: LogThrottle,
     /// Requests of HTTP, for the log.
-    pub http_requests: Seldom,
+    pub http_requests: LogThrottle,
     /// Clients that were disconnected because of what they held, for the log.
-    pub evictions: Seldom,
+    pub evictions: LogThrottle,
     settings: RwLock<Arc<Settings>>,
     users: RwLock<Arc<Users>>,
     /// Bytes that were granted to filters which are being made, and are not on an account yet.
@@ -226,9 +226,9 @@ impl Server {
             slow_log: Mutex::default(),
             health: Health::default(),
             reloads: Reloads::default(),
-            refusals: Seldom::default(),
-            http_requests: Seldom::default(),
-            evictions: Seldom::default(),
+            refusals: LogThrottle::default(),
+            http_requests: LogThrottle::default(),
+            evictions: LogThrottle::default(),
             settings: RwLock::new(Arc::new(config.settings.clone())),
             users: RwLock::new(Arc::new(config.users.clone())),
             promised: Arc::default(),
@@ -325,13 +325,13 @@ impl Server {
 
     /// The shape of a filter, computed once: a blocked plan takes up to some milliseconds. All filters of
     /// one wish share it.
-    pub fn shape(&self, wish: Wish) -> Result<Arc<Shape>, Failure> {
+    pub fn shape(&self, wish: Wish) -> Result<Arc<Shape>, ReplyError> {
         if let Some(shape) = self.shapes.lock().all.get(&wish) {
             return Ok(Arc::clone(shape));
         }
         let shape = wish.shape().map_err(|error| {
             let (rate, capacity) = (wish.rate(), wish.capacity);
-            Failure::with(format!(
+            ReplyError::with(format!(
                 "ERR a rate of {rate} for {capacity} items is beyond what a filter that may grow can \
                  keep, as its parts share the rate ({error}); a higher rate, or NONSCALING, may do"
             ))
@@ -361,12 +361,12 @@ impl Server {
     }
 
     /// Why no change can be taken now, if so.
-    pub fn trouble(&self) -> Option<Failure> {
+    pub fn trouble(&self) -> Option<ReplyError> {
         self.log().and_then(|log| log.trouble())
     }
 
     /// Makes an empty filter under a name that has none.
-    pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, Failure> {
+    pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, ReplyError> {
         let (value, _room) = spec.value(self, now, Memory::Limited)?;
         let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
         Ok(self.keyspace.create(key, New::with(value, birth, None), now))
@@ -379,7 +379,7 @@ impl Server {
         value: Value,
         expires: Option<u64>,
         now: u64,
-    ) -> Result<Created, Failure> {
+    ) -> Result<Created, ReplyError> {
         let (birth, files) = self.birth(&value)?;
         let created = self.keyspace.create(key, New::with(value, birth, expires), now);
         match &created {
@@ -395,7 +395,7 @@ impl Server {
         key: Key<'_>,
         value: Value,
         expires: Option<u64>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReplyError> {
         let (birth, files) = self.birth(&value)?;
         let entry = self.keyspace.replace(key, New::with(value, birth, expires));
         self.enter(&entry, files);
@@ -403,10 +403,10 @@ impl Server {
     }
 
     /// What the log says of a filter that has content, and the files that it names.
-    fn birth(&self, value: &Value) -> Result<(Vec<u8>, Vec<String>), Failure> {
+    fn birth(&self, value: &Value) -> Result<(Vec<u8>, Vec<String>), ReplyError> {
         let Some(store) = self.store() else { return Ok((Vec::new(), Vec::new())) };
         let (image, files) = store.image(self, value).map_err(|error| {
-            Failure::with(format!("MISCONF the filter cannot be saved in --dir: {error}"))
+            ReplyError::with(format!("MISCONF the filter cannot be saved in --dir: {error}"))
         })?;
         Ok((birth_of_image(&image), files))
     }
@@ -420,12 +420,12 @@ impl Server {
     /// Grants bytes of the memory that filters may take, until what is returned is dropped: that is
     /// to be kept until they are on an account, or are not needed any more. Of two that ask at
     /// once, and for which there is room only one by one, the second is refused.
-    pub fn make_room(&self, bytes: u64) -> Result<Room, Failure> {
+    pub fn make_room(&self, bytes: u64) -> Result<Room, ReplyError> {
         let limit = self.settings().max_memory;
         let _granting = self.granting.lock();
         let used = self.memory_in_use();
         if bytes > limit.saturating_sub(used) {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the \
                  {limit} of --max-memory {used} are in use; raise it, ask for a smaller capacity \
                  or a higher rate, or delete filters"
@@ -436,18 +436,18 @@ impl Server {
     }
 
     /// The same for a whole filter, which has a limit of its own.
-    pub fn make_room_for_filter(&self, bytes: u64) -> Result<Room, Failure> {
+    pub fn make_room_for_filter(&self, bytes: u64) -> Result<Room, ReplyError> {
         self.check_filter(bytes)?;
         self.make_room(bytes)
     }
 
     /// Refuses a filter of more bytes than one may have.
-    pub fn check_filter(&self, bytes: u64) -> Result<(), Failure> {
+    pub fn check_filter(&self, bytes: u64) -> Result<(), ReplyError> {
         let limit = self.settings().max_filter;
         if bytes <= limit {
             return Ok(());
         }
-        Err(Failure::with(format!(
+        Err(ReplyError::with(format!(
             "ERR the filter would take {bytes} bytes, more than the {limit} that --max-filter \
              allows to one; raise it, ask for a smaller capacity or a higher rate, or use several"
         )))
@@ -463,16 +463,16 @@ impl Server {
     }
 
     /// Why a filter that has some bytes was not let grow beyond [`limit_for`](Server::limit_for).
-    pub fn cannot_grow(&self, has: u64) -> Failure {
+    pub fn cannot_grow(&self, has: u64) -> ReplyError {
         let (settings, used) = (self.settings(), self.memory_in_use());
         let (memory, filter) = (settings.max_memory, settings.max_filter);
         if filter <= memory.saturating_sub(used).saturating_add(has) {
-            return Failure::with(format!(
+            return ReplyError::with(format!(
                 "ERR the filter has {has} bytes and cannot grow within the {filter} that \
                  --max-filter allows to one; raise it, or use several filters"
             ));
         }
-        Failure::with(format!(
+        ReplyError::with(format!(
             "ERR Insufficient memory: the filter has {has} bytes and cannot grow, as of the \
              {memory} of --max-memory {used} are in use; raise it, or delete filters"
         ))

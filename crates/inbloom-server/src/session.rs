@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 use inbloom::Digest;
 
+use crate::command_table::{self, Call, Command};
 use crate::commands::bloom;
 use crate::config::Settings;
-use crate::failure::Failure;
 use crate::holdings::{Budget, CONNECTION, Excess};
 use crate::keyspace::{Entry, Key, Stamp};
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
 use crate::server::{Calls, Client, Server, Slow, now};
-use crate::table::{self, Call, Command};
 use crate::users::{Class, Identity, Users};
 use crate::value::{Value, take_found};
 
@@ -300,7 +300,7 @@ impl Session {
     /// # Errors
     ///
     /// See [`Session::hold`]. The client is disconnected after the reply.
-    pub fn work_with(&mut self, server: &Server, bytes: usize) -> Result<(), Failure> {
+    pub fn work_with(&mut self, server: &Server, bytes: usize) -> Result<(), ReplyError> {
         let before = std::mem::replace(&mut self.working, bytes);
         if bytes <= before {
             return Ok(());
@@ -312,10 +312,10 @@ impl Session {
     }
 
     /// Notes that the client is to be disconnected, and tells it why.
-    fn exceed(&mut self, excess: Excess) -> Failure {
+    fn exceed(&mut self, excess: Excess) -> ReplyError {
         self.is_closing = true;
         self.excess = Some(excess);
-        Failure::because(excess)
+        ReplyError::because(excess)
     }
 
     /// Carries out the requests at the beginning of `input`, and appends the replies to `out`.
@@ -357,7 +357,7 @@ impl Session {
         &mut self,
         server: &Server,
         out: &mut Vec<u8>,
-        failure: &Failure,
+        failure: &ReplyError,
     ) -> Result<(), Excess> {
         /// What a reply asks for beside its text.
         const FRAMING: usize = 64;
@@ -578,11 +578,11 @@ impl Session {
         out: &mut Vec<u8>,
         place: Place,
     ) -> bool {
-        let command = match table::resolve(arguments) {
+        let command = match command_table::resolve(arguments) {
             Ok(command) if command.takes(arguments.len()) => command,
             Ok(command) => {
                 batch.reject(command.name);
-                self.refuse(server, out, &Failure::arity(command.name));
+                self.refuse(server, out, &ReplyError::arity(command.name));
                 return true;
             }
             Err(failure) => {
@@ -629,19 +629,19 @@ impl Session {
     }
 
     /// Whether the client may run a command, now.
-    fn check(&self, server: &Server, command: &Command) -> Result<(), Failure> {
+    fn check(&self, server: &Server, command: &Command) -> Result<(), ReplyError> {
         if !self.may(command.class()) {
             let Some(identity) = &self.identity else {
-                return Err(Failure::new("NOAUTH Authentication required."));
+                return Err(ReplyError::new("NOAUTH Authentication required."));
             };
             server.statistics.forbidden.fetch_add(1, Ordering::Relaxed);
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "NOPERM User {} has no permissions to run the '{}' command",
                 identity.name, command.name
             )));
         }
         if self.transaction.is_some() && command.has("no_multi") {
-            return Err(Failure::new("ERR Command not allowed inside a transaction"));
+            return Err(ReplyError::new("ERR Command not allowed inside a transaction"));
         }
         Ok(())
     }
@@ -707,7 +707,7 @@ impl Session {
         result.is_ok()
     }
 
-    fn refuse(&mut self, server: &Server, out: &mut Vec<u8>, failure: &Failure) {
+    fn refuse(&mut self, server: &Server, out: &mut Vec<u8>, failure: &ReplyError) {
         if let Some(transaction) = &mut self.transaction {
             transaction.is_broken = true;
         }
@@ -723,13 +723,13 @@ impl Session {
         command: &'static Command,
         arguments: Arguments<'_>,
         raw: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ReplyError> {
         let is_heavy = self.is_heavy(server, command, arguments, raw);
         let transaction = self.transaction.as_mut().expect("asked by the caller");
         let most = batch.settings.max_multi;
         let needed = transaction.requests.len() + raw.len();
         if needed > most {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR MULTI takes at most {most} bytes of commands, which --max-multi sets; use EXEC"
             )));
         }
@@ -756,14 +756,14 @@ pub fn counted(capacity: usize) -> usize {
 }
 
 /// Refuses keys with names that are too long to be copied about.
-fn check_names(command: &Command, arguments: Arguments<'_>, raw: &[u8]) -> Result<(), Failure> {
+fn check_names(command: &Command, arguments: Arguments<'_>, raw: &[u8]) -> Result<(), ReplyError> {
     // Nearly every request is shorter than one such name.
     if raw.len() <= LONGEST_KEY {
         return Ok(());
     }
     let longest = command.keys.places(arguments.len()).map(|at| arguments[at].len()).max();
     match longest {
-        Some(length) if length > LONGEST_KEY => Err(Failure::with(format!(
+        Some(length) if length > LONGEST_KEY => Err(ReplyError::with(format!(
             "ERR the name of a key has {length} bytes, the limit is {LONGEST_KEY}: use a shorter one"
         ))),
         _ => Ok(()),

@@ -12,8 +12,8 @@ use inbloom::memory::allocated;
 use inbloom::{Filter, Kind};
 use parking_lot::RwLock;
 
-use crate::failure::Failure;
-use crate::table::excerpt;
+use crate::command_table::excerpt;
+use crate::reply_error::ReplyError;
 use bloom::Bloom;
 
 /// A filter of the server. The most frequent one is kept small: a million of them may be there.
@@ -52,12 +52,12 @@ struct Origin {
 }
 
 impl Origin {
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), ReplyError> {
         if self.watch.as_ref().is_none_or(Watch::is_intact) {
             return Ok(());
         }
         let path = excerpt(self.path.as_bytes(), 256);
-        Err(Failure::with(format!(
+        Err(ReplyError::with(format!(
             "ERR the file '{path}' has changed since IB.OPEN opened it, or cannot be read: its \
              answers cannot be trusted; DEL the key and IB.OPEN the file again, and replace files \
              by renaming instead of writing into them"
@@ -67,12 +67,12 @@ impl Origin {
 
 thread_local! {
     /// What was found wrong with a file that was read, until somebody asks.
-    static FOUND: Cell<Option<Failure>> = const { Cell::new(None) };
+    static FOUND: Cell<Option<ReplyError>> = const { Cell::new(None) };
 }
 
 /// What was found wrong with a file that this thread has read since it was last asked: whatever was made
 /// of what was read is not to be told.
-pub fn take_found() -> Option<Failure> {
+pub fn take_found() -> Option<ReplyError> {
     FOUND.take()
 }
 
@@ -95,7 +95,7 @@ impl<T> Guarded<T> {
 
     /// Refuses what was read of a file that has changed since it was opened. Commands need not ask: see
     /// [`take_found`]. It is for those who do something with what was read.
-    pub fn check_origin(&self) -> Result<(), Failure> {
+    pub fn check_origin(&self) -> Result<(), ReplyError> {
         self.origin.as_ref().map_or(Ok(()), |origin| origin.check())
     }
 

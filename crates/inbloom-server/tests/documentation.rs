@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use inbloom_server::table::{Command, commands};
+use inbloom_server::command_table::{Command, commands};
 use inbloom_server::users::{Class, Role};
 
 /// The groups, in the order of the document, with their titles.
@@ -24,7 +24,7 @@ const HEAD: &str = "\
 # Commands
 
 Every command that the server knows. This file is written from the table of commands
-(`crates/inbloom-server/src/table.rs`), from which `COMMAND DOCS` answers too: change it there, and
+(`crates/inbloom-server/src/command_table.rs`), from which `COMMAND DOCS` answers too: change it there, and
 run `UPDATE_DOCS=1 cargo test -p inbloom-server --test documentation`.
 
 In the lines of syntax, `[ ]` may be left out, `|` is a choice, `...` may be repeated, and capitals
@@ -104,7 +104,9 @@ fn every_row_is_whole() {
     for row in rows() {
         let name = row.name;
         assert_eq!(name, name.to_lowercase());
-        assert!(inbloom_server::table::find(name.as_bytes()).is_some() || name.contains('|'));
+        assert!(
+            inbloom_server::command_table::find(name.as_bytes()).is_some() || name.contains('|')
+        );
         assert!(groups.contains(&row.group), "{name} is in group '{}'", row.group);
         assert!(!row.summary.is_empty() && !row.summary.ends_with('.'), "{name}: {}", row.summary);
         assert!(!row.complexity.is_empty(), "{name}");

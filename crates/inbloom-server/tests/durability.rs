@@ -598,7 +598,7 @@ fn damage_inside_the_last_file_of_the_log_is_told_and_kept() {
 #[test]
 fn a_folder_belongs_to_its_hash() {
     let (disk, _) = sound();
-    let key = inbloom::Key::new([7; 16]);
+    let key = inbloom::SecretKey::new([7; 16]);
     let server = Server::new(Config { key: Some(key), ..Config::default() });
     let error = recovery::open(&server, Arc::new(disk), Access::Use).err().expect("another hash");
     assert!(error.to_string().contains("without --keyed"), "{error}");
@@ -636,7 +636,7 @@ fn a_list_that_was_opened_is_kept_by_its_path() {
     let plan = inbloom::Plan::new(inbloom::Kind::Ribbon).items(100_000).rate(0.001);
     let plain = inbloom::Filter::build(plan.build().expect("a plan"), hasher, &digests);
     let plain = plain.expect("a filter");
-    let mut changed = plain.clone().into_living(0.001).expect("a list");
+    let mut changed = plain.clone().into_overlay(0.001).expect("a list");
     assert!(changed.remove("7").expect("an open list"));
     let disk = Staged::new(Plan::default());
     let on_disk = || {

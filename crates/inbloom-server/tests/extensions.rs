@@ -468,7 +468,7 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
     let path = folders.inside.join("list.ib");
     build(Kind::Ribbon, Hasher::xxh3(7), &path);
     let list = file::open(&path).expect("a list");
-    let mut list = list.into_living(0.001).expect("a ribbon can be changed");
+    let mut list = list.into_overlay(0.001).expect("a ribbon can be changed");
     assert!(list.insert("new").expect("it grows") && list.remove("b").expect("it was in"));
     file::save(&list, &path).expect("a file");
 
@@ -544,7 +544,7 @@ fn a_list_larger_than_max_memory_is_served_from_its_file() {
     let digests: Vec<_> = names("item", 100_000).iter().map(|item| hasher.digest(item)).collect();
     let plan = Plan::new(Kind::Ribbon).items(100_000).rate(1e-6).build().expect("a plan");
     let plain = Filter::build(plan, hasher, &digests).expect("a filter");
-    let mut changed = plain.clone().into_living(2e-6).expect("a ribbon can be changed");
+    let mut changed = plain.clone().into_overlay(2e-6).expect("a ribbon can be changed");
     assert!(changed.insert("new").expect("it grows") && changed.remove("item1").expect("it was"));
     for list in [plain, changed] {
         file::save(&list, &path).expect("a file");

@@ -261,7 +261,9 @@ fn what_tools_look_at_before_they_start_is_there() {
 #[test]
 fn help_names_every_subcommand() {
     let mut client = Client::new();
-    for container in inbloom_server::table::commands().filter(|row| !row.subcommands.is_empty()) {
+    for container in
+        inbloom_server::command_table::commands().filter(|row| !row.subcommands.is_empty())
+    {
         if !container.subcommands.iter().any(|row| row.name.ends_with("|help")) {
             continue;
         }
@@ -480,7 +482,7 @@ fn command_tells_the_table() {
             ("COMMAND COUNT x", "-ERR wrong number of arguments for 'command|count' command"),
         ],
     );
-    let count = inbloom_server::table::commands().count();
+    let count = inbloom_server::command_table::commands().count();
     assert_eq!(client.ask("COMMAND COUNT"), format!(":{count}"));
     assert!(client.ask("COMMAND").starts_with(&format!("*{count} *10 ")));
     assert_eq!(client.ask("COMMAND"), client.ask("COMMAND INFO"));
@@ -514,7 +516,7 @@ fn command_docs_tell_arguments_one_by_one() {
     assert!(docs.contains("$4 name $9 parameter $4 type $5 block $5 flags ~1 +multiple"), "{docs}");
     assert_eq!(client.ask("COMMAND DOCS config|get").matches("config|get").count(), 1);
     let all = client.ask("COMMAND DOCS");
-    assert!(all.starts_with(&format!("%{} ", inbloom_server::table::commands().count())));
+    assert!(all.starts_with(&format!("%{} ", inbloom_server::command_table::commands().count())));
 }
 
 #[test]

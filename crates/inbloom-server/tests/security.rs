@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{Client, request};
-use inbloom::Key;
+use inbloom::SecretKey;
+use inbloom_server::command_table::{self, commands};
 use inbloom_server::session::Place;
-use inbloom_server::table::{self, commands};
 use inbloom_server::tls::TlsError;
 use inbloom_server::users::{Class, UsersError};
 use inbloom_server::{Config, Listeners, Server, Tls, Users};
@@ -481,7 +481,7 @@ fn certificates_that_cannot_be_used_are_refused_by_name() {
 }
 
 fn keyed(byte: u8, folder: &TempDir) -> Server {
-    let key = Some(Key::new([byte; 16]));
+    let key = Some(SecretKey::new([byte; 16]));
     let import_dir = Some(folder.path().canonicalize().unwrap());
     Server::new(Config { key, import_dir, ..Config::default() })
 }
@@ -594,7 +594,7 @@ fn under_a_secret_other_keys_collide() {
 #[test]
 fn the_table_names_the_class_of_subcommands_apart() {
     let class = |words: &[&str]| {
-        let row = table::find(words[0].as_bytes()).unwrap();
+        let row = command_table::find(words[0].as_bytes()).unwrap();
         let name = words.join("|");
         row.subcommands.iter().find(|row| row.name == name).unwrap().class()
     };

@@ -1,6 +1,6 @@
 //! Many filters that answer as one.
 
 pub mod grown;
-pub mod living;
+pub mod overlay;
 pub mod sharded;
 pub mod window;

@@ -14,7 +14,7 @@
 //! Ids are on disk: they are never reused, and foreign schemes (Guava's, Go's, RedisBloom's) take
 //! further ones. XXH3 is the default because it is specified, stable, and among the fastest on
 //! short keys. A seed is not a key: XXH3 has collisions that hold under every seed, so whoever can
-//! choose keys can craft false positives. Against such people use SipHash under a secret [`Key`].
+//! choose keys can craft false positives. Against such people use SipHash under a secret [`SecretKey`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -87,13 +87,13 @@ impl Digest {
 
 /// A secret of 128 bits, for [`Hasher::sip13`]. Its `Debug` output does not show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key([u8; 16]);
+pub struct SecretKey([u8; 16]);
 
-impl Key {
+impl SecretKey {
     /// Takes 16 bytes, which should come from a cryptographic random source.
     #[must_use]
-    pub const fn new(bytes: [u8; 16]) -> Key {
-        Key(bytes)
+    pub const fn new(bytes: [u8; 16]) -> SecretKey {
+        SecretKey(bytes)
     }
 
     /// A value that files keep in order to recognise the right key. It is the hash of a fixed text
@@ -103,9 +103,9 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(secret)")
+        f.write_str("SecretKey(secret)")
     }
 }
 
@@ -144,7 +144,7 @@ pub struct Hasher(pub(crate) Scheme);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Xxh3 { seed: u64 },
-    Sip13 { key: Key },
+    Sip13 { key: SecretKey },
     Integers,
 }
 
@@ -168,7 +168,7 @@ impl Hasher {
     /// SipHash-1-3 with 128 bits of output under a secret key: nobody without the key can craft
     /// keys that collide. Costs about five times XXH3 on short keys.
     #[must_use]
-    pub const fn sip13(key: Key) -> Hasher {
+    pub const fn sip13(key: SecretKey) -> Hasher {
         Hasher(Scheme::Sip13 { key })
     }
 
@@ -181,7 +181,7 @@ impl Hasher {
 
     /// The secret key, of a scheme that has one: what files of its filters are opened with.
     #[must_use]
-    pub fn key(&self) -> Option<&Key> {
+    pub fn key(&self) -> Option<&SecretKey> {
         match &self.0 {
             Scheme::Sip13 { key } => Some(key),
             Scheme::Xxh3 { .. } | Scheme::Integers => None,
@@ -206,7 +206,7 @@ impl Hasher {
                 mismatch("hash seed", here.to_string(), there.to_string())
             }
             (Scheme::Sip13 { key: here }, Scheme::Sip13 { key: there }) => {
-                let shown = |key: Key| format!("one with check {:016x}", key.check());
+                let shown = |key: SecretKey| format!("one with check {:016x}", key.check());
                 mismatch("hash key", shown(here), shown(there))
             }
             _ => mismatch("hash", self.name().into(), other.name().into()),
@@ -299,7 +299,7 @@ mod tests {
     /// written from the paper, which reproduces the published SipHash-2-4-128 vectors.
     #[test]
     fn siphash_matches_a_second_implementation() {
-        let hasher = Hasher::sip13(Key::new(std::array::from_fn(|i| i as u8)));
+        let hasher = Hasher::sip13(SecretKey::new(std::array::from_fn(|i| i as u8)));
         let input: Vec<u8> = (0..63).collect();
         for (len, place, print) in [
             (0, 0xbea58827b2bc7ee7, 0x013030dd6adb62fd),
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn debug_output_hides_the_key() {
-        let hasher = Hasher::sip13(Key::new([0xab; 16]));
+        let hasher = Hasher::sip13(SecretKey::new([0xab; 16]));
         assert!(!format!("{hasher:?}").to_lowercase().contains("ab, ab"));
         assert!(!format!("{hasher:?}").contains("171"));
     }

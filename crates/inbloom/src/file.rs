@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::cells::{Cells, Order};
 use crate::compose::sharded::Sharded;
-use crate::digest::{Hasher, Key};
+use crate::digest::{Hasher, SecretKey};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::format::{self, Parsed};
 use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
+use crate::storage::{Cells, Order};
 
 pub use blocked::BlockedWriter;
 pub use place::{create_without_links, destination, open_without_links};
@@ -58,7 +58,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Filter> {
 }
 
 /// As [`open`], for a filter with a secret key.
-pub fn open_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
+pub fn open_keyed(path: impl AsRef<Path>, key: &SecretKey) -> Result<Filter> {
     open_for(path.as_ref(), Access::Query, Some(key))
 }
 
@@ -69,12 +69,12 @@ pub fn open_mut(path: impl AsRef<Path>) -> Result<Filter> {
 }
 
 /// As [`open_mut`], for a filter with a secret key.
-pub fn open_mut_keyed(path: impl AsRef<Path>, key: &Key) -> Result<Filter> {
+pub fn open_mut_keyed(path: impl AsRef<Path>, key: &SecretKey) -> Result<Filter> {
     open_for(path.as_ref(), Access::Change, Some(key))
 }
 
 /// As [`open_mut`], having checked every byte as [`verify`] does. The key, if it has a secret one.
-pub fn open_mut_verified(path: impl AsRef<Path>, key: Option<&Key>) -> Result<Filter> {
+pub fn open_mut_verified(path: impl AsRef<Path>, key: Option<&SecretKey>) -> Result<Filter> {
     let path = path.as_ref();
     let file = open_file(path)?;
     let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };
@@ -222,7 +222,7 @@ pub fn open_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
 }
 
 /// As [`open_sharded`], for shards with a secret key.
-pub fn open_sharded_keyed(stem: impl AsRef<Path>, key: &Key) -> Result<Sharded> {
+pub fn open_sharded_keyed(stem: impl AsRef<Path>, key: &SecretKey) -> Result<Sharded> {
     open_shards(stem.as_ref(), Access::Query, Some(key))
 }
 
@@ -232,7 +232,7 @@ pub fn open_mut_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
 }
 
 /// As [`open_mut_sharded`], for shards with a secret key.
-pub fn open_mut_sharded_keyed(stem: impl AsRef<Path>, key: &Key) -> Result<Sharded> {
+pub fn open_mut_sharded_keyed(stem: impl AsRef<Path>, key: &SecretKey) -> Result<Sharded> {
     open_shards(stem.as_ref(), Access::Change, Some(key))
 }
 
@@ -254,7 +254,7 @@ pub fn shard_paths(stem: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens all shards of a stem. How many there are is told by the names of those that are there.
-fn open_shards(stem: &Path, access: Access, key: Option<&Key>) -> Result<Sharded> {
+fn open_shards(stem: &Path, access: Access, key: Option<&SecretKey>) -> Result<Sharded> {
     let mut found = shards_of(stem)?;
     found.sort_unstable();
     let Some(&(count, _)) = found.first() else {
@@ -341,7 +341,7 @@ fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
     map.map(Some).map_err(failed("mapping", path))
 }
 
-fn open_for(path: &Path, access: Access, key: Option<&Key>) -> Result<Filter> {
+fn open_for(path: &Path, access: Access, key: Option<&SecretKey>) -> Result<Filter> {
     let file = open_file(path)?;
     // A pipe or an empty file cannot be mapped, but can be read.
     let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };

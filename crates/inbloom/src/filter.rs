@@ -1,17 +1,16 @@
 //! The filter that users hold: a kind, its hash, and what is known about its content.
 
-use std::any::Any as Dynamic;
+use std::any::Any;
 use std::fmt;
 use std::io::{Read, Write};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use crate::cells::{Bits, Cells, Order};
 use crate::compose::grown::{self, Grown};
-use crate::compose::living::Living;
+use crate::compose::overlay::Overlay;
 use crate::compose::sharded::Piece;
 use crate::compose::window::Window;
-use crate::digest::{Digest, Hasher, Key, Scheme};
+use crate::digest::{Digest, Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
 use crate::format;
 use crate::kinds::bitmap::{Bitmap, Store};
@@ -28,6 +27,7 @@ use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
+use crate::storage::{Bits, Cells, Order};
 
 /// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
 ///
@@ -48,7 +48,7 @@ use crate::shared::SharedFilter;
 /// little-endian bytes: `filter.insert(42u64.to_le_bytes())`.
 pub struct Filter {
     pub(crate) hasher: Hasher,
-    pub(crate) any: Any,
+    pub(crate) content: Content,
     pub(crate) inserted: u64,
     pub(crate) auto_clear: Option<f64>,
     pub(crate) texts: Texts,
@@ -74,24 +74,24 @@ impl Texts {
 }
 
 /// One of the kinds: the default one in line, so that a query of it is no call, the others behind one.
-pub(crate) enum Any {
+pub(crate) enum Content {
     Blocked(Blocked),
     Other(Box<dyn State>),
 }
 
-impl Any {
-    fn new(plan: Plan) -> Result<Any> {
+impl Content {
+    fn new(plan: Plan) -> Result<Content> {
         if plan.shard().is_some() {
-            return Ok(Any::piece(plan, Any::new(plan.without_shard())?));
+            return Ok(Content::piece(plan, Content::new(plan.without_shard())?));
         }
         Ok(match plan.kind() {
-            Kind::Blocked => Any::Blocked(Blocked::new(plan)?),
-            Kind::Bitmap => Any::other(Bitmap::new(plan)?),
-            Kind::Classic => Any::other(Classic::new(plan)?),
-            Kind::Counting => Any::other(Counting::new(plan)?),
-            Kind::Cuckoo => Any::other(Cuckoo::new(plan)?),
-            Kind::Scalable => Any::other(Scalable::new(plan)?),
-            Kind::Window => Any::other(Window::new(plan)?),
+            Kind::Blocked => Content::Blocked(Blocked::new(plan)?),
+            Kind::Bitmap => Content::other(Bitmap::new(plan)?),
+            Kind::Classic => Content::other(Classic::new(plan)?),
+            Kind::Counting => Content::other(Counting::new(plan)?),
+            Kind::Cuckoo => Content::other(Cuckoo::new(plan)?),
+            Kind::Scalable => Content::other(Scalable::new(plan)?),
+            Kind::Window => Content::other(Window::new(plan)?),
             kind @ Kind::Ribbon => {
                 return Err(Error::Unsupported {
                     kind,
@@ -103,31 +103,31 @@ impl Any {
     }
 
     /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
-    pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Any> {
+    pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Content> {
         if plan.shard().is_some() {
-            let inner = Any::from_cells(plan.without_shard(), cells, ones)?;
-            return Ok(Any::piece(plan, inner));
+            let inner = Content::from_cells(plan.without_shard(), cells, ones)?;
+            return Ok(Content::piece(plan, inner));
         }
         Ok(match plan.kind() {
-            Kind::Bitmap if plan.is_sparse() => Any::other(Bitmap::read_sparse(plan, &cells)?),
-            Kind::Scalable => Any::other(Scalable::from_cells(plan, cells)?),
-            Kind::Window => Any::other(Window::from_cells(plan, cells)?),
-            Kind::Ribbon => Any::other(Ribbon::from_cells(plan, cells)?),
-            _ => Any::with_bits(plan, Bits { cells, ones }),
+            Kind::Bitmap if plan.is_sparse() => Content::other(Bitmap::read_sparse(plan, &cells)?),
+            Kind::Scalable => Content::other(Scalable::from_cells(plan, cells)?),
+            Kind::Window => Content::other(Window::from_cells(plan, cells)?),
+            Kind::Ribbon => Content::other(Ribbon::from_cells(plan, cells)?),
+            _ => Content::with_bits(plan, Bits { cells, ones }),
         })
     }
 
     /// A kind whose state is an array of cells.
-    pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Any {
+    pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Content {
         if plan.shard().is_some() {
-            return Any::piece(plan, Any::with_bits(plan.without_shard(), bits));
+            return Content::piece(plan, Content::with_bits(plan.without_shard(), bits));
         }
         match plan.kind() {
-            Kind::Blocked => Any::Blocked(Blocked::with_bits(plan, bits)),
-            Kind::Bitmap => Any::other(Bitmap::with_store(plan, Store::Dense(bits))),
-            Kind::Classic => Any::other(Classic::with_bits(plan, bits)),
-            Kind::Counting => Any::other(Counting::with_bits(plan, bits)),
-            Kind::Cuckoo => Any::other(Cuckoo::with_bits(plan, bits)),
+            Kind::Blocked => Content::Blocked(Blocked::with_bits(plan, bits)),
+            Kind::Bitmap => Content::other(Bitmap::with_store(plan, Store::Dense(bits))),
+            Kind::Classic => Content::other(Classic::with_bits(plan, bits)),
+            Kind::Counting => Content::other(Counting::with_bits(plan, bits)),
+            Kind::Cuckoo => Content::other(Cuckoo::with_bits(plan, bits)),
             Kind::Scalable | Kind::Window | Kind::Ribbon => {
                 unreachable!("more than an array of cells")
             }
@@ -142,66 +142,66 @@ impl Any {
         added: Option<Filter>,
         denied: Cells,
         inserted: u64,
-    ) -> Result<Any> {
+    ) -> Result<Content> {
         let state = self.into_state();
         Ok(match added {
             Some(growing) if !state.plan().kind().is_static() => {
-                Any::other(Grown::from_parts(state, growing, inserted))
+                Content::other(Grown::from_parts(state, growing, inserted))
             }
-            added => Any::other(Living::from_parts(state, hasher, added, denied)?),
+            added => Content::other(Overlay::from_parts(state, hasher, added, denied)?),
         })
     }
 
-    fn piece(plan: Plan, inner: Any) -> Any {
-        Any::other(Piece::new(plan, inner.into_state()))
+    fn piece(plan: Plan, inner: Content) -> Content {
+        Content::other(Piece::new(plan, inner.into_state()))
     }
 
-    pub(crate) fn other(state: impl State) -> Any {
-        Any::Other(Box::new(state))
+    pub(crate) fn other(state: impl State) -> Content {
+        Content::Other(Box::new(state))
     }
 
     pub(crate) fn state(&self) -> &dyn State {
         match self {
-            Any::Blocked(blocked) => blocked,
-            Any::Other(other) => other.as_ref(),
+            Content::Blocked(blocked) => blocked,
+            Content::Other(other) => other.as_ref(),
         }
     }
 
     pub(crate) fn state_mut(&mut self) -> &mut dyn State {
         match self {
-            Any::Blocked(blocked) => blocked,
-            Any::Other(other) => other.as_mut(),
+            Content::Blocked(blocked) => blocked,
+            Content::Other(other) => other.as_mut(),
         }
     }
 
     pub(crate) fn into_state(self) -> Box<dyn State> {
         match self {
-            Any::Blocked(blocked) => Box::new(blocked),
-            Any::Other(other) => other,
+            Content::Blocked(blocked) => Box::new(blocked),
+            Content::Other(other) => other,
         }
     }
 
-    /// The way back from [`Any::into_state`].
-    pub(crate) fn from_state(state: Box<dyn State>) -> Any {
+    /// The way back from [`Content::into_state`].
+    pub(crate) fn from_state(state: Box<dyn State>) -> Content {
         let plan = *state.plan();
         let is_blocked = plan.kind() == Kind::Blocked && plan.shard().is_none();
         match is_blocked && state.bits().is_some() {
-            true => Any::with_bits(plan, state.into_bits().expect("just seen")),
-            false => Any::Other(state),
+            true => Content::with_bits(plan, state.into_bits().expect("just seen")),
+            false => Content::Other(state),
         }
     }
 
     pub(crate) fn members(&self) -> &dyn Membership {
         match self {
-            Any::Blocked(blocked) => blocked,
-            Any::Other(other) => other.as_ref(),
+            Content::Blocked(blocked) => blocked,
+            Content::Other(other) => other.as_ref(),
         }
     }
 
     fn members_mut(&mut self) -> &mut dyn Membership {
         match self {
-            Any::Blocked(blocked) => blocked,
-            Any::Other(other) => other.as_mut(),
+            Content::Blocked(blocked) => blocked,
+            Content::Other(other) => other.as_mut(),
         }
     }
 }
@@ -226,12 +226,12 @@ impl Filter {
     /// An empty filter with a hash of your choice.
     pub fn with_hasher(plan: Plan, hasher: Hasher) -> Result<Filter> {
         check_hasher(&plan, &hasher)?;
-        Ok(Filter::from_parts(hasher, Any::new(plan)?, 0))
+        Ok(Filter::from_parts(hasher, Content::new(plan)?, 0))
     }
 
     /// A filter of content that is there already; the hasher was checked.
-    pub(crate) fn from_parts(hasher: Hasher, any: Any, inserted: u64) -> Filter {
-        Filter { hasher, any, inserted, auto_clear: None, texts: Texts::default() }
+    pub(crate) fn from_parts(hasher: Hasher, content: Content, inserted: u64) -> Filter {
+        Filter { hasher, content, inserted, auto_clear: None, texts: Texts::default() }
     }
 
     /// A filter of all these digests, which must come from the hasher that is given: how the static kinds
@@ -263,17 +263,17 @@ impl Filter {
     /// shard, see [`Layout`](crate::kinds::ribbon::Layout).
     pub fn from_ribbon(ribbon: Ribbon, hasher: Hasher) -> Result<Filter> {
         check_hasher(ribbon.plan(), &hasher)?;
-        let inserted = ribbon.ones();
-        Ok(Filter::from_parts(hasher, Any::other(ribbon), inserted))
+        let inserted = ribbon.occupied();
+        Ok(Filter::from_parts(hasher, Content::other(ribbon), inserted))
     }
 
     /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
-    /// beside what was built, see [`living`](crate::compose::living). The other kinds take them as
+    /// beside what was built, see [`living`](crate::compose::overlay). The other kinds take them as
     /// they are.
     ///
     /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
     /// is added takes a tenth of it at most, so that a filter which is to be changed should be
-    /// planned for nine tenths ([`BASE_SHARE`](crate::compose::living::BASE_SHARE)).
+    /// planned for nine tenths ([`BASE_SHARE`](crate::compose::overlay::BASE_SHARE)).
     ///
     /// Only the filter at hand takes changes, not what is read from its file again.
     ///
@@ -283,13 +283,13 @@ impl Filter {
     /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
     /// let plan = Plan::new(Kind::Ribbon).items(3).rate(0.9e-6).build()?;
     /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
-    /// let mut list = Filter::build(plan, hasher, &digests)?.into_living(1e-6)?;
+    /// let mut list = Filter::build(plan, hasher, &digests)?.into_overlay(1e-6)?;
     /// assert!(list.insert("dave")? && list.remove("alice")?);
     /// assert!(list.contains("dave") && list.contains("bob") && !list.contains("alice"));
     /// assert!(list.rate() <= 1e-6);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    pub fn into_living(mut self, promise: f64) -> Result<Filter> {
+    pub fn into_overlay(mut self, promise: f64) -> Result<Filter> {
         if !self.plan().kind().is_static() {
             return Err(Error::Unsupported {
                 kind: self.plan().kind(),
@@ -297,7 +297,8 @@ impl Filter {
                 remedy: "it takes changes as it is; insert into it, and remove if the kind can",
             });
         }
-        self.any = Any::other(Living::open(self.any.into_state(), self.hasher, promise)?);
+        self.content =
+            Content::other(Overlay::open(self.content.into_state(), self.hasher, promise)?);
         Ok(self)
     }
 
@@ -329,8 +330,8 @@ impl Filter {
     pub fn into_growing(mut self) -> Result<Filter> {
         self.check_growing_kind()?;
         if self.plan().growth() == 0 && self.as_grown().is_none() {
-            let state = self.any.into_state();
-            self.any = Any::other(Grown::open(state, self.hasher, self.inserted)?);
+            let state = self.content.into_state();
+            self.content = Content::other(Grown::open(state, self.hasher, self.inserted)?);
         }
         Ok(self)
     }
@@ -340,7 +341,7 @@ impl Filter {
     pub fn check_growth(&self) -> Result<()> {
         self.check_growing_kind()?;
         if self.plan().growth() == 0 && self.as_grown().is_none() {
-            grown::rate_left(self.any.state(), self.inserted)?;
+            grown::rate_left(self.content.state(), self.inserted)?;
         }
         Ok(())
     }
@@ -405,7 +406,7 @@ impl Filter {
     /// Bitmap, counting and cuckoo filters can; in the other kinds keys share bits, and to clear one
     /// key's would deny others. **Remove only what you have inserted.** A key that was never inserted
     /// may be claimed all the same, and to remove it takes away what belongs to others, who are then
-    /// denied: the one way to a false negative. (A list that [`Filter::into_living`] made denies
+    /// denied: the one way to a false negative. (A list that [`Filter::into_overlay`] made denies
     /// the key and no other.)
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
@@ -413,7 +414,7 @@ impl Filter {
 
     /// [`Filter::remove`] for a key that is hashed already.
     pub fn remove_digest(&mut self, digest: Digest) -> Result<bool> {
-        let removed = self.any.state_mut().remove(digest)?;
+        let removed = self.content.state_mut().remove(digest)?;
         // What is left may have been inserted before: a copy is no distinct key.
         let gone = removed && !self.contains_digest(digest);
         self.inserted = self.inserted.saturating_sub(u64::from(gone));
@@ -424,7 +425,7 @@ impl Filter {
     /// error, those before it are out.
     pub fn remove_digests(&mut self, digests: &[Digest]) -> Result<u64> {
         let mut removed = 0;
-        match self.as_living_mut() {
+        match self.as_overlay_mut() {
             Some(list) => {
                 removed = list.deny(digests, "remove")?;
                 self.inserted = self.inserted.saturating_sub(removed);
@@ -440,7 +441,7 @@ impl Filter {
 
     /// Answers "no" from now on for those of these keys that are claimed, and tells how many there
     /// are: for keys that were never in, and must not be hit by accident. Only a list can that
-    /// [`Filter::into_living`] has made.
+    /// [`Filter::into_overlay`] has made.
     ///
     /// To queries it is the same as to remove them; but they do not count as keys that have left,
     /// in [`Filter::inserted`] and [`Filter::estimated_items`]. A key that is in should be removed.
@@ -452,7 +453,7 @@ impl Filter {
     /// let digests: Vec<_> = (0..2000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
     /// let (members, foreign) = digests.split_at(1000);
     /// let plan = Plan::new(Kind::Ribbon).items(1000).rate(0.1).build()?;
-    /// let mut list = Filter::build(plan, hasher, members)?.into_living(0.1)?;
+    /// let mut list = Filter::build(plan, hasher, members)?.into_overlay(0.1)?;
     /// assert!(list.deny_digests(foreign)? > 0);
     /// assert!(!foreign.iter().any(|digest| list.contains_digest(*digest)));
     /// assert_eq!(list.inserted(), 1000);
@@ -460,8 +461,8 @@ impl Filter {
     /// ```
     pub fn deny_digests(&mut self, digests: &[Digest]) -> Result<u64> {
         let kind = self.plan().kind();
-        let Some(list) = self.as_living_mut() else {
-            let remedy = "only a list can that Filter::into_living has made of a static filter";
+        let Some(list) = self.as_overlay_mut() else {
+            let remedy = "only a list can that Filter::into_overlay has made of a static filter";
             return Err(Error::Unsupported { kind, verb: "deny keys by name", remedy });
         };
         list.deny(digests, "deny keys by name")
@@ -474,14 +475,14 @@ impl Filter {
     /// maximum, and more at most at the filter's rate.
     #[must_use]
     pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
-        self.any.state().count(self.hasher.digest(key))
+        self.content.state().count(self.hasher.digest(key))
     }
 
     /// Lets a window's clock go on to `now`, in milliseconds since any moment that you like: what was
     /// inserted longer ago than the window is forgotten, within a generation. Time moves only here, and
     /// never back. Only the window kind has a clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
-        self.any.state_mut().advance(now)?;
+        self.content.state_mut().advance(now)?;
         Ok(())
     }
 
@@ -492,7 +493,7 @@ impl Filter {
             let digests: Vec<Digest> = keys.iter().map(|key| self.hasher.digest(key)).collect();
             return self.insert_digests(&digests, new);
         }
-        let result = insert_keys(self.any.members_mut(), &self.hasher, keys, new);
+        let result = insert_keys(self.content.members_mut(), &self.hasher, keys, new);
         self.count_new(new);
         result
     }
@@ -502,7 +503,7 @@ impl Filter {
     ///
     /// Many times as fast as single calls on filters that do not fit into the processor's cache.
     pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
-        contains_keys(self.any.members(), &self.hasher, keys, found);
+        contains_keys(self.content.members(), &self.hasher, keys, found);
     }
 
     /// The digest of a key under this filter's hash: for asking several filters of one hash while
@@ -517,7 +518,7 @@ impl Filter {
     #[inline]
     pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
         // The default kind in line, the others by a call, here and in `contains_digest`.
-        if let Any::Blocked(blocked) = &mut self.any
+        if let Content::Blocked(blocked) = &mut self.content
             && self.auto_clear.is_none()
             && let Some(new) = blocked.try_insert(digest)
         {
@@ -530,7 +531,7 @@ impl Filter {
     #[inline(never)]
     fn insert_digest_otherwise(&mut self, digest: Digest) -> Result<bool> {
         self.clear_if_over(digest)?;
-        let new = self.any.members_mut().insert_digest(digest)?;
+        let new = self.content.members_mut().insert_digest(digest)?;
         self.inserted += u64::from(new);
         Ok(new)
     }
@@ -539,21 +540,21 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
-        match &self.any {
-            Any::Blocked(blocked) => blocked.contains(digest),
+        match &self.content {
+            Content::Blocked(blocked) => blocked.contains(digest),
             _ => self.contains_digest_otherwise(digest),
         }
     }
 
     #[inline(never)]
     fn contains_digest_otherwise(&self, digest: Digest) -> bool {
-        self.any.members().contains_digest(digest)
+        self.content.members().contains_digest(digest)
     }
 
     /// [`Filter::insert_many`] for keys that are hashed already.
     pub fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         if self.auto_clear.is_none() {
-            let result = self.any.members_mut().insert_digests(digests, new);
+            let result = self.content.members_mut().insert_digests(digests, new);
             self.count_new(new);
             return result;
         }
@@ -564,11 +565,11 @@ impl Filter {
             self.clear_if_over(*first)?;
             // As many keys as cannot, whatever they set, take the fill above the share before the
             // last of them: so the answers are those of single inserts.
-            let room = self.auto_clear_ones().saturating_sub(self.ones());
+            let room = self.auto_clear_ones().saturating_sub(self.occupied());
             let sure =
                 (room / u64::from(self.plan().probes())).clamp(1, rest.len() as u64) as usize;
             let (now, later) = rest.split_at(sure);
-            let result = self.any.members_mut().insert_digests(now, &mut answers);
+            let result = self.content.members_mut().insert_digests(now, &mut answers);
             self.count_new(&answers);
             new.extend_from_slice(&answers);
             result?;
@@ -579,7 +580,7 @@ impl Filter {
 
     /// [`Filter::contains_many`] for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
-        self.any.members().contains_digests(digests, found);
+        self.content.members().contains_digests(digests, found);
     }
 
     /// The answers of [`Filter::contains_digests`], by one pass over the filter from front to back:
@@ -607,7 +608,7 @@ impl Filter {
         let places = digests.iter().enumerate().map(|(number, digest)| (digest.place, number));
         let mut order: Vec<(u64, usize)> = places.collect();
         order.sort_unstable();
-        self.any.state().expect(Order::Ascending);
+        self.content.state().expect(Order::Ascending);
         let (mut batch, mut answers) = (Vec::new(), Vec::new());
         for numbers in order.chunks(SWEPT_AT_ONCE) {
             batch.clear();
@@ -617,14 +618,14 @@ impl Filter {
                 found[*number] = *answer;
             }
         }
-        self.any.state().expect(Order::Random);
+        self.content.state().expect(Order::Random);
     }
 
     /// Says how the pages of a mapped file come into memory when keys are looked up in batches. Only
     /// a ribbon that was opened from a file follows it, also as the base of a list that has
     /// changed; to others it makes no difference.
     pub fn set_paging(&mut self, paging: Paging) {
-        self.any.state_mut().set_paging(paging);
+        self.content.state_mut().set_paging(paging);
     }
 
     fn count_new(&mut self, new: &[bool]) {
@@ -635,7 +636,7 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        self.any.state().plan()
+        self.content.state().plan()
     }
 
     /// The hash of the filter.
@@ -647,7 +648,7 @@ impl Filter {
     /// The share of bits that are set, from 0 to 1. Always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.any.state().fill()
+        self.content.state().fill()
     }
 
     /// How full each of so many slices of the filter's array is: reads all of it.
@@ -673,13 +674,13 @@ impl Filter {
     /// ```
     #[must_use]
     pub fn profile(&self, slices: usize) -> Vec<Slice> {
-        self.any.state().profile(slices.max(1))
+        self.content.state().profile(slices.max(1))
     }
 
     /// The number of bits that are set.
     #[must_use]
-    pub fn ones(&self) -> u64 {
-        self.any.state().ones()
+    pub fn occupied(&self) -> u64 {
+        self.content.state().occupied()
     }
 
     /// How many inserts were told "new". A lower bound of the number of distinct keys, short by the
@@ -693,33 +694,33 @@ impl Filter {
     /// Exact for bitmaps and ribbons.
     ///
     /// Most kinds tell it from the share of set bits. Cuckoo and scalable filters and lists that
-    /// [`Filter::into_living`] made count the keys that were new. To these they add the keys that
+    /// [`Filter::into_overlay`] made count the keys that were new. To these they add the keys that
     /// they took for others: at each moment of the growth, the rate of that moment. After a merge
     /// of scalable filters, keys that both had may count twice. A window counts a key once for each
     /// generation that it came in.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        self.any.state().estimate(self.inserted)
+        self.content.state().estimate(self.inserted)
     }
 
     /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
     /// before it is full. `u64::MAX` if it grows: then [`Filter::next_growth`] tells when it does next.
     #[must_use]
     pub fn room(&self) -> u64 {
-        self.any.state().room()
+        self.content.state().room()
     }
 
     /// How many keys a scalable filter will hold, about, when a part of it grows next; None for what
     /// does not grow.
     #[must_use]
     pub fn next_growth(&self) -> Option<u64> {
-        self.any.state().next_growth()
+        self.content.state().next_growth()
     }
 
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.any.state().rate()
+        self.content.state().rate()
     }
 
     /// Keeps in this filter what either filter has.
@@ -737,26 +738,26 @@ impl Filter {
         self.unite(other)?;
         let (fewest, most) =
             (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
-        self.inserted = self.any.state().recount_distinct().clamp(fewest, most);
+        self.inserted = self.content.state().recount_distinct().clamp(fewest, most);
         Ok(())
     }
 
     fn unite(&mut self, other: &Filter) -> Result<()> {
         if self.as_grown().is_some() {
-            return self.any.state_mut().unite(other.any.state());
+            return self.content.state_mut().unite(other.content.state());
         }
-        let (base, growing) = grown::parts(other.any.state());
-        let Some(growing) = growing else { return self.any.state_mut().unite(base) };
+        let (base, growing) = grown::parts(other.content.state());
+        let Some(growing) = growing else { return self.content.state_mut().unite(base) };
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         if self.auto_clear.is_some() {
             return Err(grown::clears_itself(self.plan().kind()));
         }
-        let (state, growing) = (self.any.state().copy()?, growing.try_clone()?);
+        let (state, growing) = (self.content.state().copy()?, growing.try_clone()?);
         let mut united = Grown::from_parts(state, growing, self.inserted);
         united.unite(base)?;
-        self.any = Any::other(united);
+        self.content = Content::other(united);
         Ok(())
     }
 
@@ -767,12 +768,12 @@ impl Filter {
     /// as many as the better of the two has.
     pub fn intersect(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
-        match grown::parts(other.any.state()) {
-            (base, None) => self.any.state_mut().intersect(base)?,
+        match grown::parts(other.content.state()) {
+            (base, None) => self.content.state_mut().intersect(base)?,
             (_, Some(_)) => return Err(cannot_intersect(self.plan())),
         }
         let most = self.inserted.min(other.inserted);
-        self.inserted = self.any.state().recount_distinct().min(most);
+        self.inserted = self.content.state().recount_distinct().min(most);
         Ok(())
     }
 
@@ -789,7 +790,7 @@ impl Filter {
 
     /// Forgets every key. Notes stay.
     pub fn clear(&mut self) -> Result<()> {
-        self.any.state_mut().clear()?;
+        self.content.state_mut().clear()?;
         self.inserted = 0;
         Ok(())
     }
@@ -815,8 +816,8 @@ impl Filter {
 
     /// Makes room for a digest, unless it is going to be refused.
     fn clear_if_over(&mut self, digest: Digest) -> Result<()> {
-        if self.auto_clear.is_some() && self.ones() > self.auto_clear_ones() {
-            self.any.state().check(digest)?;
+        if self.auto_clear.is_some() && self.occupied() > self.auto_clear_ones() {
+            self.content.state().check(digest)?;
             self.clear()?;
         }
         Ok(())
@@ -860,9 +861,9 @@ impl Filter {
         let digest = self.hasher.digest(key);
         if self.plan().shard().is_some() {
             // A key of another shard has none here, and none would mean "all of them are set".
-            self.any.state().check(digest)?;
+            self.content.state().check(digest)?;
         }
-        let positions = self.any.state().positions(digest);
+        let positions = self.content.state().positions(digest);
         positions.ok_or_else(|| Error::Unsupported {
             kind: self.plan().kind(),
             verb: "tell the positions of a key",
@@ -873,43 +874,43 @@ impl Filter {
     /// Whether the bits at all these positions are set; a position outside the filter is not.
     #[must_use]
     pub fn contains_positions(&self, positions: &[u64]) -> bool {
-        positions.iter().all(|position| self.any.state().is_set(*position))
+        positions.iter().all(|position| self.content.state().is_set(*position))
     }
 
     /// The bitmap, if that is what the filter is: to walk its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
-        (self.any.state() as &dyn Dynamic).downcast_ref()
+        (self.content.state() as &dyn Any).downcast_ref()
     }
 
     /// What was added to a static filter and what it denies, if there is such: see
-    /// [`Filter::into_living`].
+    /// [`Filter::into_overlay`].
     #[must_use]
-    pub fn as_living(&self) -> Option<&Living> {
-        (self.any.state() as &dyn Dynamic).downcast_ref()
+    pub fn as_overlay(&self) -> Option<&Overlay> {
+        (self.content.state() as &dyn Any).downcast_ref()
     }
 
     /// Returns the growing part of a filter, if it can have one: see [`Filter::into_growing`].
     #[must_use]
     pub fn as_grown(&self) -> Option<&Grown> {
-        (self.any.state() as &dyn Dynamic).downcast_ref()
+        (self.content.state() as &dyn Any).downcast_ref()
     }
 
-    fn as_living_mut(&mut self) -> Option<&mut Living> {
-        (self.any.state_mut() as &mut dyn Dynamic).downcast_mut()
+    fn as_overlay_mut(&mut self) -> Option<&mut Overlay> {
+        (self.content.state_mut() as &mut dyn Any).downcast_mut()
     }
 
     /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the
     /// saturated counters of a counting one, the generations of a window.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
-        self.any.state().details()
+        self.content.state().details()
     }
 
     /// The bytes that the cells take now. For the kinds that do not grow, those of the plan.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.any.state().bytes()
+        self.content.state().bytes()
     }
 
     /// The bytes of memory that the filter takes beside its own: [`bytes`](Filter::bytes) of cells, the
@@ -918,10 +919,10 @@ impl Filter {
     /// included that are still to come. Cells in a mapped file do not count.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        let state = self.any.state();
-        let structure = match &self.any {
-            Any::Blocked(_) => 0,
-            Any::Other(state) => allocated(size_of_val(&**state) as u64),
+        let state = self.content.state();
+        let structure = match &self.content {
+            Content::Blocked(_) => 0,
+            Content::Other(state) => allocated(size_of_val(&**state) as u64),
         };
         structure + if state.is_read_only() { 0 } else { state.memory() }
     }
@@ -930,7 +931,7 @@ impl Filter {
     /// inserts are refused then. (A static kind refuses them in any case.)
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.any.state().is_read_only()
+        self.content.state().is_read_only()
     }
 
     /// Turns the filter over to many threads, without copying (unless it is open read-only, and of
@@ -957,7 +958,7 @@ impl Filter {
     }
 
     /// As [`Filter::read_from`], for a filter with a secret key.
-    pub fn read_from_keyed(reader: impl Read, key: &Key) -> Result<Filter> {
+    pub fn read_from_keyed(reader: impl Read, key: &SecretKey) -> Result<Filter> {
         format::read(reader, Some(key))
     }
 
@@ -985,7 +986,7 @@ impl Filter {
     }
 
     /// As [`Filter::view`], for a filter with a secret key.
-    pub fn view_keyed<'a>(bytes: &'a [u8], key: &Key) -> Result<View<'a>> {
+    pub fn view_keyed<'a>(bytes: &'a [u8], key: &SecretKey) -> Result<View<'a>> {
         format::view(bytes, Some(key))
     }
 
@@ -1048,7 +1049,7 @@ impl Filter {
     pub fn try_clone(&self) -> Result<Filter> {
         Ok(Filter {
             hasher: self.hasher,
-            any: Any::from_state(self.any.state().copy()?),
+            content: Content::from_state(self.content.state().copy()?),
             inserted: self.inserted,
             auto_clear: self.auto_clear,
             texts: self.texts.clone(),
@@ -1077,7 +1078,7 @@ fn check_text(name: &'static str, text: &str) -> Result<()> {
 /// Why a filter has no growing part.
 pub(crate) fn cannot_grow(plan: &Plan) -> Error {
     let remedy = match plan.kind() {
-        Kind::Ribbon => "it is built once; keep added keys beside it with Filter::into_living",
+        Kind::Ribbon => "it is built once; keep added keys beside it with Filter::into_overlay",
         Kind::Blocked | Kind::Classic => "it is a shard; divide the keys among more shards",
         _ => "blocked and classic filters can, and scalable ones by themselves",
     };
@@ -1132,7 +1133,8 @@ impl Clone for Filter {
 /// Counts and notes may differ.
 impl PartialEq for Filter {
     fn eq(&self, other: &Filter) -> bool {
-        self.check_compatible(other).is_ok() && grown::same(self.any.state(), other.any.state())
+        self.check_compatible(other).is_ok()
+            && grown::same(self.content.state(), other.content.state())
     }
 }
 
@@ -1142,7 +1144,7 @@ impl fmt::Debug for Filter {
             .field("plan", self.plan())
             .field("hasher", &self.hasher)
             .field("inserted", &self.inserted)
-            .field("ones", &self.ones())
+            .field("ones", &self.occupied())
             .finish_non_exhaustive()
     }
 }

@@ -11,13 +11,13 @@ use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use crate::cells::{Cells, Order, words};
 use crate::compose::grown::Grown;
-use crate::compose::living::{LISTED, Living, is_in_order};
-use crate::digest::{Hasher, Key, Scheme};
+use crate::compose::overlay::{LISTED, Overlay, is_in_order};
+use crate::digest::{Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
-use crate::filter::{Any, Filter, MAX_TEXT, Texts, View, check_auto_clear};
+use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
 use crate::plan::{Kind, Plan, Span};
+use crate::storage::{Cells, Order, words};
 
 /// The first eight bytes of every file. Like PNG's, they show damage by programs that take bytes for
 /// text: a byte above 127, a line end of each kind, and the end-of-file mark of DOS.
@@ -148,7 +148,7 @@ fn alignment(length: u64) -> u64 {
 }
 
 pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
-    let cells = filter.any.state().cells();
+    let cells = filter.content.state().cells();
     let expect = |order| cells.map_or((), |cells| cells.expect(order));
     expect(Order::Ascending);
     let result = write_all(filter, writer);
@@ -157,15 +157,15 @@ pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
 }
 
 fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
-    let payload = filter.any.state().payload();
+    let payload = filter.content.state().payload();
     let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.collect();
-    let living = filter.as_living();
-    if let Some(denied) = living.map(Living::denied_part).filter(|denied| !denied.is_empty()) {
+    let living = filter.as_overlay();
+    if let Some(denied) = living.map(Overlay::denied_part).filter(|denied| !denied.is_empty()) {
         contents.push((GONE, denied));
     }
     let growing = filter.as_grown().map(Grown::growing_part);
-    if let Some(added) = living.and_then(Living::added_part).or(growing) {
+    if let Some(added) = living.and_then(Overlay::added_part).or(growing) {
         let mut file = Vec::new();
         write_all(added, &mut file)?;
         contents.push((MORE, Cow::Owned(file)));
@@ -189,7 +189,7 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
         plan: *filter.plan(),
         hash: hash_of(&filter.hasher),
         inserted: filter.inserted,
-        ones: filter.ones(),
+        ones: filter.occupied(),
         auto_clear: filter.auto_clear,
         sections,
         file_length: end,
@@ -624,7 +624,7 @@ impl Header {
         Ok(())
     }
 
-    fn hasher(&self, key: Option<&Key>) -> Result<Hasher> {
+    fn hasher(&self, key: Option<&SecretKey>) -> Result<Hasher> {
         match (self.hash, key) {
             ((HASH_XXH3, seed), _) => Ok(Hasher::xxh3(seed)),
             ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
@@ -637,20 +637,20 @@ impl Header {
     }
 
     /// The state of the filter, from a payload that is in these cells.
-    fn any(&self, cells: Cells) -> Result<Any> {
+    fn any(&self, cells: Cells) -> Result<Content> {
         if self.plan.is_sparse() {
             self.payload().check(cells.bytes())?;
         }
-        let any = Any::from_cells(self.plan, cells, self.ones)?;
-        if any.state().bits().is_none() && any.state().ones() != self.ones {
-            return Err(mismatch("number of set bits", self.ones, any.state().ones()));
+        let content = Content::from_cells(self.plan, cells, self.ones)?;
+        if content.state().bits().is_none() && content.state().occupied() != self.ones {
+            return Err(mismatch("number of set bits", self.ones, content.state().occupied()));
         }
-        Ok(any)
+        Ok(content)
     }
 
     /// Checks that cells which no key uses are not in use, and how many others are.
-    fn check_cells(&self, any: &Any) -> Result<()> {
-        match any.state().recount() {
+    fn check_cells(&self, content: &Content) -> Result<()> {
+        match content.state().recount() {
             Some(ones) if ones == self.ones => Ok(()),
             Some(ones) => Err(mismatch("number of set bits", self.ones, ones)),
             None => Err(mismatch("unused bits", "zeros", "some that are set")),
@@ -743,9 +743,9 @@ impl Parsed {
     }
 
     /// The filter over these cells, which hold the payload.
-    pub(crate) fn into_filter(self, cells: Cells, key: Option<&Key>) -> Result<Filter> {
+    pub(crate) fn into_filter(self, cells: Cells, key: Option<&SecretKey>) -> Result<Filter> {
         let (header, hasher) = (&self.header, self.header.hasher(key)?);
-        let any = match (header.section(MORE), header.section(GONE)) {
+        let content = match (header.section(MORE), header.section(GONE)) {
             (None, None) => header.any(cells)?,
             (more, gone) => {
                 let within = |section: &Section| {
@@ -759,11 +759,11 @@ impl Parsed {
             }
         };
         let Header { inserted, auto_clear, .. } = self.header;
-        Ok(Filter { hasher, any, inserted, auto_clear, texts: self.texts })
+        Ok(Filter { hasher, content, inserted, auto_clear, texts: self.texts })
     }
 
     /// The filter of section MORE, which these cells hold.
-    fn into_added(self, section: Cells, key: Option<&Key>) -> Result<Filter> {
+    fn into_added(self, section: Cells, key: Option<&SecretKey>) -> Result<Filter> {
         let (offset, length) = self.payload;
         let payload = offset..offset + length;
         let [payload] = section.cut([payload]);
@@ -771,7 +771,7 @@ impl Parsed {
     }
 }
 
-pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&Key>) -> Result<View<'a>> {
+pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&SecretKey>) -> Result<View<'a>> {
     let parsed = parse(bytes)?;
     let (offset, length) = parsed.payload;
     // SAFETY: the cells go into a filter that the view ties to the lifetime of `bytes`.
@@ -823,7 +823,7 @@ fn check_padding(bytes: &[u8]) -> Result<()> {
 }
 
 /// Reads a filter from a stream, up to its last byte and not further.
-pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
+pub(crate) fn read(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Filter> {
     let mut header = Vec::new();
     append(&mut reader, &mut header, FIXED as u64)?;
     let length = header_length(&header)?;
@@ -836,7 +836,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
     let hasher = header.hasher(key)?;
 
     let mut texts = Texts::default();
-    let (mut any, mut added, mut denied) = (None, None, None);
+    let (mut content, mut added, mut denied) = (None, None, None);
     let mut position = length as u64;
     for section in &header.sections {
         let mut padding = Vec::new();
@@ -848,7 +848,7 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
                 section.check(cells.bytes())?;
                 let state = header.any(cells)?;
                 header.check_cells(&state)?;
-                any = Some(state);
+                content = Some(state);
             }
             MORE => {
                 let cells = read_payload(&mut reader, section.length)?;
@@ -878,13 +878,13 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Filter> {
         }
         position = section.offset + section.length;
     }
-    let mut any: Any = any.expect("a header has one payload");
+    let mut content: Content = content.expect("a header has one payload");
     if added.is_some() || denied.is_some() {
         let denied = denied.map_or_else(|| Cells::zeroed(0), Ok)?;
-        any = any.with_parts(hasher, added, denied, header.inserted)?;
+        content = content.with_parts(hasher, added, denied, header.inserted)?;
     }
     let Header { inserted, auto_clear, .. } = header;
-    Ok(Filter { hasher, any, inserted, auto_clear, texts })
+    Ok(Filter { hasher, content, inserted, auto_clear, texts })
 }
 
 /// Takes bytes for their checksum only.

@@ -12,7 +12,6 @@ pub mod scalable;
 use std::any::Any;
 use std::borrow::Cow;
 
-use crate::cells::{self, Bits, Cells, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -20,17 +19,18 @@ use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::profile::Slice;
+use crate::storage::{self, Bits, Cells, Order};
 
 /// What a filter asks of its kind, beyond membership. Where two of them meet, they are of one plan.
 pub(crate) trait State: Membership + Any + Send + Sync {
     fn plan(&self) -> &Plan;
 
     /// The cells that are in use: set bits, counters above zero, fingerprints.
-    fn ones(&self) -> u64;
+    fn occupied(&self) -> u64;
 
     /// The share of cells in use, from 0 to 1.
     fn fill(&self) -> f64 {
-        self.plan().fill_of(self.ones())
+        self.plan().fill_of(self.occupied())
     }
 
     /// Counts the cells in use anew: reads everything. None if one is in use that no digest uses.
@@ -120,29 +120,29 @@ pub(crate) trait State: Membership + Any + Send + Sync {
 
     /// The memory that is allocated beside the state itself.
     fn memory(&self) -> u64 {
-        cells::allocated(self.bytes())
+        storage::allocated(self.bytes())
     }
 
     /// The rate at which a foreign key is claimed now.
     fn rate(&self) -> f64 {
-        self.plan().rate_at_fill(self.plan().fill_of(self.ones()))
+        self.plan().rate_at_fill(self.plan().fill_of(self.occupied()))
     }
 
     /// How many distinct digests were inserted, of which `inserted` were new when they came and
     /// were not removed. Most kinds tell it from their cells alone.
     fn estimate(&self, _inserted: u64) -> Estimate {
-        self.plan().estimate(self.ones())
+        self.plan().estimate(self.occupied())
     }
 
     /// How many distinct digests there are after a merge or an intersection, which leave no count of
     /// those that were new.
     fn recount_distinct(&self) -> u64 {
-        self.estimate(self.ones()).items.round() as u64
+        self.estimate(self.occupied()).items.round() as u64
     }
 
     /// How many more distinct keys it takes at the promised rate.
     fn room(&self) -> u64 {
-        let items = self.estimate(self.ones()).items.round() as u64;
+        let items = self.estimate(self.occupied()).items.round() as u64;
         self.plan().items_at(self.plan().rate()).saturating_sub(items)
     }
 
@@ -158,7 +158,7 @@ pub(crate) trait State: Membership + Any + Send + Sync {
 
     /// Says in which order the cells are going to be read: see [`Cells::expect`].
     ///
-    /// [`Cells::expect`]: crate::cells::Cells::expect
+    /// [`Cells::expect`]: crate::storage::Cells::expect
     fn expect(&self, order: Order) {
         if let Some(cells) = self.cells() {
             cells.expect(order);

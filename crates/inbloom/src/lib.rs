@@ -47,7 +47,6 @@
 //! one key needs travels while others are worked on. [`Filter::into_shared`] gives a handle that any
 //! number of threads insert into and query at once.
 
-mod cells;
 pub mod compose;
 mod digest;
 mod error;
@@ -64,10 +63,11 @@ mod plan;
 mod profile;
 mod shared;
 mod simd;
+mod storage;
 mod sync;
 
 pub use compose::sharded::Sharded;
-pub use digest::{Digest, Hasher, Key};
+pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
 pub use filter::{Estimate, Filter, View};
 pub use measured::{Measurement, measure, measure_absent};

@@ -23,8 +23,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::cells::Order;
 use crate::digest::Digest;
+use crate::storage::Order;
 
 /// How the pages of a mapped file come into memory when many keys are looked up at once: see
 /// [`Filter::set_paging`](crate::Filter::set_paging). Answers do not depend on it.

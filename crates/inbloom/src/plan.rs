@@ -109,7 +109,7 @@ impl Kind {
     }
 
     /// Whether it is built once from all its keys, by [`Filter::build`](crate::Filter::build), and never
-    /// changed: it takes no insert, unless [`Filter::into_living`](crate::Filter::into_living) lets it.
+    /// changed: it takes no insert, unless [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
     #[must_use]
     pub fn is_static(self) -> bool {
         self == Kind::Ribbon

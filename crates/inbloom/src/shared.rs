@@ -24,17 +24,17 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cells::{Bits, Cells, Shared};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::file;
-use crate::filter::{Any, Estimate, Filter, Texts};
+use crate::filter::{Content, Estimate, Filter, Texts};
 use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
 use crate::simd::Run;
 use crate::simd::lock::RESERVED;
+use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 
 /// A filter that many threads insert into and query at once.
@@ -61,7 +61,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 pub struct SharedFilter {
     plan: Plan,
     hasher: Hasher,
-    content: Content,
+    content: SharedContent,
     inserted: Counter,
     texts: Texts,
     /// Serialize [`SharedFilter::insert_if_absent`] and removals of one key: its digest picks the
@@ -69,7 +69,7 @@ pub struct SharedFilter {
     locks: Box<[Mutex<()>]>,
 }
 
-enum Content {
+enum SharedContent {
     Words(Words),
     Scalable(Box<SharedScalable>),
     Locked(RwLock<Box<dyn State>>),
@@ -108,8 +108,8 @@ const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 impl SharedFilter {
     pub(crate) fn from_exclusive(filter: Filter) -> Result<SharedFilter> {
         refuse_auto_clear(&filter)?;
-        let Filter { hasher, any, inserted, auto_clear: _, texts } = filter;
-        let state = any.into_state();
+        let Filter { hasher, content, inserted, auto_clear: _, texts } = filter;
+        let state = content.into_state();
         let plan = *state.plan();
         let shape = match plan.kind() {
             // Its words are those of a filter that sees what is left of a digest.
@@ -127,16 +127,16 @@ impl SharedFilter {
                     Shape::Blocked(_) => blocked::share(bits.cells)?,
                     _ => bits.cells.into_shared()?,
                 };
-                Content::Words(Words { shape, cells, ones: Counter::new(bits.ones) })
+                SharedContent::Words(Words { shape, cells, ones: Counter::new(bits.ones) })
             }
             None if plan.kind() == Kind::Scalable && plan.shard().is_none() => {
-                Content::Scalable(Box::new(SharedScalable::from_state(state)?))
+                SharedContent::Scalable(Box::new(SharedScalable::from_state(state)?))
             }
             // What is open read-only has to be copied, as above; but not what takes no inserts.
             None if state.is_read_only() && !plan.kind().is_static() => {
-                Content::Locked(RwLock::new(state.copy()?))
+                SharedContent::Locked(RwLock::new(state.copy()?))
             }
-            None => Content::Locked(RwLock::new(state)),
+            None => SharedContent::Locked(RwLock::new(state)),
         };
         Ok(SharedFilter {
             plan,
@@ -152,17 +152,17 @@ impl SharedFilter {
     /// at it: behind an `Arc`, use `Arc::into_inner` first.
     #[must_use]
     pub fn into_exclusive(self) -> Filter {
-        let any = match self.content {
-            Content::Words(Words { cells, ones, .. }) => {
+        let content = match self.content {
+            SharedContent::Words(Words { cells, ones, .. }) => {
                 let cells = cells.into_cells().expect("memory that is ours already");
-                Any::with_bits(self.plan, Bits { cells, ones: ones.total() })
+                Content::with_bits(self.plan, Bits { cells, ones: ones.total() })
             }
-            Content::Scalable(scalable) => Any::other(scalable.into_scalable()),
-            Content::Locked(lock) => Any::from_state(unpoisoned(lock.into_inner())),
+            SharedContent::Scalable(scalable) => Content::other(scalable.into_scalable()),
+            SharedContent::Locked(lock) => Content::from_state(unpoisoned(lock.into_inner())),
         };
         Filter {
             hasher: self.hasher,
-            any,
+            content,
             inserted: self.inserted.total(),
             auto_clear: None,
             texts: self.texts,
@@ -207,11 +207,13 @@ impl SharedFilter {
     pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
         let digest = self.hasher.digest(key);
         match &self.content {
-            Content::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
+            SharedContent::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
                 counting.count(cells.words(), digest)
             }
-            Content::Words(_) | Content::Scalable(_) => u64::from(self.contains_digest(digest)),
-            Content::Locked(lock) => unpoisoned(lock.read()).count(digest),
+            SharedContent::Words(_) | SharedContent::Scalable(_) => {
+                u64::from(self.contains_digest(digest))
+            }
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).count(digest),
         }
     }
 
@@ -234,9 +236,9 @@ impl SharedFilter {
     /// [`SharedFilter::insert`] for a key that is hashed already.
     pub fn insert_digest(&self, digest: Digest) -> Result<bool> {
         let new = match &self.content {
-            Content::Words(words) => words.insert(digest)?,
-            Content::Scalable(scalable) => scalable.insert(digest)?,
-            Content::Locked(lock) => unpoisoned(lock.write()).insert_digest(digest)?,
+            SharedContent::Words(words) => words.insert(digest)?,
+            SharedContent::Scalable(scalable) => scalable.insert(digest)?,
+            SharedContent::Locked(lock) => unpoisoned(lock.write()).insert_digest(digest)?,
         };
         if new {
             self.inserted.add(1);
@@ -247,13 +249,13 @@ impl SharedFilter {
     /// [`SharedFilter::remove`] for a key that is hashed already.
     pub fn remove_digest(&self, digest: Digest) -> Result<bool> {
         let (removed, is_left) = match &self.content {
-            Content::Words(words) => {
+            SharedContent::Words(words) => {
                 // Two threads that took out one key at once could lower what is others' for an instant.
                 let _guard = self.lock_of(digest);
                 (words.remove(&self.plan, digest)?, words.contains(digest))
             }
-            Content::Scalable(_) => return Err(cannot_remove(&self.plan)),
-            Content::Locked(lock) => {
+            SharedContent::Scalable(_) => return Err(cannot_remove(&self.plan)),
+            SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
                 (state.remove(digest)?, state.contains_digest(digest))
             }
@@ -267,8 +269,8 @@ impl SharedFilter {
     /// Lets a window's clock go on: see [`Filter::advance`].
     pub fn advance(&self, now: u64) -> Result<()> {
         match &self.content {
-            Content::Words(_) | Content::Scalable(_) => Err(cannot_advance(&self.plan)),
-            Content::Locked(lock) => unpoisoned(lock.write()).advance(now),
+            SharedContent::Words(_) | SharedContent::Scalable(_) => Err(cannot_advance(&self.plan)),
+            SharedContent::Locked(lock) => unpoisoned(lock.write()).advance(now),
         }
     }
 
@@ -281,16 +283,16 @@ impl SharedFilter {
         match &self.content {
             // One word, the locks of the lines, or the lock of the table elect one winner; the
             // others change nothing.
-            Content::Words(Words { shape: Shape::Blocked(_) | Shape::Bitmap(_), .. })
-            | Content::Scalable(_) => self.insert_digest(digest),
-            Content::Words(_) => {
+            SharedContent::Words(Words { shape: Shape::Blocked(_) | Shape::Bitmap(_), .. })
+            | SharedContent::Scalable(_) => self.insert_digest(digest),
+            SharedContent::Words(_) => {
                 let _guard = self.lock_of(digest);
                 if self.contains_digest(digest) {
                     return Ok(false);
                 }
                 self.insert_digest(digest)
             }
-            Content::Locked(lock) => {
+            SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
                 let new = !state.contains_digest(digest) && state.insert_digest(digest)?;
                 self.inserted.add(u64::from(new));
@@ -308,7 +310,7 @@ impl SharedFilter {
     /// locks are taken in order, and nobody else takes two of them.
     fn stop_removals(&self) -> Vec<MutexGuard<'_, ()>> {
         match &self.content {
-            Content::Words(Words { shape: Shape::Counting(_), .. }) => {
+            SharedContent::Words(Words { shape: Shape::Counting(_), .. }) => {
                 self.locks.iter().map(|lock| unpoisoned(lock.lock())).collect()
             }
             _ => Vec::new(),
@@ -322,16 +324,16 @@ impl SharedFilter {
     /// (see the head of this file), and into the shard of a scalable filter that is being copied.
     pub fn snapshot(&self) -> Result<Filter> {
         let mut filter = match &self.content {
-            Content::Words(words) => {
+            SharedContent::Words(words) => {
                 let _guards = self.stop_removals();
                 let inserted = self.inserted.total();
                 Filter::from_parts(self.hasher, words.copy(&self.plan)?, inserted)
             }
-            Content::Scalable(scalable) => scalable.snapshot(self.hasher)?,
-            Content::Locked(lock) => {
+            SharedContent::Scalable(scalable) => scalable.snapshot(self.hasher)?,
+            SharedContent::Locked(lock) => {
                 let state = unpoisoned(lock.read());
                 let inserted = self.inserted.total();
-                Filter::from_parts(self.hasher, Any::from_state(state.copy()?), inserted)
+                Filter::from_parts(self.hasher, Content::from_state(state.copy()?), inserted)
             }
         };
         filter.texts = self.texts.clone();
@@ -364,9 +366,9 @@ impl SharedFilter {
     pub fn clear(&self) -> Result<()> {
         let _guards = self.stop_removals();
         match &self.content {
-            Content::Words(words) => words.clear(),
-            Content::Scalable(scalable) => scalable.clear()?,
-            Content::Locked(lock) => {
+            SharedContent::Words(words) => words.clear(),
+            SharedContent::Scalable(scalable) => scalable.clear()?,
+            SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
                 state.clear()?;
                 // While nobody can insert.
@@ -382,9 +384,9 @@ impl SharedFilter {
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
         match &self.content {
-            Content::Words(words) => words.contains(digest),
-            Content::Scalable(scalable) => scalable.contains(digest),
-            Content::Locked(lock) => unpoisoned(lock.read()).contains_digest(digest),
+            SharedContent::Words(words) => words.contains(digest),
+            SharedContent::Scalable(scalable) => scalable.contains(digest),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).contains_digest(digest),
         }
     }
 
@@ -412,11 +414,11 @@ impl SharedFilter {
 
     /// The number of cells in use: exact whenever no insert is under way.
     #[must_use]
-    pub fn ones(&self) -> u64 {
+    pub fn occupied(&self) -> u64 {
         match &self.content {
-            Content::Words(words) => words.ones.total(),
-            Content::Scalable(scalable) => scalable.ones(),
-            Content::Locked(lock) => unpoisoned(lock.read()).ones(),
+            SharedContent::Words(words) => words.ones.total(),
+            SharedContent::Scalable(scalable) => scalable.occupied(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).occupied(),
         }
     }
 
@@ -424,9 +426,9 @@ impl SharedFilter {
     #[must_use]
     pub fn fill(&self) -> f64 {
         match &self.content {
-            Content::Words(words) => self.plan.fill_of(words.ones.total()),
-            Content::Scalable(scalable) => scalable.fill(),
-            Content::Locked(lock) => unpoisoned(lock.read()).fill(),
+            SharedContent::Words(words) => self.plan.fill_of(words.ones.total()),
+            SharedContent::Scalable(scalable) => scalable.fill(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).fill(),
         }
     }
 
@@ -440,9 +442,9 @@ impl SharedFilter {
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         match &self.content {
-            Content::Words(words) => self.plan.estimate(words.ones.total()),
-            Content::Scalable(scalable) => scalable.estimated_items(),
-            Content::Locked(lock) => unpoisoned(lock.read()).estimate(self.inserted.total()),
+            SharedContent::Words(words) => self.plan.estimate(words.ones.total()),
+            SharedContent::Scalable(scalable) => scalable.estimated_items(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).estimate(self.inserted.total()),
         }
     }
 
@@ -450,9 +452,9 @@ impl SharedFilter {
     #[must_use]
     pub fn rate(&self) -> f64 {
         match &self.content {
-            Content::Words(_) => self.plan.rate_at_fill(self.fill()),
-            Content::Scalable(scalable) => scalable.rate(),
-            Content::Locked(lock) => unpoisoned(lock.read()).rate(),
+            SharedContent::Words(_) => self.plan.rate_at_fill(self.fill()),
+            SharedContent::Scalable(scalable) => scalable.rate(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).rate(),
         }
     }
 }
@@ -463,14 +465,14 @@ impl fmt::Debug for SharedFilter {
             .field("plan", &self.plan)
             .field("hasher", &self.hasher)
             .field("inserted", &self.inserted())
-            .field("ones", &self.ones())
+            .field("ones", &self.occupied())
             .finish_non_exhaustive()
     }
 }
 
 impl Words {
     /// The cells as a filter of one thread, without the locks of lines.
-    fn copy(&self, plan: &Plan) -> Result<Any> {
+    fn copy(&self, plan: &Plan) -> Result<Content> {
         let words = self.cells.words();
         let mut cells = Cells::zeroed(words.len() as u64 * 8)?;
         let is_blocked = matches!(self.shape, Shape::Blocked(_));
@@ -478,11 +480,11 @@ impl Words {
             let locks = if is_blocked && at % 8 == 7 { RESERVED } else { 0 };
             bytes.copy_from_slice(&(word.load(Ordering::Relaxed) & !locks).to_ne_bytes());
         }
-        let any = Any::with_bits(*plan, Bits { cells, ones: 0 });
+        let content = Content::with_bits(*plan, Bits { cells, ones: 0 });
         // A file that nobody has verified may have bits that no key sets: then what it says counts.
-        let ones = any.state().recount().unwrap_or_else(|| self.ones.total());
-        let cells = any.into_state().into_bits().expect("cells are all there is").cells;
-        Ok(Any::with_bits(*plan, Bits { cells, ones }))
+        let ones = content.state().recount().unwrap_or_else(|| self.ones.total());
+        let cells = content.into_state().into_bits().expect("cells are all there is").cells;
+        Ok(Content::with_bits(*plan, Bits { cells, ones }))
     }
 
     /// Empties all cells, and counts those that were in use.
@@ -550,7 +552,7 @@ impl Membership for &SharedFilter {
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         let run = Run { keys: run, next };
         match &self.content {
-            Content::Words(Words { shape, cells, .. }) => match shape {
+            SharedContent::Words(Words { shape, cells, .. }) => match shape {
                 Shape::Bitmap(bitmap) => {
                     for (digest, found) in run.keys.iter().zip(found) {
                         *found = bitmap.contains(cells.words(), *digest);
@@ -560,8 +562,10 @@ impl Membership for &SharedFilter {
                 Shape::Blocked(blocked) => blocked.contains_run(cells.words(), run, found),
                 Shape::Counting(counting) => counting.contains_run(cells.words(), run, found),
             },
-            Content::Scalable(scalable) => (&**scalable).contains_run(run.keys, run.next, found),
-            Content::Locked(lock) => {
+            SharedContent::Scalable(scalable) => {
+                (&**scalable).contains_run(run.keys, run.next, found)
+            }
+            SharedContent::Locked(lock) => {
                 unpoisoned(lock.read()).contains_run(run.keys, run.next, found);
             }
         }
@@ -570,9 +574,9 @@ impl Membership for &SharedFilter {
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         let before = new.len();
         let result = match &self.content {
-            Content::Words(words) => words.insert_run(Run { keys: run, next }, new),
-            Content::Scalable(scalable) => (&mut &**scalable).insert_run(run, next, new),
-            Content::Locked(lock) => unpoisoned(lock.write()).insert_run(run, next, new),
+            SharedContent::Words(words) => words.insert_run(Run { keys: run, next }, new),
+            SharedContent::Scalable(scalable) => (&mut &**scalable).insert_run(run, next, new),
+            SharedContent::Locked(lock) => unpoisoned(lock.write()).insert_run(run, next, new),
         };
         // The counters are shared too: one addition for a run.
         self.inserted.add(new[before..].iter().map(|new| u64::from(*new)).sum());

@@ -479,8 +479,9 @@ mod tests {
                 for key in &keys[..geometry.blocks.min(500) as usize] {
                     kernel.insert(&mut bytes, &geometry, *key);
                 }
-                let words: Vec<AtomicU64> =
-                    crate::cells::words(&bytes).map(|word| AtomicU64::new(word.to_le())).collect();
+                let words: Vec<AtomicU64> = crate::storage::words(&bytes)
+                    .map(|word| AtomicU64::new(word.to_le()))
+                    .collect();
                 let mut found = vec![false; keys.len()];
                 let run = Run { keys: &keys, next: &[] };
                 kernel.racing_contains_all(&words, &geometry, run, &mut found);
@@ -512,8 +513,9 @@ mod tests {
                 assert!(bytes.iter().skip(63).step_by(64).all(|last| last >> 7 == 0), "{context}");
                 let mut locked = bytes.clone();
                 locked.iter_mut().skip(63).step_by(64).for_each(|last| *last |= 0x80);
-                let words: Vec<AtomicU64> =
-                    crate::cells::words(&locked).map(|word| AtomicU64::new(word.to_le())).collect();
+                let words: Vec<AtomicU64> = crate::storage::words(&locked)
+                    .map(|word| AtomicU64::new(word.to_le()))
+                    .collect();
                 let run = Run { keys: &keys, next: &[] };
                 let (mut found, mut racing) = (vec![false; keys.len()], vec![false; keys.len()]);
                 kernel.contains_all(&locked, &geometry, run, &mut found);
@@ -554,7 +556,7 @@ mod tests {
                 assert!(new.iter().zip(expected).all(|(new, bits)| *new == (bits != 0)));
                 for words in [one_by_one, at_once] {
                     let words = words.iter().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
-                    assert!(words.eq(crate::cells::words(&bytes)), "{context}");
+                    assert!(words.eq(crate::storage::words(&bytes)), "{context}");
                 }
             }
         }

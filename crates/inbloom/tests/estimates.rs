@@ -83,7 +83,7 @@ fn an_overlay_counts_the_keys_that_it_took_for_others() {
         let plan = Plan::new(Kind::Ribbon).items(keys / 2).rate(rate * 0.9).build().unwrap();
         check(&format!("overlay at {rate}"), keys, |hasher, digests| {
             let (first, later) = digests.split_at((keys / 2) as usize);
-            let mut list = Filter::build(plan, hasher, first).unwrap().into_living(rate).unwrap();
+            let mut list = Filter::build(plan, hasher, first).unwrap().into_overlay(rate).unwrap();
             list.insert_digests(later, &mut Vec::new()).unwrap();
             list
         });

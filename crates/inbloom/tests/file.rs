@@ -8,11 +8,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{Error, Filter, Hasher, Key, Kind, Plan, file};
+use inbloom::{Error, Filter, Hasher, Kind, Plan, SecretKey, file};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
-const KEY: Key = Key::new([7; 16]);
+const KEY: SecretKey = SecretKey::new([7; 16]);
 
 fn plan() -> Plan {
     Plan::new(Kind::Blocked).items(1000).rate(0.001).build().unwrap()
@@ -84,7 +84,7 @@ fn a_keyed_filter_opens_with_its_key_only() {
     assert!(file::open_keyed(&path, &KEY).unwrap().contains("alice"));
     assert!(file::open_mut_keyed(&path, &KEY).unwrap().contains("alice"));
     file::verify(&path).expect("checked without the key");
-    let other = Key::new([8; 16]);
+    let other = SecretKey::new([8; 16]);
     for error in [
         file::open(&path).unwrap_err(),
         file::open_mut(&path).unwrap_err(),

@@ -8,10 +8,10 @@ use std::io::Write;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use inbloom::{Error, Filter, Hasher, Key, Kind, Plan, Result, file, format};
+use inbloom::{Error, Filter, Hasher, Kind, Plan, Result, SecretKey, file, format};
 use xxhash_rust::xxh3::xxh3_64;
 
-const KEY: Key = Key::new(*b"sixteen byte key");
+const KEY: SecretKey = SecretKey::new(*b"sixteen byte key");
 
 /// A small filter of every shape that a file can have, with what was inserted into it.
 struct Sample {
@@ -75,7 +75,7 @@ fn samples() -> Vec<Sample> {
                 assert!(sample.filter.remove(removed).unwrap());
             }
             "ribbon, changed since" => {
-                let mut list = sample.filter.clone().into_living(0.2).unwrap();
+                let mut list = sample.filter.clone().into_overlay(0.2).unwrap();
                 assert!(list.remove(sample.members.pop().unwrap()).unwrap());
                 assert!(list.remove(sample.members.pop().unwrap()).unwrap());
                 for late in ["late", "later"] {
@@ -297,7 +297,7 @@ fn assert_same_header(filter: &Filter, sample: &Sample, context: &str) {
     assert_eq!(filter.plan(), sample.filter.plan(), "{context}");
     assert_eq!(filter.hasher(), sample.filter.hasher(), "{context}");
     assert_eq!(filter.inserted(), sample.filter.inserted(), "{context}");
-    assert_eq!(filter.ones(), sample.filter.ones(), "{context}");
+    assert_eq!(filter.occupied(), sample.filter.occupied(), "{context}");
     assert_eq!(filter.note(), sample.filter.note(), "{context}");
     assert_eq!(filter.normalization(), sample.filter.normalization(), "{context}");
     assert_eq!(filter.auto_clear(), sample.filter.auto_clear(), "{context}");
@@ -356,7 +356,7 @@ fn a_view_answers_alike_at_every_alignment() {
 fn a_keyed_filter_asks_for_its_key_and_for_no_other() {
     let plan = Plan::exact(Kind::Blocked, 512, 8).unwrap();
     let bytes = write(&Filter::with_hasher(plan, Hasher::sip13(KEY)).unwrap());
-    let other = Key::new([1; 16]);
+    let other = SecretKey::new([1; 16]);
     let refusals = [
         (Filter::read_from(&bytes[..]).unwrap_err(), "no key was given"),
         (Filter::view(&bytes).map(drop).unwrap_err(), "no key was given"),
@@ -492,7 +492,7 @@ fn use_up(mut filter: Filter, sample: &Sample) {
     let shared = filter.into_shared();
     let Ok(shared) = shared else { return };
     let _ = (shared.insert(&sample.members[0]), shared.remove(&sample.members[0]));
-    let _ = (shared.fill(), shared.rate(), shared.estimated_items(), shared.ones());
+    let _ = (shared.fill(), shared.rate(), shared.estimated_items(), shared.occupied());
     let mut filter = shared.into_exclusive();
     let _ = filter.merge(&sample.filter);
     let _ = filter.intersect(&sample.filter);
@@ -512,7 +512,7 @@ fn removing_from_a_filter_whose_count_is_wrong_does_not_panic() {
         let mut damaged = Way::OpenMut.take(&bytes).unwrap().unwrap();
         assert!(damaged.contains([7]), "{}", plan.kind());
         assert!(damaged.remove([7]).unwrap(), "{}", plan.kind());
-        assert_eq!(damaged.ones(), 0, "{}", plan.kind());
+        assert_eq!(damaged.occupied(), 0, "{}", plan.kind());
         let shared = Way::OpenMut.take(&bytes).unwrap().unwrap().into_shared().unwrap();
         assert!(shared.remove([7]).unwrap(), "{}", plan.kind());
         let _ = (shared.fill(), shared.rate(), shared.estimated_items());
@@ -1196,7 +1196,7 @@ fn another_kind_over_the_same_bits_is_another_filter_and_no_more() {
     for way in Way::ALL {
         if let Some(filter) = way.take(&bytes).unwrap() {
             assert_eq!(filter.plan().kind(), Kind::Classic);
-            assert_eq!(filter.ones(), 8);
+            assert_eq!(filter.occupied(), 8);
         }
     }
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Key, Kind, Plan, PlanBuilder, Span, file, format};
+use inbloom::{Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey, Span, file, format};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A file, how it was made, and what was seen when it was.
@@ -108,7 +108,7 @@ fn at_once(filter: &mut Filter, keys: &[Vec<u8>]) {
     filter.insert_many(keys, &mut Vec::new()).unwrap();
 }
 
-const KEY: Key = Key::new(*b"0123456789abcdef");
+const KEY: SecretKey = SecretKey::new(*b"0123456789abcdef");
 
 fn blocked(bits: u64, lines: u32, probes: u32) -> PlanBuilder {
     Plan::new(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
@@ -129,7 +129,8 @@ fn cuckoo(items: u64, rate: f64) -> PlanBuilder {
 fn living(plan: Plan, hasher: Hasher) -> Filter {
     let built: Vec<_> = [words(0..900), words(1000..1100)].concat();
     let digests: Vec<_> = built.iter().map(|key| hasher.digest(key)).collect();
-    let mut list = Filter::build(plan, hasher, &digests).unwrap().into_living(plan.rate()).unwrap();
+    let mut list =
+        Filter::build(plan, hasher, &digests).unwrap().into_overlay(plan.rate()).unwrap();
     one_by_one(&mut list, &words(900..920));
     for word in words(1000..1100) {
         assert!(list.remove(word).unwrap());
@@ -598,7 +599,7 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     let bytes = by_name("bitmap-sparse");
     let sparse = Filter::view(&bytes).unwrap();
     assert!(sparse.plan().is_sparse());
-    assert_eq!((sparse.ones(), sparse.inserted()), (5101, 5101));
+    assert_eq!((sparse.occupied(), sparse.inserted()), (5101, 5101));
     assert_eq!(sparse.as_bitmap().unwrap().iter().last(), Some((1 << 40) - 1));
 
     for (name, kind, width) in [
@@ -623,16 +624,16 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     let bytes = by_name("cuckoo-23-removed");
     let cuckoo = Filter::view(&bytes).unwrap();
     assert_eq!([100, 400, 455, 480].map(|i| cuckoo.count(format!("member {i}"))), [0, 1, 1, 2]);
-    assert_eq!((cuckoo.ones(), cuckoo.inserted()), (390, 350));
+    assert_eq!((cuckoo.occupied(), cuckoo.inserted()), (390, 350));
 
     let bytes = by_name("ribbon-1-shards");
-    assert_eq!(Filter::view(&bytes).unwrap().ones(), 3000);
+    assert_eq!(Filter::view(&bytes).unwrap().occupied(), 3000);
     assert_eq!(payload(&bytes).last_chunk(), Some(&3_u64.to_le_bytes()), "three shards");
 
     let bytes = by_name("ribbon-living");
     let list = Filter::view(&bytes).unwrap();
-    let parts = list.as_living().unwrap();
-    assert_eq!((list.ones(), parts.added()), (1000, 20));
+    let parts = list.as_overlay().unwrap();
+    assert_eq!((list.occupied(), parts.added()), (1000, 20));
     assert!((1000..1100).all(|i| !list.contains(format!("member {i}"))));
     assert!((0..300).all(|i| !list.contains(format!("absent {i}"))));
     assert!(parts.denied() > 100, "{}", parts.denied());

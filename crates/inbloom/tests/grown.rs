@@ -329,7 +329,7 @@ fn a_cleared_filter_starts_again_with_its_base() {
     file::save(&grown(Kind::Blocked, 1000, 0.01, 0..3000), &path).unwrap();
     let mut filter = file::open_mut(&path).unwrap();
     filter.clear().unwrap();
-    assert_eq!((filter.inserted(), filter.ones()), (0, 0));
+    assert_eq!((filter.inserted(), filter.occupied()), (0, 0));
     assert!(!filter.contains_digest(digest(2999)));
     filter.insert_digests(&digests(0..900), &mut Vec::new()).unwrap();
     assert_eq!(filter.as_grown().unwrap().beyond(), 0);

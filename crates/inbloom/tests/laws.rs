@@ -17,8 +17,8 @@ use inbloom::kinds::{
     scalable::Scalable,
 };
 use inbloom::{
-    Digest, Error, Filter, Hasher, Key, Kind, Membership, Plan, SharedFilter, Span, file, measure,
-    measure_absent,
+    Digest, Error, Filter, Hasher, Kind, Membership, Plan, SecretKey, SharedFilter, Span, file,
+    measure, measure_absent,
 };
 use proptest::prelude::*;
 
@@ -534,7 +534,7 @@ fn batches_of_keys_leave_the_bits_counts_and_answers_of_single_calls() {
             for filter in [&of_keys, &of_digests] {
                 assert!(*filter == single, "{name}, batch of {size}: bits differ");
                 assert_eq!(filter.inserted(), single.inserted(), "{name}");
-                assert_eq!(filter.ones(), single.ones(), "{name}");
+                assert_eq!(filter.occupied(), single.occupied(), "{name}");
             }
         }
         let all = keys(0..4000);
@@ -557,7 +557,11 @@ fn a_clone_is_equal_and_goes_its_own_way() {
         filter.set_note("a note").unwrap();
         let clone = filter.clone();
         assert!(clone == filter, "{name}");
-        assert_eq!((clone.inserted(), clone.ones()), (filter.inserted(), filter.ones()), "{name}");
+        assert_eq!(
+            (clone.inserted(), clone.occupied()),
+            (filter.inserted(), filter.occupied()),
+            "{name}"
+        );
         assert_eq!(clone.note(), "a note");
         let before = filter.contains(key(5000));
         filter.insert(key(5000)).unwrap();
@@ -594,7 +598,7 @@ fn a_cleared_filter_is_empty_and_every_key_is_new_again() {
         filter.set_note("stays").unwrap();
         filter.clear().unwrap();
         assert!(filter == Filter::new(plan).unwrap(), "{name}");
-        assert_eq!((filter.ones(), filter.fill(), filter.inserted()), (0, 0.0, 0), "{name}");
+        assert_eq!((filter.occupied(), filter.fill(), filter.inserted()), (0, 0.0, 0), "{name}");
         assert_eq!(filter.note(), "stays");
         assert!(filter.insert(key(0)).unwrap(), "{name}");
         let again = keys(0..1000);
@@ -622,7 +626,7 @@ fn a_merge_contains_both_and_equals_inserting_both() {
         }
         let both = with_keys(plan, &[keys(0..1200), keys(800..2000)].concat());
         assert!(left == both, "{name}");
-        assert_eq!(left.ones(), both.ones(), "{name}");
+        assert_eq!(left.occupied(), both.occupied(), "{name}");
         if plan.kind().counts() {
             let twice = keys(800..1200);
             assert!(twice.iter().all(|key| left.count(key) >= 2), "{name}: copies add up");
@@ -754,7 +758,7 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         "tightening: 0.5 here, 0.75 there",
     );
     check(hashed(Hasher::xxh3(1)), hashed(Hasher::xxh3(2)), "hash seed: 1 here, 2 there");
-    let (one, two) = (Key::new([1; 16]), Key::new([2; 16]));
+    let (one, two) = (SecretKey::new([1; 16]), SecretKey::new([2; 16]));
     check(
         hashed(Hasher::xxh3(0)),
         hashed(Hasher::sip13(one)),
@@ -804,7 +808,7 @@ fn the_positions_of_a_key_are_the_cells_that_its_insert_takes() {
             positions.sort_unstable();
             positions.dedup();
             assert_eq!(positions, used, "{name}");
-            assert_eq!(filter.ones(), used.len() as u64, "{name}");
+            assert_eq!(filter.occupied(), used.len() as u64, "{name}");
             let cells = plan.bits() / u64::from(plan.width());
             if let Some(absent) = (0..cells).find(|position| !used.contains(position)) {
                 positions.push(absent);
@@ -849,7 +853,7 @@ fn the_count_of_cells_in_use_is_that_of_the_payload_after_every_verb() {
         let mut filter = Filter::new(plan).unwrap();
         let check = |filter: &Filter, after: &str| {
             let counted = used_cells(filter).len() as u64;
-            assert_eq!(filter.ones(), counted, "{name}, after {after}");
+            assert_eq!(filter.occupied(), counted, "{name}, after {after}");
             let usable = match plan.kind() {
                 Kind::Blocked => plan.bits() / 512 * 511,
                 Kind::Window => plan.bits() / 512 * 511 * (u64::from(plan.generations()) + 1),
@@ -880,9 +884,9 @@ fn the_count_of_cells_in_use_is_that_of_the_payload_after_every_verb() {
         if plan.kind().can_remove() {
             assert!(shared.remove(key(2000)).unwrap(), "{name}");
         }
-        let ones = shared.ones();
+        let ones = shared.occupied();
         filter = shared.into_exclusive();
-        assert_eq!(filter.ones(), ones, "{name}");
+        assert_eq!(filter.occupied(), ones, "{name}");
         check(&filter, "sharing");
         check(&Filter::read_from(&file_of(&filter)[..]).unwrap(), "writing and reading");
         filter.clear().unwrap();
@@ -995,7 +999,7 @@ fn what_was_told_new_is_counted() {
 /// The share of cells in use after so many keys, and half a cell more.
 fn share_at(plan: Plan, items: u64) -> f64 {
     let filter = with_keys(plan, &keys(0..items));
-    filter.fill() * (1.0 + 0.5 / filter.ones() as f64)
+    filter.fill() * (1.0 + 0.5 / filter.occupied() as f64)
 }
 
 #[test]
@@ -1154,14 +1158,14 @@ fn values_outside_the_universe_are_refused_and_never_found() {
         let mut new = Vec::new();
         assert!(filter.insert_many(&batch, &mut new).is_err());
         assert_eq!(new, [true, true]);
-        assert_eq!((filter.inserted(), filter.ones()), (2, 2));
+        assert_eq!((filter.inserted(), filter.occupied()), (2, 2));
         let shared = filter.into_shared().unwrap();
         assert!(!shared.contains(1000_u64.to_le_bytes()));
         assert!(shared.insert(1000_u64.to_le_bytes()).is_err());
         assert!(!shared.remove(1000_u64.to_le_bytes()).unwrap());
         assert!(shared.insert_many(&batch, &mut new).is_err());
         assert_eq!(new, [false, false]);
-        assert_eq!((shared.inserted(), shared.ones()), (2, 2));
+        assert_eq!((shared.inserted(), shared.occupied()), (2, 2));
     }
 }
 
@@ -1194,7 +1198,7 @@ fn what_is_removed_leaves_what_would_be_there_without_it() {
         let expected = with_keys(plan, &keys(500..1000));
         let exact = plan.kind() != Kind::Counting || plan.width() > 2;
         assert!(filter == expected || !exact, "{name}: other cells than without them");
-        assert!(filter.ones() >= expected.ones(), "{name}");
+        assert!(filter.occupied() >= expected.occupied(), "{name}");
         let off = filter.inserted().abs_diff(500) as f64;
         assert!(off <= 500.0 * (3.0 * plan.rate() + 12.0 * plan.saturation()), "{name}: off {off}");
         // What was removed can come again.
@@ -1367,7 +1371,7 @@ fn a_merge_lets_no_key_be_forgotten_before_its_time() {
                     assert!(found || age > 1000, "{name}: forgotten");
                 }
             }
-            assert_eq!(left.ones(), 0, "{here}, {there}: it forgets in the end");
+            assert_eq!(left.occupied(), 0, "{here}, {there}: it forgets in the end");
         }
     }
 }
@@ -1419,7 +1423,11 @@ fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
             assert_eq!(exclusive.count(key), shared.count(key), "{name}");
         }
         assert_eq!(exclusive.inserted(), shared.inserted(), "{name}");
-        assert_eq!((exclusive.ones(), exclusive.fill()), (shared.ones(), shared.fill()), "{name}");
+        assert_eq!(
+            (exclusive.occupied(), exclusive.fill()),
+            (shared.occupied(), shared.fill()),
+            "{name}"
+        );
         assert_eq!(exclusive.estimated_items(), shared.estimated_items(), "{name}");
         assert_eq!(exclusive.rate(), shared.rate(), "{name}");
         let back = shared.into_exclusive();
@@ -1448,8 +1456,8 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
             assert!(*other == filter, "{name}");
             assert_eq!(other.plan(), filter.plan(), "{name}");
             assert_eq!(
-                (other.inserted(), other.ones(), other.bytes()),
-                (filter.inserted(), filter.ones(), filter.bytes()),
+                (other.inserted(), other.occupied(), other.bytes()),
+                (filter.inserted(), filter.occupied(), filter.bytes()),
                 "{name}"
             );
             assert_eq!(other.estimated_items(), filter.estimated_items(), "{name}");
@@ -1514,8 +1522,8 @@ fn seeds_and_secret_keys_make_different_filters_of_the_same_keys() {
     let hashers = [
         Hasher::xxh3(0),
         Hasher::xxh3(1),
-        Hasher::sip13(Key::new([1; 16])),
-        Hasher::sip13(Key::new([2; 16])),
+        Hasher::sip13(SecretKey::new([1; 16])),
+        Hasher::sip13(SecretKey::new([2; 16])),
     ];
     let filters: Vec<Filter> = hashers
         .iter()
@@ -1856,12 +1864,12 @@ proptest! {
                 prop_assert_eq!(filter.as_bitmap().unwrap().len(), members);
                 prop_assert_eq!(filter.inserted(), members, "{}", name);
             } else if plan.kind() != Kind::Scalable {
-                prop_assert_eq!(filter.ones(), used_cells(&filter).len() as u64, "{}", name);
+                prop_assert_eq!(filter.occupied(), used_cells(&filter).len() as u64, "{}", name);
             }
             if plan.kind() == Kind::Cuckoo {
                 let copies: u64 = model.copies.values().map(|copies| u64::from(*copies)).sum();
                 // An intersection may keep an entry of two keys that look the same.
-                prop_assert!(filter.ones() >= copies, "{}: {} copies", name, copies);
+                prop_assert!(filter.occupied() >= copies, "{}: {} copies", name, copies);
             }
         }
     }

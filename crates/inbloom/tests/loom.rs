@@ -38,7 +38,7 @@ fn shared(plan: Plan) -> Arc<SharedFilter> {
 /// What a single thread would have made of the same keys.
 fn assert_same_as_exclusive(shared: Arc<SharedFilter>, keys: &[[u8; 1]]) {
     let shared = Arc::try_unwrap(shared).ok().expect("every other thread has ended");
-    let ones = shared.ones();
+    let ones = shared.occupied();
     let filter = shared.into_exclusive();
     let mut expected = Filter::new(*filter.plan()).unwrap();
     for key in keys {
@@ -46,7 +46,7 @@ fn assert_same_as_exclusive(shared: Arc<SharedFilter>, keys: &[[u8; 1]]) {
         assert!(filter.contains(key), "an inserted key is lost");
     }
     assert!(filter == expected, "bits differ");
-    assert_eq!(ones, expected.ones());
+    assert_eq!(ones, expected.occupied());
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_is_inserted_after_a_clear_is_found_and_counts_are_right() {
             // The key that came meanwhile may be lost, in part too, and can be inserted again.
             filter.insert_if_absent([2]).unwrap();
             assert!(filter.contains([2]) && filter.contains([3]));
-            assert_eq!(filter.ones(), filter.snapshot().unwrap().ones(), "cells in use");
+            assert_eq!(filter.occupied(), filter.snapshot().unwrap().occupied(), "cells in use");
         });
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::{count_ones, file_of, line_shapes, mix, payload, seeded, unevenness};
 use flate2::{Compression, write::DeflateEncoder};
 use inbloom::kinds::counting::Counting;
-use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Plan, PlanBuilder};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey};
 
 // -------------------------------------------------------------------------------------------- keys
 
@@ -504,7 +504,7 @@ fn a_key_is_forgotten_when_its_time_has_come() {
             filter.insert(number.to_le_bytes()).expect("an insert into memory");
         }
         filter.advance(5 + span + step).expect("a clock");
-        assert_eq!((filter.ones(), filter.rate()), (0, 0.0), "{span} ms in {generations}");
+        assert_eq!((filter.occupied(), filter.rate()), (0, 0.0), "{span} ms in {generations}");
         assert!(filter.insert(0_u64.to_le_bytes()).expect("an insert into memory"), "new again");
     }
 }
@@ -802,7 +802,7 @@ fn hashes_of_64_bits_a_digest_that_agrees_in_one_half_is_still_foreign() {
 #[test]
 fn hashes_of_64_bits_the_halves_of_a_digest_are_independent() {
     const KEYS: u64 = 20_000;
-    for hasher in [Hasher::xxh3(0), Hasher::xxh3(1), Hasher::sip13(Key::new([7; 16]))] {
+    for hasher in [Hasher::xxh3(0), Hasher::xxh3(1), Hasher::sip13(SecretKey::new([7; 16]))] {
         let mut agreements = [0_u64; 64 * 64];
         for number in 0..KEYS {
             let Digest { place, print } = hasher.digest(number.to_le_bytes());

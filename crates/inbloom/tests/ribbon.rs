@@ -52,7 +52,7 @@ fn no_key_is_denied_in_filters_of_every_small_number() {
             let width = 1 + count as i32 % 32;
             let filter = build(plan(count, width), &all[..count as usize]);
             assert_all_found(&filter, &all[..count as usize], &format!("{count} {name}"));
-            assert_eq!((filter.ones(), filter.inserted()), (count, count));
+            assert_eq!((filter.occupied(), filter.inserted()), (count, count));
         }
     }
 }
@@ -77,7 +77,7 @@ fn assert_none_is_denied(counts: impl Iterator<Item = usize>) {
         let members = &all[20_000 - count..][..count];
         let filter = build(plan(count as u64, width), members);
         assert_all_found(&filter, members, &format!("{count} keys, {width} bits"));
-        assert_eq!((filter.ones(), filter.inserted()), (count as u64, count as u64));
+        assert_eq!((filter.occupied(), filter.inserted()), (count as u64, count as u64));
     }
 }
 
@@ -227,7 +227,7 @@ fn neither_order_nor_repetition_changes_a_bit() {
     let twice = [&members[..], &members[5000..], &backwards[..7]].concat();
     assert!(file_of(&build(plan(20_000, 9), &twice)) == file_of(&filter));
     let same = vec![members[0]; 1000];
-    assert_eq!(build(plan(1000, 9), &same).ones(), 1);
+    assert_eq!(build(plan(1000, 9), &same).occupied(), 1);
 }
 
 /// More keys than planned, or fewer, and shards without any.
@@ -243,7 +243,7 @@ fn the_number_of_keys_need_not_be_the_planned_one() {
     }
     let none = build(plan(20_000_000, 10), &[]);
     assert!(!members.iter().any(|digest| none.contains_digest(*digest)));
-    assert_eq!((none.rate(), none.ones()), (0.0, 0));
+    assert_eq!((none.rate(), none.occupied()), (0.0, 0));
 }
 
 /// Digests are hashes. What is not is bumped until it is, takes more bits, and is found all the
@@ -267,7 +267,7 @@ fn what_changes_a_filter_is_refused_with_a_remedy() {
     let mut filter = build(plan(100, 8), &members);
     let other = build(plan(100, 8), &members[..50]);
     let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
-                  changed beside it: 'inbloom build --base', Filter::into_living in the library";
+                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
     let text = |error: inbloom::Error| error.to_string();
     let refused = |verb: &str| format!("kind ribbon cannot {verb}: {remedy}");
     let mut answers = Vec::new();

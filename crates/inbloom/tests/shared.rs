@@ -21,7 +21,7 @@ fn exclusive(plan: Plan, keys: &[[u8; 8]]) -> Filter {
 #[track_caller]
 fn assert_same_as_exclusive(shared: SharedFilter, keys: &[[u8; 8]], told_new: u64, name: &str) {
     assert_eq!(shared.inserted(), told_new, "{name}: inserts that were told new");
-    let (ones, fill) = (shared.ones(), shared.fill());
+    let (ones, fill) = (shared.occupied(), shared.fill());
     let filter = shared.into_exclusive();
     let plan = *filter.plan();
     if !matches!(plan.span(), Some(Span::Items(_))) && !plan.kind().can_grow() {
@@ -30,7 +30,7 @@ fn assert_same_as_exclusive(shared: SharedFilter, keys: &[[u8; 8]], told_new: u6
     if !plan.is_sparse() && !plan.kind().can_grow() {
         assert_eq!(ones, used_cells(&filter).len() as u64, "{name}: cells in use");
     }
-    assert_eq!((ones, fill), (filter.ones(), filter.fill()), "{name}");
+    assert_eq!((ones, fill), (filter.occupied(), filter.fill()), "{name}");
     assert!(keys.iter().all(|key| filter.contains(key)), "{name}: a key is lost");
 }
 
@@ -213,8 +213,8 @@ fn a_snapshot_is_the_filter_and_can_be_saved_while_others_insert() {
         let snapshot = shared.snapshot().unwrap();
         assert!(snapshot == copy, "{name}");
         assert_eq!(
-            (snapshot.ones(), snapshot.inserted()),
-            (copy.ones(), copy.inserted()),
+            (snapshot.occupied(), snapshot.inserted()),
+            (copy.occupied(), copy.inserted()),
             "{name}"
         );
         assert_eq!(snapshot.note(), "a note");
@@ -239,7 +239,7 @@ fn a_cleared_filter_is_as_a_new_one() {
     for (name, plan) in shapes_for(2_000, 40_000) {
         let shared = exclusive(plan, &keys(0..20_000)).into_shared().unwrap();
         shared.clear().unwrap();
-        assert_eq!((shared.ones(), shared.inserted(), shared.rate()), (0, 0, 0.0), "{name}");
+        assert_eq!((shared.occupied(), shared.inserted(), shared.rate()), (0, 0, 0.0), "{name}");
         assert_eq!(shared.estimated_items().items, 0.0, "{name}");
         assert!(!keys(0..20_000).iter().any(|key| shared.contains(key)), "{name}");
         shared.insert_many(&keys(100..200), &mut Vec::new()).unwrap();
@@ -270,7 +270,7 @@ fn what_is_inserted_after_a_clear_returned_is_found_whatever_others_do() {
             is_over.store(true, Ordering::Relaxed);
         });
         let copy = shared.snapshot().unwrap();
-        assert_eq!(shared.ones(), copy.ones(), "{name}: cells in use");
+        assert_eq!(shared.occupied(), copy.occupied(), "{name}: cells in use");
     }
 }
 
@@ -314,12 +314,20 @@ fn a_filter_comes_back_from_sharing_as_it_went() {
         let shared = filter.into_shared().unwrap();
         assert_eq!(shared.plan(), copy.plan());
         assert_eq!(shared.hasher(), copy.hasher());
-        assert_eq!((shared.ones(), shared.inserted()), (copy.ones(), copy.inserted()), "{name}");
+        assert_eq!(
+            (shared.occupied(), shared.inserted()),
+            (copy.occupied(), copy.inserted()),
+            "{name}"
+        );
         assert_eq!(shared.estimated_items(), copy.estimated_items(), "{name}");
         assert_eq!(shared.rate(), copy.rate(), "{name}");
         let back = shared.into_exclusive();
         assert!(back == copy, "{name}");
-        assert_eq!((back.ones(), back.inserted()), (copy.ones(), copy.inserted()), "{name}");
+        assert_eq!(
+            (back.occupied(), back.inserted()),
+            (copy.occupied(), copy.inserted()),
+            "{name}"
+        );
         assert_eq!((back.note(), back.normalization()), ("a note", "lower case"));
     }
 }
@@ -390,7 +398,7 @@ fn removals_by_many_threads_take_nothing_but_their_own() {
         all.extend((0..THREADS).flat_map(kept));
         assert!(all.iter().all(|key| shared.contains(key)), "{name}: a key is lost");
         assert!(shared.inserted() >= before, "{name}: {} inserted", shared.inserted());
-        let (ones, filter) = (shared.ones(), shared.into_exclusive());
+        let (ones, filter) = (shared.occupied(), shared.into_exclusive());
         if !plan.is_sparse() {
             assert_eq!(ones, used_cells(&filter).len() as u64, "{name}: cells in use");
         }
@@ -429,7 +437,7 @@ fn a_cuckoo_filter_fills_up_under_many_threads_and_loses_nothing() {
             .collect();
         assert!(taken.len() >= 4000, "{name}: {} keys taken", taken.len());
         let filter = shared.into_exclusive();
-        assert_eq!(filter.ones(), taken.len() as u64, "{name}");
+        assert_eq!(filter.occupied(), taken.len() as u64, "{name}");
         assert!(taken.iter().all(|key| filter.contains(key)), "{name}: a key is lost");
     }
 }
@@ -477,6 +485,6 @@ fn a_shared_filter_that_was_filled_and_emptied_counts_no_keys() {
         }
         assert!(shared.inserted() < 400, "{kind}: {}", shared.inserted());
         let mut filter = shared.into_exclusive();
-        assert!(filter.insert(key(0)).unwrap() && filter.ones() > 0);
+        assert!(filter.insert(key(0)).unwrap() && filter.occupied() > 0);
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use inbloom::Filter;
 
-use crate::change::{Change, Tally};
+use crate::edit::{Edit, Tally};
 use crate::filter_file::{self, KeyArgs};
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
@@ -61,7 +61,7 @@ Exit status:
   2  an error; the filter is as it was before, unless only the answer could not be printed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Change::open(&args.filter, &args.key, args.wait)?;
+    let mut change = Edit::open(&args.filter, &args.key, args.wait)?;
     if change.filter.plan().kind().is_static() {
         // Any key will do: the library refuses it, in its own words.
         change.filter.insert("").with_context(|| args.filter.display().to_string())?;
@@ -111,7 +111,7 @@ struct Before {
 
 impl Before {
     /// Why so many keys are not added.
-    fn refuse(&self, change: &Change, tally: Tally) -> String {
+    fn refuse(&self, change: &Edit, tally: Tally) -> String {
         let plan = change.filter.plan();
         format!(
             "it was planned for {} and holds {}, and {} came: with all of them its rate would pass \

@@ -9,8 +9,8 @@
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
 
-mod living;
 mod out_of_core;
+mod overlay;
 mod unfinished;
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub struct Args {
     hash: HashArgs,
 
     #[command(flatten)]
-    living: living::LivingArgs,
+    living: overlay::OverlayArgs,
 
     // These last: their headings hold for all options that follow.
     #[command(flatten)]
@@ -147,10 +147,10 @@ Exit status:
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(base) = &args.living.base {
-        return living::update(args, base);
+        return overlay::update(args, base);
     }
-    let promise = living::promise(args)?;
-    let args = &living::planned(args, promise);
+    let promise = overlay::promise(args)?;
+    let args = &overlay::planned(args, promise);
     check_resources(args)?;
     let overfull = decide_overfull(args)?;
     let output = Output::new(&args.output, args.resources.shards);
@@ -191,7 +191,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if builder.in_parts {
         builder.new = filter.inserted();
     }
-    let filter = living::finish(args, filter, builder.keys()?, promise)?;
+    let filter = overlay::finish(args, filter, builder.keys()?, promise)?;
     match written {
         None => filter_file::save(&filter, &args.output)?,
         Some((base, unfinished)) => {

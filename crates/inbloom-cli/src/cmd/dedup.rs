@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Filter, Kind, Span};
 
 use crate::blocks::{Block, InOrder, Next};
+use crate::exact_set::{Counts, ExactSet};
 use crate::filter_file::{self, Changed, HashArgs};
 use crate::keys::{Digests, InputArgs, Keys, Missing, NormalizeArgs};
 use crate::lock::WaitArgs;
@@ -23,7 +24,6 @@ use crate::normalize::Normalization;
 use crate::output::Delivery;
 use crate::overfull::{self, Overfull};
 use crate::progress::{Beside, Progress};
-use crate::seen::{Counts, Exact};
 use crate::signals::Signals;
 use crate::sizing::{Sizing, kind_parser};
 use crate::{numbers, output};
@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (memory, keys) = match args.exact {
-        true => (Memory::Exact(Exact::default()), exact_keys()?),
+        true => (Memory::ExactSet(ExactSet::default()), exact_keys()?),
         false => {
             let kept = Kept::open(args, normalization)?;
             if let Some(warning) = kept.too_small(args) {
@@ -273,14 +273,14 @@ struct Dedup<'a> {
 
 /// What was seen.
 enum Memory {
-    Exact(Exact),
+    ExactSet(ExactSet),
     Filter(Box<Kept>),
 }
 
 impl Dedup<'_> {
     fn take(&mut self, digests: &Digests, block: &Block) -> Result<ControlFlow<()>> {
         match &mut self.memory {
-            Memory::Exact(set) => set.insert(digests, &mut self.new),
+            Memory::ExactSet(set) => set.insert(digests, &mut self.new),
             Memory::Filter(kept) => {
                 let had_passed = kept.has_passed;
                 kept.insert(digests, &mut self.new)?;
@@ -392,7 +392,7 @@ impl Dedup<'_> {
             }
         };
         match &self.memory {
-            Memory::Exact(set) => {
+            Memory::ExactSet(set) => {
                 let memory = numbers::bytes(set.bytes());
                 output::say(format_args!("{counts}, none by mistake; exact, {memory}"));
             }
@@ -415,7 +415,7 @@ impl Dedup<'_> {
     fn warning(&self) -> Option<String> {
         match &self.memory {
             Memory::Filter(kept) => kept.warning(self.read),
-            Memory::Exact(_) => None,
+            Memory::ExactSet(_) => None,
         }
     }
 

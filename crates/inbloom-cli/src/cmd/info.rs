@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use inbloom::compose::grown::Grown;
-use inbloom::compose::living::Living;
+use inbloom::compose::overlay::Overlay;
 use inbloom::{Filter, Kind, Plan, Slice};
 use serde_json::{Map, Value, json};
 
@@ -138,12 +138,12 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
     row("keys told new", &exact(filter.inserted()));
     let (items, error) = (estimate.items.round() as u64, estimate.error.ceil() as u64);
     row("estimated keys", &format!("{} +- {}", exact(items), exact(error)));
-    let in_use = format!("{} ({})", exact(filter.ones()), share(filter.fill()));
+    let in_use = format!("{} ({})", exact(filter.occupied()), share(filter.fill()));
     match kind {
         Kind::Counting => row("counters in use", &in_use),
         Kind::Cuckoo | Kind::Ribbon => row("slots in use", &in_use),
         // Its share of what it was planned for at the start says nothing.
-        Kind::Scalable => row("entries", &exact(filter.ones())),
+        Kind::Scalable => row("entries", &exact(filter.occupied())),
         _ => row("bits set", &in_use),
     }
     match filter.shards() {
@@ -239,8 +239,8 @@ fn verdict(filter: &Stored) -> &'static str {
 fn is_full(filter: &Filter) -> bool {
     let plan = filter.plan();
     match plan.kind() {
-        Kind::Cuckoo => filter.ones() > plan.items_at(1.0),
-        Kind::Scalable => plan.growth() == 0 && filter.ones() >= plan.items(),
+        Kind::Cuckoo => filter.occupied() > plan.items_at(1.0),
+        Kind::Scalable => plan.growth() == 0 && filter.occupied() >= plan.items(),
         _ => false,
     }
 }
@@ -267,13 +267,13 @@ fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,
         "estimated_items_error": estimate.error,
-        "ones": filter.ones(),
+        "ones": filter.occupied(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
         "full": filter.parts().iter().any(is_full),
         "details": details,
-        "added": first.as_living().map(Living::added),
-        "denied": first.as_living().map(Living::denied),
+        "added": first.as_overlay().map(Overlay::added),
+        "denied": first.as_overlay().map(Overlay::denied),
         "growing_part": first.as_grown().map(Grown::beyond),
         "auto_clear": first.auto_clear(),
         "normalization": first.normalization(),

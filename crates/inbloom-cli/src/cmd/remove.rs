@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use inbloom::Digest;
 
-use crate::change::Change;
+use crate::edit::Edit;
 use crate::filter_file::KeyArgs;
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
@@ -58,7 +58,7 @@ Exit status:
   2  an error; the filter is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Change::open(&args.filter, &args.key, args.wait)?;
+    let mut change = Edit::open(&args.filter, &args.key, args.wait)?;
     let kind = change.filter.plan().kind();
     if !kind.can_remove() {
         // Any key will do: the library refuses it, in its own words.

@@ -1,6 +1,6 @@
 //! `inbloom info`.
 
-use inbloom::{Digest, Filter, Hasher, Key, Kind, Plan, file};
+use inbloom::{Digest, Filter, Hasher, Kind, Plan, SecretKey, file};
 use serde_json::Value;
 
 use crate::folder::{Folder, numbers};
@@ -139,7 +139,8 @@ fn filters_that_lines_cannot_be_looked_up_in_as_they_are_say_so() {
     assert_eq!(outcome.text(), "alice\n");
     assert!(outcome.stderr.contains("normalized (lower case)"), "{}", outcome.stderr);
 
-    let keyed = Filter::with_hasher(plan, Hasher::sip13(Key::new([7; 16]))).expect("little memory");
+    let keyed =
+        Filter::with_hasher(plan, Hasher::sip13(SecretKey::new([7; 16]))).expect("little memory");
     file::save(&keyed, folder.path("keyed.ib")).expect("it is saved");
     folder.run_with("check keyed.ib", "alice\n").expect_error(&["keyed.ib", "key"]);
 }

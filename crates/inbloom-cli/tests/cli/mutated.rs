@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Key, Kind, Plan, Sharded, file};
+use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, Sharded, file};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::folder::Folder;
@@ -98,7 +98,7 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         let digests: Vec<_> = (0..60).map(|key: u64| hasher.digest(key.to_string())).collect();
         let ribbon = Filter::build(plan, hasher, &digests).expect(name);
         all.push((name, bytes(&ribbon)));
-        let mut overlay = ribbon.into_living(0.2).expect(name);
+        let mut overlay = ribbon.into_overlay(0.2).expect(name);
         insert(&mut overlay, 90);
         for key in 0..10 {
             overlay.remove(key.to_string()).expect("it is there");
@@ -106,7 +106,8 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         all.push(("overlay", bytes(&overlay)));
     }
     let plan = Plan::new(Kind::Blocked).items(100).build().expect("it is small");
-    let mut keyed = Filter::with_hasher(plan, Hasher::sip13(Key::new(KEY))).expect("it is small");
+    let mut keyed =
+        Filter::with_hasher(plan, Hasher::sip13(SecretKey::new(KEY))).expect("it is small");
     insert(&mut keyed, 60);
     all.push(("keyed", bytes(&keyed)));
     let mut sharded = Sharded::new(plan, 2).expect("it is small");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inbloom::{Hasher, Key, Kind, Plan, Sharded, file};
+use inbloom::{Hasher, Kind, Plan, SecretKey, Sharded, file};
 use serde_json::Value;
 
 use crate::folder::{Folder, numbers};
@@ -167,7 +167,7 @@ fn keyed_shards_take_their_key() {
     folder.write("other", "08".repeat(16));
     for kind in [Kind::Blocked, Kind::Classic] {
         let plan = Plan::new(kind).items(1_000).rate(1e-9).build().expect("a plan");
-        let hasher = Hasher::sip13(Key::new([7; 16]));
+        let hasher = Hasher::sip13(SecretKey::new([7; 16]));
         let mut keyed = Sharded::with_hasher(plan, SHARDS, hasher).expect("little memory");
         insert(&mut keyed, 0, 1_000);
         save(&folder, "keyed", &keyed);
@@ -246,7 +246,7 @@ fn info_is_one_screen_about_all_shards() {
         close("inserted", sharded.inserted() as f64);
         close("estimated_items", estimate.items);
         close("estimated_items_error", estimate.error);
-        close("ones", sharded.ones() as f64);
+        close("ones", sharded.occupied() as f64);
         close("fill", sharded.fill());
         close("current_rate", sharded.rate());
         let names = (0..16).map(|shard| format!("seen.{shard:03}-of-016.ib"));

@@ -1,6 +1,6 @@
 //! Every command of the table, repeated and unread: in pipelines, and between MULTI and EXEC.
 
-use inbloom_server::table::{self, Command};
+use inbloom_server::command_table::{self, Command};
 use inbloom_server::users::Class;
 
 use crate::server::{Client, Server, flood, request};
@@ -151,7 +151,7 @@ fn sample(name: &str) -> Option<&'static str> {
 
 /// All commands that are no admin's, with subcommands in the place of those that have some.
 fn commands() -> Vec<&'static Command> {
-    let all = table::commands().flat_map(|command| match command.subcommands {
+    let all = command_table::commands().flat_map(|command| match command.subcommands {
         [] => std::slice::from_ref(command).iter(),
         subcommands => subcommands.iter(),
     });

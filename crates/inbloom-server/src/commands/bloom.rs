@@ -12,13 +12,13 @@ use inbloom::interop::redisbloom;
 use inbloom::{Digest, Filter, Kind};
 
 use super::{parse, transfer};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys, excerpt};
 use crate::keyspace::{Created, Entry, Key};
 use crate::persist::record::{Change, Logged, Verb};
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Iter, Protocol, Reply};
 use crate::server::Server;
 use crate::session::{Scratch, Session};
-use crate::table::{Call, Command, Keys, excerpt};
 use crate::value::bloom::{Bloom, Refusal, Wish, layers};
 use crate::value::spec::Spec;
 use crate::value::{Guarded, Value, bytes_of};
@@ -218,10 +218,10 @@ fn insert_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>)
 }
 
 /// The entry of a filter of BF.*, None if there is none.
-pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, Failure> {
+pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, ReplyError> {
     let key = Key { database: call.session.database, name };
     match call.server.keyspace.get(key, call.now) {
-        Some(entry) if matches!(entry.value, Value::Cuckoo(_)) => Err(Failure::WRONG_TYPE),
+        Some(entry) if matches!(entry.value, Value::Cuckoo(_)) => Err(ReplyError::WRONG_TYPE),
         found => Ok(found),
     }
 }
@@ -231,40 +231,40 @@ const MOST_RATE: f64 = 0.25;
 /// RedisBloom's ceiling of capacity, which its texts name and we do not have.
 const RANGE: &str = "[1, 1073741824]";
 
-fn reserve(call: &mut Call<'_>) -> Result<(), Failure> {
+fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (wish, options) = wish(call.server, call.arguments)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
     if find(call, key.name)?.is_some() {
-        return Err(Failure::EXISTS);
+        return Err(ReplyError::EXISTS);
     }
     match call.server.create(key, &options.spec(wish)?, call.now)? {
         Created::New(_) => call.reply.ok(),
         Created::Taken(entry, _) => {
             let is_cuckoo = matches!(entry.value, Value::Cuckoo(_));
-            return Err(if is_cuckoo { Failure::WRONG_TYPE } else { Failure::EXISTS });
+            return Err(if is_cuckoo { ReplyError::WRONG_TYPE } else { ReplyError::EXISTS });
         }
     }
     Ok(())
 }
 
 /// What BF.RESERVE asks for.
-fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), Failure> {
+fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), ReplyError> {
     let settings = server.settings();
     // RedisBloom's own options are three words at most.
     let is_ours =
         |word: &[u8]| ["KIND", "WINDOW", "AUTOCLEAR"].iter().any(|option| parse::is(word, option));
     if words.len() < 4 || words.len() > 7 && !words.skip(4).iter().any(is_ours) {
-        return Err(Failure::arity("bf.reserve"));
+        return Err(ReplyError::arity("bf.reserve"));
     }
-    let rate = parse::fraction(&words[2]).ok_or(Failure::new("ERR bad error rate"))?;
+    let rate = parse::fraction(&words[2]).ok_or(ReplyError::new("ERR bad error rate"))?;
     if !(rate > 0.0 && rate < 1.0) {
         let text = "ERR error rate must be in the range (0.000000, 1.000000)";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
-    let capacity = parse::integer(&words[3]).ok_or(Failure::new("ERR bad capacity"))?;
+    let capacity = parse::integer(&words[3]).ok_or(ReplyError::new("ERR bad capacity"))?;
     let capacity = u64::try_from(capacity).ok().filter(|capacity| *capacity > 0);
     let capacity = capacity
-        .ok_or_else(|| Failure::with(format!("ERR capacity must be in the range {RANGE}")))?;
+        .ok_or_else(|| ReplyError::with(format!("ERR capacity must be in the range {RANGE}")))?;
     let options = Options::parse(words.skip(4))?;
     options.check_expansion(settings.bf_expansion_factor)?;
     let growth = options.growth(settings.bf_expansion_factor);
@@ -295,15 +295,15 @@ impl Options {
         self.kind.is_none() && self.span.is_none() && self.clear.is_none()
     }
 
-    fn parse(words: Arguments<'_>) -> Result<Options, Failure> {
+    fn parse(words: Arguments<'_>) -> Result<Options, ReplyError> {
         let mut options = Options::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if parse::is(word, "NONSCALING") {
                 options.is_fixed = true;
             } else if parse::is(word, "EXPANSION") {
-                let value = words.next().ok_or(Failure::new("ERR no expansion"))?;
-                let value = parse::integer(value).ok_or(Failure::new("ERR bad expansion"))?;
+                let value = words.next().ok_or(ReplyError::new("ERR no expansion"))?;
+                let value = parse::integer(value).ok_or(ReplyError::new("ERR bad expansion"))?;
                 options.expansion = Some(value);
             } else if parse::is(word, "KIND") {
                 options.kind = Some(choice(words.next())?);
@@ -313,7 +313,7 @@ impl Options {
                 options.clear = Some(share(words.next())?);
             } else {
                 let word = excerpt(word, 64);
-                return Err(Failure::with(format!(
+                return Err(ReplyError::with(format!(
                     "ERR unknown option '{word}': expected EXPANSION, NONSCALING, KIND, WINDOW or \
                      AUTOCLEAR"
                 )));
@@ -322,13 +322,13 @@ impl Options {
         Ok(options)
     }
 
-    fn check_expansion(&self, default: u32) -> Result<(), Failure> {
+    fn check_expansion(&self, default: u32) -> Result<(), ReplyError> {
         let Some(expansion) = self.expansion else { return Ok(()) };
         if (self.is_fixed || default == 0) && expansion != 0 {
-            return Err(Failure::new("Nonscaling filters cannot expand"));
+            return Err(ReplyError::new("Nonscaling filters cannot expand"));
         }
         if !(0..=32768).contains(&expansion) {
-            return Err(Failure::new("ERR expansion must be in the range [0, 32768]"));
+            return Err(ReplyError::new("ERR expansion must be in the range [0, 32768]"));
         }
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Options {
     }
 
     /// What the filter is made of.
-    fn spec(&self, wish: Wish) -> Result<Spec, Failure> {
+    fn spec(&self, wish: Wish) -> Result<Spec, ReplyError> {
         let is_special = self.span.is_some() || self.clear.is_some();
         match self.kind {
             None | Some(Choice::Ours(Kind::Blocked)) if !is_special => Ok(Spec::Bloom(wish)),
@@ -357,11 +357,11 @@ impl Options {
     }
 
     /// A filter of a kind that does not grow.
-    fn other(&self, wish: Wish, kind: Option<Choice>) -> Result<Spec, Failure> {
+    fn other(&self, wish: Wish, kind: Option<Choice>) -> Result<Spec, ReplyError> {
         if self.expansion.is_some_and(|expansion| expansion > 0) {
             let text = "ERR EXPANSION does not go with KIND, WINDOW or AUTOCLEAR: only blocked and \
                         redisbloom filters without them grow";
-            return Err(Failure::new(text));
+            return Err(ReplyError::new(text));
         }
         let (kind, span, clear) = match (kind, self.span, self.clear) {
             (None, Some(span), None) => (Kind::Window, Some(span), None),
@@ -370,14 +370,14 @@ impl Options {
             _ => {
                 let text = "ERR WINDOW goes with neither KIND nor AUTOCLEAR, and AUTOCLEAR not with \
                             KIND redisbloom";
-                return Err(Failure::new(text));
+                return Err(ReplyError::new(text));
             }
         };
         Ok(Spec::Filter { kind, items: wish.capacity, rate: wish.rate(), span, clear })
     }
 }
 
-fn choice(word: Option<&[u8]>) -> Result<Choice, Failure> {
+fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
     let word = word.unwrap_or_default();
     if parse::is(word, "REDISBLOOM") {
         return Ok(Choice::RedisBloom);
@@ -385,7 +385,7 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, Failure> {
     let kinds = [Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo];
     let found = kinds.into_iter().find(|kind| parse::is(word, kind.name()));
     found.map(Choice::Ours).ok_or_else(|| {
-        Failure::with(format!(
+        ReplyError::with(format!(
             "ERR KIND is blocked, classic, counting, cuckoo or redisbloom, not '{}'",
             excerpt(word, 64)
         ))
@@ -393,7 +393,7 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, Failure> {
 }
 
 /// As `90s`, `15m`, `12h`, `7d`, `2w`; `500ms`.
-fn span(word: Option<&[u8]>) -> Result<Duration, Failure> {
+fn span(word: Option<&[u8]>) -> Result<Duration, ReplyError> {
     let word = word.unwrap_or_default();
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit: Option<u64> = match word[digits..].to_ascii_lowercase().as_slice() {
@@ -409,13 +409,13 @@ fn span(word: Option<&[u8]>) -> Result<Duration, Failure> {
     let millis = count.zip(unit).and_then(|(count, unit)| (count as u64).checked_mul(unit));
     millis.map(Duration::from_millis).ok_or_else(|| {
         let word = excerpt(word, 64);
-        Failure::with(format!(
+        ReplyError::with(format!(
             "ERR WINDOW takes a span of time as 90s, 15m, 12h or 7d, not '{word}'"
         ))
     })
 }
 
-fn share(word: Option<&[u8]>) -> Result<f64, Failure> {
+fn share(word: Option<&[u8]>) -> Result<f64, ReplyError> {
     let word = word.unwrap_or_default();
     parse::fraction(word).filter(|share| *share > 0.0 && *share < 1.0).ok_or_else(|| {
         let word = excerpt(word, 64);
@@ -423,12 +423,12 @@ fn share(word: Option<&[u8]>) -> Result<f64, Failure> {
             "ERR AUTOCLEAR takes the share of bits at which the filter empties itself, above 0 and \
              below 1, not '{word}'"
         );
-        Failure::with(text)
+        ReplyError::with(text)
     })
 }
 
 /// The filter of a name, which is created with the defaults if there is none.
-fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, Failure> {
+fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, ReplyError> {
     let name = &call.arguments[1];
     if let Some(entry) = find(call, name)? {
         return Ok(entry);
@@ -438,17 +438,17 @@ fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, Failure> {
     create(call, name, Wish::new(settings.bf_error_rate, settings.bf_initial_size, growth))
 }
 
-fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failure> {
+fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, ReplyError> {
     let key = Key { database: call.session.database, name };
     match call.server.create(key, &Spec::Bloom(wish), call.now)? {
         Created::Taken(entry, _) if matches!(entry.value, Value::Cuckoo(_)) => {
-            Err(Failure::WRONG_TYPE)
+            Err(ReplyError::WRONG_TYPE)
         }
         Created::New(entry) | Created::Taken(entry, _) => Ok(entry),
     }
 }
 
-fn add(call: &mut Call<'_>) -> Result<(), Failure> {
+fn add(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = find_or_create(call)?;
     let items = call.arguments.skip(2);
     let result = insert_each(call.server, &entry, items, &mut call.session.scratch, call.now);
@@ -462,13 +462,13 @@ fn add(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn madd(call: &mut Call<'_>) -> Result<(), Failure> {
+fn madd(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = find_or_create(call)?;
     add_all(call, &entry, call.arguments.skip(2));
     Ok(())
 }
 
-fn insert_items(call: &mut Call<'_>) -> Result<(), Failure> {
+fn insert_items(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     let settings = call.server.settings();
     let mut rate = settings.bf_error_rate;
@@ -477,24 +477,24 @@ fn insert_items(call: &mut Call<'_>) -> Result<(), Failure> {
     let (mut is_fixed, mut only_existing) = (false, false);
     let mut at = 2;
     let items = loop {
-        let Some(word) = words.get(at) else { return Err(Failure::arity(call.command.name)) };
-        let value = || words.get(at + 1).ok_or_else(|| Failure::arity("bf.insert"));
+        let Some(word) = words.get(at) else { return Err(ReplyError::arity(call.command.name)) };
+        let value = || words.get(at + 1).ok_or_else(|| ReplyError::arity("bf.insert"));
         at += match option(word)? {
             Insert::Items => break words.skip(at + 1),
             Insert::Capacity => {
-                let bad = Failure::new("Bad capacity");
+                let bad = ReplyError::new("Bad capacity");
                 let asked = parse::integer(value()?).filter(|asked| *asked > 0);
                 capacity = asked.ok_or(bad)? as u64;
                 2
             }
             Insert::Rate => {
                 let asked = parse::fraction(value()?).filter(|asked| *asked > 0.0 && *asked < 1.0);
-                rate = asked.ok_or(Failure::new("Bad error rate"))?.min(MOST_RATE);
+                rate = asked.ok_or(ReplyError::new("Bad error rate"))?.min(MOST_RATE);
                 2
             }
             Insert::Expansion => {
                 let asked = parse::integer(value()?).filter(|asked| (0..=32768).contains(asked));
-                let asked = asked.ok_or(Failure::new("Bad expansion"))? as u32;
+                let asked = asked.ok_or(ReplyError::new("Bad expansion"))? as u32;
                 // A default of 0 means that filters do not grow, whatever is asked for here.
                 expansion = if settings.bf_expansion_factor == 0 { 0 } else { asked };
                 2
@@ -510,11 +510,11 @@ fn insert_items(call: &mut Call<'_>) -> Result<(), Failure> {
         };
     };
     if items.is_empty() {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
     let entry = match find(call, &words[1])? {
         Some(entry) => entry,
-        None if only_existing => return Err(Failure::NOT_FOUND),
+        None if only_existing => return Err(ReplyError::NOT_FOUND),
         None => {
             let growth = NonZeroU32::new(expansion).filter(|_| !is_fixed);
             create(call, &words[1], Wish::new(rate, capacity, growth))?
@@ -540,7 +540,7 @@ impl Insert {
     }
 }
 
-fn option(word: &[u8]) -> Result<Insert, Failure> {
+fn option(word: &[u8]) -> Result<Insert, ReplyError> {
     let options = ["ITEMS", "CAPACITY", "ERROR", "EXPANSION", "NOCREATE", "NONSCALING"];
     match parse::abbreviated(word, &options) {
         Some("ITEMS") => Ok(Insert::Items),
@@ -549,7 +549,7 @@ fn option(word: &[u8]) -> Result<Insert, Failure> {
         Some("EXPANSION") => Ok(Insert::Expansion),
         Some("NOCREATE") => Ok(Insert::OnlyExisting),
         Some("NONSCALING") => Ok(Insert::Fixed),
-        _ => Err(Failure::new("Unknown argument received")),
+        _ => Err(ReplyError::new("Unknown argument received")),
     }
 }
 
@@ -574,7 +574,7 @@ fn insert_each(
     items: Arguments<'_>,
     scratch: &mut Scratch,
     now: u64,
-) -> Result<(), Failure> {
+) -> Result<(), ReplyError> {
     let Scratch { digests, answers } = scratch;
     answers.clear();
     match &entry.value {
@@ -635,7 +635,7 @@ fn insert_each(
             }
             Ok(())
         }
-        Value::Cuckoo(_) => Err(Failure::WRONG_TYPE),
+        Value::Cuckoo(_) => Err(ReplyError::WRONG_TYPE),
     }
 }
 
@@ -666,28 +666,28 @@ impl<'a> Iterator for Runs<'a> {
     }
 }
 
-const READ_ONLY: Failure = Failure::new(
+const READ_ONLY: ReplyError = ReplyError::new(
     "ERR this filter is a file opened by IB.OPEN, which is read-only: IB.MERGE makes a copy that is not",
 );
 
-const STATIC: Failure = Failure::new(
+const STATIC: ReplyError = ReplyError::new(
     "ERR this filter is a list that is read-only here: change its file with 'inbloom build --base', \
      delete the key and open the file again",
 );
 
-const FULL: Failure = Failure::new("ERR non scaling filter is full");
+const FULL: ReplyError = ReplyError::new("ERR non scaling filter is full");
 
-fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> Failure {
+fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> ReplyError {
     match refusal {
         redisbloom::Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
         redisbloom::Refused::Full => FULL,
-        redisbloom::Refused::Exhausted => Failure::new("ERR problem inserting into filter"),
-        memory => Failure::because(memory),
+        redisbloom::Refused::Exhausted => ReplyError::new("ERR problem inserting into filter"),
+        memory => ReplyError::because(memory),
     }
 }
 
 /// Inserts into a filter that does not grow: it is full when it has what it is for, unless it forgets.
-pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> {
+pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, ReplyError> {
     if filter.plan().kind().is_static() {
         return Err(STATIC);
     }
@@ -704,16 +704,16 @@ pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, Failure> 
         Err(inbloom::Error::Copies { .. }) => Ok(false),
         Err(inbloom::Error::Full { .. }) if filter.contains_digest(digest) => Ok(false),
         Err(inbloom::Error::Full { .. }) => Err(FULL),
-        Err(other) => Err(Failure::because(other)),
+        Err(other) => Err(ReplyError::because(other)),
     }
 }
 
 /// A window follows the clock whenever it is written to.
-pub fn advance(filter: &mut Filter, now: u64) -> Result<(), Failure> {
+pub fn advance(filter: &mut Filter, now: u64) -> Result<(), ReplyError> {
     if filter.plan().kind() != Kind::Window {
         return Ok(());
     }
-    filter.advance(now).map_err(Failure::because)
+    filter.advance(now).map_err(ReplyError::because)
 }
 
 /// Adds digests to a filter, that of an entry, and enters what it has grown by.
@@ -723,7 +723,7 @@ pub fn insert(
     bloom: &Bloom,
     digests: &[Digest],
     new: &mut Vec<bool>,
-) -> Result<(), Failure> {
+) -> Result<(), ReplyError> {
     // What it may take is looked up only when it grows, which a filter that has room does not.
     let has_room = bloom.has_room(digests.len());
     let limit = if has_room { u64::MAX } else { server.limit_for(bloom.bytes()) };
@@ -742,18 +742,18 @@ pub fn insert(
         Refusal::Memory(inbloom::Error::Memory { cause, .. }) if cause.get_ref().is_some() => {
             server.cannot_grow(bloom.bytes())
         }
-        Refusal::Memory(error) => Failure::because(error),
+        Refusal::Memory(error) => ReplyError::because(error),
     })
 }
 
-fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     contains_each(call, call.arguments.skip(2));
     let found = call.session.scratch.answers[0];
     call.reply.truth(found);
     Ok(())
 }
 
-fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
+fn mexists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     contains_each(call, call.arguments.skip(2));
     call.reply.array(call.session.scratch.answers.len());
     call.reply.truths(&call.session.scratch.answers);
@@ -821,7 +821,7 @@ pub fn follow_clock(guarded: &Guarded<Filter>, now: u64) {
     }
 }
 
-fn card(call: &mut Call<'_>) -> Result<(), Failure> {
+fn card(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let items = match find(call, &call.arguments[1])? {
         Some(entry) => Facts::of(&entry.value).items,
         None => 0,
@@ -873,11 +873,11 @@ impl Facts {
     }
 }
 
-fn info(call: &mut Call<'_>) -> Result<(), Failure> {
+fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() > 3 {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let facts = Facts::of(&entry.value);
     let fields: [(&str, &str, Option<u64>); 5] = [
         ("CAPACITY", "Capacity", Some(facts.capacity)),
@@ -901,7 +901,7 @@ fn info(call: &mut Call<'_>) -> Result<(), Failure> {
     let (_, name, value) = fields
         .into_iter()
         .find(|(option, ..)| parse::is(word, option))
-        .ok_or(Failure::new("Invalid information value"))?;
+        .ok_or(ReplyError::new("Invalid information value"))?;
     if call.reply.protocol() == Protocol::Resp3 {
         call.reply.map(1);
         call.reply.simple(name);
@@ -912,11 +912,11 @@ fn info(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn debug(call: &mut Call<'_>) -> Result<(), Failure> {
+fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let mut lines = vec![format!("size:{}", Facts::of(&entry.value).items)];
     match &entry.value {
         Value::Bloom(bloom) => {

@@ -14,11 +14,11 @@ use super::keys::database;
 use super::parse;
 use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys, excerpt};
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Protocol};
 use crate::server::{Client, ClientState, Server};
 use crate::session::{ReplyMode, Session, Watched};
-use crate::table::{Call, Command, Keys, excerpt};
 use crate::users::{DEFAULT, Users};
 
 /// The rows of connections.
@@ -157,7 +157,7 @@ pub static COMMANDS: &[Command] = &[
         handler: |_| {
             let text = "ERR inbloom does not show commands to other clients; see SLOWLOG GET and \
                         INFO commandstats";
-            Err(Failure::new(text))
+            Err(ReplyError::new(text))
         },
         ..CONNECTION
     },
@@ -325,16 +325,16 @@ const PUBSUB: Command = Command {
     categories: &[],
     summary: "Is refused: there is no publish and subscribe",
     group: "pubsub",
-    handler: |_| Err(Failure::new("ERR inbloom has no publish/subscribe")),
+    handler: |_| Err(ReplyError::new("ERR inbloom has no publish/subscribe")),
     ..CONNECTION
 };
 
-const NO_CLUSTER: Failure = Failure::new("ERR This instance has cluster support disabled");
-const NO_PAUSE: Failure = Failure::new("ERR inbloom does not pause clients");
-const WRONG_PASSWORD: Failure =
-    Failure::new("WRONGPASS invalid username-password pair or user is disabled.");
+const NO_CLUSTER: ReplyError = ReplyError::new("ERR This instance has cluster support disabled");
+const NO_PAUSE: ReplyError = ReplyError::new("ERR inbloom does not pause clients");
+const WRONG_PASSWORD: ReplyError =
+    ReplyError::new("WRONGPASS invalid username-password pair or user is disabled.");
 
-fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
+fn hello(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let wanted = match call.arguments.get(1) {
         None => None,
         Some(word) => Some(protocol(word)?),
@@ -355,14 +355,14 @@ fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
             options = options.skip(2);
         } else {
             let option = excerpt(option, 128);
-            return Err(Failure::with(format!("ERR Syntax error in HELLO option '{option}'")));
+            return Err(ReplyError::with(format!("ERR Syntax error in HELLO option '{option}'")));
         }
     }
     if let Some((user, password)) = identity {
         identify(call, user, password)?;
     }
     if call.session.identity.is_none() {
-        return Err(Failure::new(
+        return Err(ReplyError::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
              select the RESP protocol version at the same time",
@@ -404,12 +404,12 @@ fn hello(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn protocol(word: &[u8]) -> Result<Protocol, Failure> {
+fn protocol(word: &[u8]) -> Result<Protocol, ReplyError> {
     match parse::integer(word) {
         Some(2) => Ok(Protocol::Resp2),
         Some(3) => Ok(Protocol::Resp3),
-        Some(_) => Err(Failure::new("NOPROTO unsupported protocol version")),
-        None => Err(Failure::new("ERR Protocol version is not an integer or out of range")),
+        Some(_) => Err(ReplyError::new("NOPROTO unsupported protocol version")),
+        None => Err(ReplyError::new("ERR Protocol version is not an integer or out of range")),
     }
 }
 
@@ -420,7 +420,7 @@ fn number(protocol: Protocol) -> i64 {
     }
 }
 
-fn auth(call: &mut Call<'_>) -> Result<(), Failure> {
+fn auth(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     let is_open = || {
         let default =
@@ -428,20 +428,20 @@ fn auth(call: &mut Call<'_>) -> Result<(), Failure> {
         default.is_some_and(|user| user.role.is_some() && user.is_open())
     };
     match words.len() {
-        2 if is_open() => Err(Failure::new(
+        2 if is_open() => Err(ReplyError::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         )),
         2 => identify(call, DEFAULT.as_bytes(), &words[1]),
         3 => identify(call, &words[1], &words[2]),
-        _ => Err(Failure::SYNTAX),
+        _ => Err(ReplyError::SYNTAX),
     }?;
     call.reply.ok();
     Ok(())
 }
 
 /// Lets a client in that is who it says. One that fails stays who it was, as in Redis.
-fn identify(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Failure> {
+fn identify(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), ReplyError> {
     let (server, session) = (call.server, &mut *call.session);
     if session.identify(server, |users, required| users.identify(user, password, required)) {
         return Ok(());
@@ -458,33 +458,33 @@ fn identify(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Fai
 /// So many failed attempts of AUTH are logged one by one.
 const LOGGED_LOGINS: u64 = 100;
 
-fn ping(call: &mut Call<'_>) -> Result<(), Failure> {
+fn ping(call: &mut Call<'_>) -> Result<(), ReplyError> {
     match call.arguments.len() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(&call.arguments[1]),
-        _ => return Err(Failure::arity(call.command.name)),
+        _ => return Err(ReplyError::arity(call.command.name)),
     }
     Ok(())
 }
 
-fn echo(call: &mut Call<'_>) -> Result<(), Failure> {
+fn echo(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.bulk(&call.arguments[1]);
     Ok(())
 }
 
-fn select(call: &mut Call<'_>) -> Result<(), Failure> {
+fn select(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.session.database = database(&call.arguments[1])?;
     call.reply.ok();
     Ok(())
 }
 
-fn quit(call: &mut Call<'_>) -> Result<(), Failure> {
+fn quit(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.session.is_closing = true;
     call.reply.ok();
     Ok(())
 }
 
-fn reset(call: &mut Call<'_>) -> Result<(), Failure> {
+fn reset(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let session = &mut *call.session;
     session.database = 0;
     session.protocol = Protocol::Resp2;
@@ -504,10 +504,10 @@ fn is_plain(word: &[u8]) -> bool {
     word.iter().all(u8::is_ascii_graphic)
 }
 
-fn client_name(word: &[u8]) -> Result<String, Failure> {
+fn client_name(word: &[u8]) -> Result<String, ReplyError> {
     if !is_plain(word) {
         let text = "ERR Client names cannot contain spaces, newlines or special characters.";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     check_length("Client names", word)?;
     Ok(excerpt(word, word.len()))
@@ -517,12 +517,14 @@ fn client_name(word: &[u8]) -> Result<String, Failure> {
 /// commands.
 const LONGEST_NAME: usize = 1024;
 
-fn check_length(what: &str, word: &[u8]) -> Result<(), Failure> {
+fn check_length(what: &str, word: &[u8]) -> Result<(), ReplyError> {
     let length = word.len();
     if length <= LONGEST_NAME {
         return Ok(());
     }
-    Err(Failure::with(format!("ERR {what} have at most {LONGEST_NAME} bytes, this one {length}")))
+    Err(ReplyError::with(format!(
+        "ERR {what} have at most {LONGEST_NAME} bytes, this one {length}"
+    )))
 }
 
 /// Changes what the client says of itself, and counts its bytes.
@@ -533,14 +535,14 @@ fn describe_itself(session: &mut Session, change: impl FnOnce(&mut ClientState))
     session.named = name.capacity() + library.capacity() + library_version.capacity();
 }
 
-fn client_setname(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_setname(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let name = client_name(&call.arguments[2])?;
     describe_itself(call.session, |state| state.name = name);
     call.reply.ok();
     Ok(())
 }
 
-fn client_getname(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_getname(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let state = call.session.client.state.lock();
     if state.name.is_empty() {
         call.reply.null();
@@ -550,16 +552,16 @@ fn client_getname(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn client_setinfo(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_setinfo(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (option, value) = (&call.arguments[2], &call.arguments[3]);
     let is_name = parse::is(option, "LIB-NAME");
     if !is_name && !parse::is(option, "LIB-VER") {
         let option = excerpt(option, 128);
-        return Err(Failure::with(format!("ERR Unrecognized option '{option}'")));
+        return Err(ReplyError::with(format!("ERR Unrecognized option '{option}'")));
     }
     let option = excerpt(option, 128);
     if !is_plain(value) {
-        return Err(Failure::with(format!(
+        return Err(ReplyError::with(format!(
             "ERR {option} cannot contain spaces, newlines or special characters."
         )));
     }
@@ -573,18 +575,18 @@ fn client_setinfo(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn client_id(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_id(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.integer(call.session.client.id as i64);
     Ok(())
 }
 
-fn client_info(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_info(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let line = describe(call, &call.session.client);
     call.reply.verbatim("txt", &line);
     Ok(())
 }
 
-fn client_list(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_list(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     let mut clients = call.server.clients.list();
     match words.get(2) {
@@ -596,10 +598,10 @@ fn client_list(call: &mut Call<'_>) -> Result<(), Failure> {
         Some(option) if words.len() > 3 && parse::is(option, "ID") => {
             let ids = words.skip(3).into_iter().map(parse::integer);
             let ids: Option<BTreeSet<i64>> = ids.collect();
-            let ids = ids.ok_or(Failure::new("ERR Invalid client ID"))?;
+            let ids = ids.ok_or(ReplyError::new("ERR Invalid client ID"))?;
             clients.retain(|client| ids.contains(&(client.id as i64)));
         }
-        Some(_) => return Err(Failure::SYNTAX),
+        Some(_) => return Err(ReplyError::SYNTAX),
     }
     let mut lines = String::new();
     for client in &clients {
@@ -613,14 +615,14 @@ fn client_list(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Whether a type of clients is the one that all of ours have. Err if Redis has none of that name.
-fn is_normal(word: &[u8]) -> Result<bool, Failure> {
+fn is_normal(word: &[u8]) -> Result<bool, ReplyError> {
     if parse::is(word, "normal") {
         return Ok(true);
     }
     if ["slave", "replica", "pubsub", "master"].iter().any(|name| parse::is(word, name)) {
         return Ok(false);
     }
-    Err(Failure::with(format!("ERR Unknown client type '{}'", excerpt(word, 128))))
+    Err(ReplyError::with(format!("ERR Unknown client type '{}'", excerpt(word, 128))))
 }
 
 /// A line of CLIENT LIST. Of another client it tells what was so after its last requests.
@@ -675,7 +677,7 @@ struct Victims<'a> {
 }
 
 impl<'a> Victims<'a> {
-    fn parse(server: &Server, words: Arguments<'a>) -> Result<Victims<'a>, Failure> {
+    fn parse(server: &Server, words: Arguments<'a>) -> Result<Victims<'a>, ReplyError> {
         let mut victims = Victims {
             id: None,
             address: None,
@@ -687,12 +689,12 @@ impl<'a> Victims<'a> {
         };
         let mut words = words.into_iter();
         while let Some(option) = words.next() {
-            let value = words.next().ok_or(Failure::SYNTAX)?;
+            let value = words.next().ok_or(ReplyError::SYNTAX)?;
             if parse::is(option, "ID") {
                 let id = parse::integer(value).and_then(|id| u64::try_from(id).ok());
                 let id = id.filter(|id| *id > 0);
                 let text = "ERR client-id should be greater than 0";
-                victims.id = Some(id.ok_or(Failure::new(text))?);
+                victims.id = Some(id.ok_or(ReplyError::new(text))?);
             } else if parse::is(option, "TYPE") {
                 victims.is_normal = is_normal(value)?;
             } else if parse::is(option, "ADDR") {
@@ -703,22 +705,22 @@ impl<'a> Victims<'a> {
                 victims.user = Some(value);
                 if server.users().get(value, "").is_none() {
                     let user = excerpt(value, 128);
-                    return Err(Failure::with(format!("ERR No such user '{user}'")));
+                    return Err(ReplyError::with(format!("ERR No such user '{user}'")));
                 }
             } else if parse::is(option, "SKIPME") {
                 victims.skips_me = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
                     b"no" => false,
-                    _ => return Err(Failure::SYNTAX),
+                    _ => return Err(ReplyError::SYNTAX),
                 };
             } else if parse::is(option, "MAXAGE") {
                 let text = "ERR maxage is not an integer or out of range";
-                let seconds = parse::integer(value).ok_or(Failure::new(text))?;
+                let seconds = parse::integer(value).ok_or(ReplyError::new(text))?;
                 let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
                 let text = "ERR maxage should be greater than 0";
-                victims.least_age = Duration::from_secs(seconds.ok_or(Failure::new(text))?);
+                victims.least_age = Duration::from_secs(seconds.ok_or(ReplyError::new(text))?);
             } else {
-                return Err(Failure::SYNTAX);
+                return Err(ReplyError::SYNTAX);
             }
         }
         Ok(victims)
@@ -752,7 +754,7 @@ impl<'a> Victims<'a> {
     }
 }
 
-fn client_kill(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_kill(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     // CLIENT KILL ip:port is the old form, which may be about the caller itself.
     let is_old = words.len() == 3;
@@ -765,7 +767,7 @@ fn client_kill(call: &mut Call<'_>) -> Result<(), Failure> {
     let me = Arc::clone(&call.session.client);
     let killed = victims.kill(call.server, &me, &mut call.session.is_closing);
     match (is_old, killed) {
-        (true, 0) => return Err(Failure::new("ERR No such client")),
+        (true, 0) => return Err(ReplyError::new("ERR No such client")),
         (true, _) => call.reply.ok(),
         (false, killed) => call.reply.integer(killed as i64),
     }
@@ -773,16 +775,16 @@ fn client_kill(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// For what has no effect here, whether it is on or off.
-fn client_on_or_off(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_on_or_off(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
     if !parse::is(word, "ON") && !parse::is(word, "OFF") {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     }
     call.reply.ok();
     Ok(())
 }
 
-fn client_reply(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_reply(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
     if parse::is(word, "ON") {
         call.session.reply_mode = ReplyMode::On;
@@ -790,27 +792,27 @@ fn client_reply(call: &mut Call<'_>) -> Result<(), Failure> {
     } else if parse::is(word, "OFF") {
         call.session.reply_mode = ReplyMode::Off;
     } else if !parse::is(word, "SKIP") {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     } else if call.session.reply_mode != ReplyMode::Off {
         call.session.reply_mode = ReplyMode::SkipThis;
     }
     Ok(())
 }
 
-fn client_tracking(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_tracking(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
     if parse::is(word, "ON") {
         let text = "ERR inbloom does not track keys for the caches of clients";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     if !parse::is(word, "OFF") {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     }
     call.reply.ok();
     Ok(())
 }
 
-fn client_trackinginfo(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_trackinginfo(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.map(3);
     call.reply.text("flags");
     call.reply.set(1);
@@ -822,27 +824,27 @@ fn client_trackinginfo(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn client_caching(_: &mut Call<'_>) -> Result<(), Failure> {
-    Err(Failure::new(
+fn client_caching(_: &mut Call<'_>) -> Result<(), ReplyError> {
+    Err(ReplyError::new(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
          OPTOUT mode enabled",
     ))
 }
 
-fn client_getredir(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_getredir(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.integer(-1);
     Ok(())
 }
 
-fn client_unblock(call: &mut Call<'_>) -> Result<(), Failure> {
+fn client_unblock(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if let Some(reason) = call.arguments.get(3)
         && !parse::is(reason, "TIMEOUT")
         && !parse::is(reason, "ERROR")
     {
         let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
-    parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
+    parse::integer(&call.arguments[2]).ok_or(ReplyError::NOT_AN_INTEGER)?;
     call.reply.integer(0);
     Ok(())
 }

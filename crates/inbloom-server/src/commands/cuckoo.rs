@@ -12,13 +12,13 @@ use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
 
 use super::bloom::{MANY, note};
 use super::{parse, transfer};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys, excerpt};
 use crate::keyspace::{Created, Entry, Key};
 use crate::persist::record::{Change, Verb};
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
 use crate::session::Session;
-use crate::table::{Call, Command, Keys, excerpt};
 use crate::value::spec::Spec;
 use crate::value::{Guarded, Value};
 
@@ -220,10 +220,10 @@ pub fn cuckoo_of(entry: &Entry) -> Option<&Filter> {
 }
 
 /// The entry of a filter of CF.*, None if there is none.
-pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, Failure> {
+pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, ReplyError> {
     let key = Key { database: call.session.database, name };
     match call.server.keyspace.get(key, call.now) {
-        Some(entry) if cuckoo_of(&entry).is_none() => Err(Failure::WRONG_TYPE),
+        Some(entry) if cuckoo_of(&entry).is_none() => Err(ReplyError::WRONG_TYPE),
         found => Ok(found),
     }
 }
@@ -266,50 +266,52 @@ impl Wish {
 }
 
 /// Why a filter was not made: if for want of memory, as every other filter is refused.
-pub fn not_made(server: &Server, error: &redisbloom::Error) -> Failure {
+pub fn not_made(server: &Server, error: &redisbloom::Error) -> ReplyError {
     match error {
         redisbloom::Error::Limit { needed, .. } => {
             // Within what there is, it was the limit of 4 GiB for one sub-filter.
-            server.make_room_for_filter(*needed).err().unwrap_or_else(|| Failure::because(error))
+            server.make_room_for_filter(*needed).err().unwrap_or_else(|| ReplyError::because(error))
         }
-        error => Failure::because(error),
+        error => ReplyError::because(error),
     }
 }
 
-fn reserve(call: &mut Call<'_>) -> Result<(), Failure> {
+fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     if words.len().is_multiple_of(2) {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
-    let capacity = parse::integer(&words[2]).ok_or(Failure::new("Bad capacity"))?;
+    let capacity = parse::integer(&words[2]).ok_or(ReplyError::new("Bad capacity"))?;
     let wish = Wish { capacity: capacity.max(0) as u64, ..Wish::default(call.server) };
     let wish = options(words.skip(3), wish)?;
     if wish.capacity < 2 * u64::from(wish.bucket_size) {
         let text = "Capacity must be in the range [2 * BUCKETSIZE, 1073741824]";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     if find(call, &words[1])?.is_some() {
-        return Err(Failure::EXISTS);
+        return Err(ReplyError::EXISTS);
     }
     let key = Key { database: call.session.database, name: &words[1] };
     match call.server.create(key, &wish.spec(), call.now)? {
         Created::New(_) => call.reply.ok(),
-        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => return Err(Failure::WRONG_TYPE),
-        Created::Taken(..) => return Err(Failure::EXISTS),
+        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => {
+            return Err(ReplyError::WRONG_TYPE);
+        }
+        Created::Taken(..) => return Err(ReplyError::EXISTS),
     }
     Ok(())
 }
 
 /// The options of CF.RESERVE. Their values are checked in the order of RedisBloom, whatever the
 /// order they come in; of one that is repeated, the first value counts.
-fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, Failure> {
+fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, ReplyError> {
     const NAMES: [&str; 3] = ["MAXITERATIONS", "BUCKETSIZE", "EXPANSION"];
     let mut values: [Option<&[u8]>; 3] = [None; 3];
     let mut words = words.iter();
     while let (Some(word), Some(value)) = (words.next(), words.next()) {
         let Some(at) = NAMES.iter().position(|name| parse::is(word, name)) else {
             let word = excerpt(word, 64);
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR unknown option '{word}': expected BUCKETSIZE, MAXITERATIONS or EXPANSION"
             )));
         };
@@ -318,12 +320,12 @@ fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, Failure> {
     let number = |at: usize, range: std::ops::RangeInclusive<i64>, default: u16| {
         let Some(value) = values[at] else { return Ok(default) };
         let name = NAMES[at];
-        let value =
-            parse::integer(value).ok_or_else(|| Failure::with(format!("Couldn't parse {name}")))?;
+        let value = parse::integer(value)
+            .ok_or_else(|| ReplyError::with(format!("Couldn't parse {name}")))?;
         if !range.contains(&value) {
             let (least, most) = range.into_inner();
             let text = format!("{name}: value must be in the range [{least}, {most}]");
-            return Err(Failure::with(text));
+            return Err(ReplyError::with(text));
         }
         Ok(value as u16)
     };
@@ -333,7 +335,7 @@ fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, Failure> {
     Ok(wish)
 }
 
-fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
+fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
     let name = &call.arguments[1];
     let entry = match find(call, name)? {
         Some(entry) => entry,
@@ -344,20 +346,20 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
     Ok(())
 }
 
-fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, Failure> {
+fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, ReplyError> {
     let key = Key { database: call.session.database, name };
     match call.server.create(key, &wish.spec(), call.now)? {
         Created::New(entry) => Ok(entry),
-        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => Err(Failure::WRONG_TYPE),
+        Created::Taken(entry, _) if cuckoo_of(&entry).is_none() => Err(ReplyError::WRONG_TYPE),
         Created::Taken(entry, _) => Ok(entry),
     }
 }
 
-fn refused(server: &Server, entry: &Entry, refusal: Refused) -> Failure {
+fn refused(server: &Server, entry: &Entry, refusal: Refused) -> ReplyError {
     match refusal {
-        Refused::Full => Failure::new("Filter is full"),
+        Refused::Full => ReplyError::new("Filter is full"),
         Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
-        memory => Failure::with(format!("ERR Insufficient memory: {memory}")),
+        memory => ReplyError::with(format!("ERR Insufficient memory: {memory}")),
     }
 }
 
@@ -403,35 +405,36 @@ fn run_in(cuckoo: &Cuckoo) -> usize {
     (512 / effort(cuckoo)).clamp(1, 256)
 }
 
-fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> {
+fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
     let words = call.arguments;
     let mut wish = Wish::default(call.server);
     let least = 2 * u64::from(wish.bucket_size);
     let mut only_existing = false;
     let mut at = 2;
     let items = loop {
-        let Some(word) = words.get(at) else { return Err(Failure::arity(call.command.name)) };
+        let Some(word) = words.get(at) else { return Err(ReplyError::arity(call.command.name)) };
         match parse::abbreviated(word, &["ITEMS", "CAPACITY", "NOCREATE"]) {
             Some("ITEMS") => break words.skip(at + 1),
             Some("NOCREATE") => only_existing = true,
             Some("CAPACITY") => {
                 at += 1;
-                let value = words.get(at).ok_or_else(|| Failure::arity(call.command.name))?;
-                let capacity = parse::integer(value).ok_or(Failure::new("Bad capacity"))?;
-                wish.capacity = u64::try_from(capacity).ok().filter(|c| *c >= least).ok_or(
-                    Failure::new("Capacity must be in the range [cf-bucket-size * 2, 1073741824]"),
-                )?;
+                let value = words.get(at).ok_or_else(|| ReplyError::arity(call.command.name))?;
+                let capacity = parse::integer(value).ok_or(ReplyError::new("Bad capacity"))?;
+                wish.capacity =
+                    u64::try_from(capacity).ok().filter(|c| *c >= least).ok_or(ReplyError::new(
+                        "Capacity must be in the range [cf-bucket-size * 2, 1073741824]",
+                    ))?;
             }
-            _ => return Err(Failure::new("Unknown argument received")),
+            _ => return Err(ReplyError::new("Unknown argument received")),
         }
         at += 1;
     };
     if items.is_empty() {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
     let entry = match find(call, &words[1])? {
         Some(entry) => entry,
-        None if only_existing => return Err(Failure::NOT_FOUND),
+        None if only_existing => return Err(ReplyError::NOT_FOUND),
         None => create(call, &words[1], wish)?,
     };
     let results = add(call.server, &entry, items, repeated);
@@ -453,7 +456,7 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), Failure> 
     Ok(())
 }
 
-fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = look(call);
     call.server.statistics.count_asked(usize::from(entry.is_some()));
     let found = entry
@@ -462,7 +465,7 @@ fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
+fn mexists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let items = call.arguments.skip(2);
     let entry = look(call);
     call.reply.array(items.len());
@@ -482,16 +485,16 @@ fn mexists(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn count(call: &mut Call<'_>) -> Result<(), Failure> {
+fn count(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let count = look(call)
         .map_or(0, |entry| filter_of(&entry).read(|cuckoo| cuckoo.count(&call.arguments[2])));
     call.reply.integer(count as i64);
     Ok(())
 }
 
-fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
+fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let found = find(call, &call.arguments[1]).ok().flatten();
-    let entry = found.ok_or(Failure::new("Not found"))?;
+    let entry = found.ok_or(ReplyError::new("Not found"))?;
     let hash = Hash::of(&call.arguments[2]);
     let remove = |cuckoo: &mut Cuckoo| {
         let removed = cuckoo.remove_hash(hash);
@@ -506,8 +509,8 @@ fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn info(call: &mut Call<'_>) -> Result<(), Failure> {
-    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let fields = filter_of(&entry).read(|cuckoo| {
         let filters = cuckoo.filters();
         [
@@ -540,12 +543,12 @@ fn compact_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>
     entry.is_some_and(|entry| entry.value.memory() > STEP as u64)
 }
 
-fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
+fn compact(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
     let found = find(call, &call.arguments[1]).ok().flatten();
-    let entry = found.ok_or(Failure::new("Cuckoo filter was not found"))?;
+    let entry = found.ok_or(ReplyError::new("Cuckoo filter was not found"))?;
     loop {
         let step = |cuckoo: &mut Cuckoo| {
             let is_done = cuckoo.compact_step(STEP);
@@ -566,11 +569,11 @@ fn compact(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn debug(call: &mut Call<'_>) -> Result<(), Failure> {
+fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let line = filter_of(&entry).read(|cuckoo| {
         format!(
             "bktsize:{} buckets:{} items:{} deletes:{} filters:{} max_iterations:{} expansion:{}",

@@ -7,12 +7,12 @@ use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
 use inbloom::{Error, Filter, file};
 
 use super::bloom::{Facts, Runs, grows, note};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys, excerpt, heavy};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::persist::record::{Record, Verb};
+use crate::reply_error::ReplyError;
 use crate::server::{Room, Server};
-use crate::table::{Call, Command, Keys, excerpt, heavy};
 use crate::value::spec::Memory;
 use crate::value::{Guarded, Value};
 
@@ -90,14 +90,14 @@ pub static COMMANDS: &[Command] = &[
 const IB: Command =
     Command { keys: Keys::ONE, categories: &["bloom"], group: "ib", ..Command::NONE };
 
-fn get(call: &Call<'_>, name: &[u8]) -> Result<Arc<Entry>, Failure> {
+fn get(call: &Call<'_>, name: &[u8]) -> Result<Arc<Entry>, ReplyError> {
     let key = Key { database: call.session.database, name };
     call.server.keyspace.get(key, call.now).ok_or_else(|| {
-        Failure::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
+        ReplyError::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
     })
 }
 
-fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
+fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let mut sources: Vec<Arc<Entry>> = Vec::new();
     for name in call.arguments.skip(2) {
         let source = get(call, name)?;
@@ -128,7 +128,7 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
             unite_new(call.server, &mut value, &source.value)?;
         }
         if let Created::Taken(..) = call.server.adopt(key, value, None, call.now)? {
-            return Err(Failure::new("ERR somebody else has just made this key: merge again"));
+            return Err(ReplyError::new("ERR somebody else has just made this key: merge again"));
         }
     }
     call.reply.ok();
@@ -136,11 +136,11 @@ fn merge(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// A copy of a filter, as a value of its own.
-fn copy(server: &Server, value: &Value) -> Result<(Value, Room), Failure> {
+fn copy(server: &Server, value: &Value) -> Result<(Value, Room), ReplyError> {
     match value {
         Value::Bloom(bloom) => {
             let room = server.make_room_for_filter(bloom.bytes())?;
-            let copy = bloom.copy(server.hasher).map_err(Failure::because)?;
+            let copy = bloom.copy(server.hasher).map_err(ReplyError::because)?;
             Ok((Value::Bloom(copy), room))
         }
         Value::Filter(guarded) => {
@@ -152,29 +152,29 @@ fn copy(server: &Server, value: &Value) -> Result<(Value, Room), Failure> {
     }
 }
 
-const UNMERGEABLE: Failure = Failure::new(
+const UNMERGEABLE: ReplyError = ReplyError::new(
     "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",
 );
 
 /// Adds what one filter has to another that nobody else has yet.
-fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Failure> {
+fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), ReplyError> {
     if let (Value::Bloom(into), Value::Bloom(from)) = (&mut *into, from)
         && into.rest().is_some()
         && let Some(rest) = from.rest()
     {
         server.check_filter(into.bytes() + rest.bytes())?;
         let _room = server.make_room(2 * rest.bytes() + into.base().bytes())?;
-        return into.unite_alone(from, server.hasher).map_err(Failure::because);
+        return into.unite_alone(from, server.hasher).map_err(ReplyError::because);
     }
     unite(server, into, from, Memory::Limited, |_| ())
 }
 
 /// Adds what one filter has to another that is in use, and writes it down.
-fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), Failure> {
+fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> {
     let Some(store) = server.store() else {
         return unite(server, &into.value, from, Memory::Limited, |_| ());
     };
-    let failed = |error| Failure::with(format!("ERR the merge cannot be written down: {error}"));
+    let failed = |error| ReplyError::with(format!("ERR the merge cannot be written down: {error}"));
     // What is added is what is written down: the filter itself may change meanwhile.
     let (from, _room) = copy(server, from)?;
     let (image, files) = store.image(server, &from).map_err(failed)?;
@@ -198,7 +198,7 @@ pub fn unite(
     from: &Value,
     memory: Memory,
     note: impl FnOnce(u64),
-) -> Result<(), Failure> {
+) -> Result<(), ReplyError> {
     // For the filter as it will be at most, and for the memory that is needed on the way.
     let make_room = |filter, bytes| match memory {
         Memory::Limited => {
@@ -211,7 +211,7 @@ pub fn unite(
         (Value::Bloom(into), Value::Bloom(from)) => {
             let rest = from.rest().map_or(0, |rest| rest.bytes());
             let _room = make_room(into.bytes() + rest, into.base().bytes() + rest)?;
-            into.unite(from, server.hasher, note).map_err(Failure::because)
+            into.unite(from, server.hasher, note).map_err(ReplyError::because)
         }
         (Value::Filter(into), Value::Filter(from)) => {
             let (adds, from_grows) = from.read(|from| (from.bytes(), grows(from)));
@@ -225,17 +225,17 @@ pub fn unite(
             // A copy, so that never two locks are held at once.
             let copy = from.for_long(|from| from.read(Filter::try_clone));
             from.check_origin()?;
-            let from = copy.map_err(Failure::because)?;
+            let from = copy.map_err(ReplyError::because)?;
             let unite = |filter: &mut Filter| {
                 filter.merge(&from)?;
                 note(filter.inserted());
                 Ok::<_, Error>(())
             };
-            into.for_long(|into| into.change(unite, Filter::memory)).map_err(Failure::because)
+            into.for_long(|into| into.change(unite, Filter::memory)).map_err(ReplyError::because)
         }
         (Value::RedisBloom(_) | Value::Cuckoo(_), _)
         | (_, Value::RedisBloom(_) | Value::Cuckoo(_)) => Err(UNMERGEABLE),
-        _ => Err(Failure::new(
+        _ => Err(ReplyError::new(
             "ERR the filters differ in kind: both must be reserved with the same options",
         )),
     }
@@ -247,14 +247,14 @@ fn memory_of_copy(filter: &Filter) -> u64 {
     filter.memory().max(filter.bytes())
 }
 
-fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), Failure> {
+fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), ReplyError> {
     let room = server.make_room(guarded.read(memory_of_copy))?;
     let copy = guarded.for_long(|guarded| guarded.read(Filter::try_clone));
     guarded.check_origin()?;
-    Ok((copy.map_err(Failure::because)?, room))
+    Ok((copy.map_err(ReplyError::because)?, room))
 }
 
-fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
+fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = get(call, &call.arguments[1])?;
     let items = call.arguments.skip(2);
     let mut removed = Vec::with_capacity(items.len());
@@ -275,7 +275,7 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
                     note(call.server, &entry, Verb::Remove, call.now, &gone);
                     result
                 };
-                guarded.change(remove, Filter::memory).map_err(Failure::because)?;
+                guarded.change(remove, Filter::memory).map_err(ReplyError::because)?;
             }
         }
         Value::Cuckoo(guarded) => {
@@ -293,7 +293,7 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
             }
         }
         Value::Bloom(_) | Value::RedisBloom(_) | Value::Filter(_) => {
-            return Err(Failure::new(
+            return Err(ReplyError::new(
                 "ERR this filter cannot remove: its items share bits; reserve one that can with \
                  BF.RESERVE key rate capacity KIND counting (or cuckoo), or use CF.*",
             ));
@@ -305,12 +305,12 @@ fn remove(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn estimate(call: &mut Call<'_>) -> Result<(), Failure> {
+fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = get(call, &call.arguments[1])?;
     let (kind, items, estimate, fill, rate, promised) = match &entry.value {
         Value::Bloom(bloom) => {
             let base = bloom.base().plan();
-            let fill = bloom.base().ones() as f64 / base.bits() as f64;
+            let fill = bloom.base().occupied() as f64 / base.bits() as f64;
             let estimate = bloom.estimate();
             let kind = if bloom.rest().is_some() { "blocked and scalable" } else { "blocked" };
             (kind, bloom.items(), estimate, fill, bloom.rate_now(), bloom.rate())
@@ -370,29 +370,29 @@ fn layers_now(bloom: &redisbloom::Bloom) -> (f64, f64, f64) {
     (ones / bits, 1.0 - true_negatives, promised)
 }
 
-fn open(call: &mut Call<'_>) -> Result<(), Failure> {
+fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
     let imported = Imported::below(call.server.config.import_dir.as_deref(), word)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
     if call.server.keyspace.get(key, call.now).is_some() {
-        return Err(Failure::EXISTS);
+        return Err(ReplyError::EXISTS);
     }
     let (filter, watch) = imported.open(call.server.config.key.as_ref())?;
     let value = Value::opened(filter, &String::from_utf8_lossy(word), watch);
     match call.server.adopt(key, value, None, call.now)? {
         Created::New(_) => call.reply.ok(),
-        Created::Taken(..) => return Err(Failure::EXISTS),
+        Created::Taken(..) => return Err(ReplyError::EXISTS),
     }
     Ok(())
 }
 
-fn save(call: &mut Call<'_>) -> Result<(), Failure> {
+fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let import_dir = call.server.config.import_dir.as_deref();
     let imported = Imported::below(import_dir, &call.arguments[2])?;
     let entry = get(call, &call.arguments[1])?;
     let filter = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR this filter was reserved for {} items and has grown beyond, so that it is two: a \
                  file holds one. Reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
                 bloom.reserved(),
@@ -400,11 +400,11 @@ fn save(call: &mut Call<'_>) -> Result<(), Failure> {
             )));
         }
         Value::Bloom(bloom) => {
-            bloom.base().snapshot(call.server.hasher, bloom.items()).map_err(Failure::because)?
+            bloom.base().snapshot(call.server.hasher, bloom.items()).map_err(ReplyError::because)?
         }
         Value::Filter(guarded) => guarded_copy(call.server, guarded)?.0,
         Value::RedisBloom(_) | Value::Cuckoo(_) => {
-            return Err(Failure::new(
+            return Err(ReplyError::new(
                 "ERR a filter in RedisBloom's form has no file of ours: copy it with SCANDUMP or DUMP",
             ));
         }
@@ -414,7 +414,7 @@ fn save(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_any(call: &mut Call<'_>) -> Result<(), Failure> {
+fn check_any(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let item = &call.arguments[1];
     let digest = call.server.hasher.digest(item);
     let mut found = Vec::new();

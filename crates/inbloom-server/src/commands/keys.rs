@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::bloom::MANY;
 use super::server::introspection::help;
 use super::{glob, parse};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys, heavy};
 use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
+use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
 use crate::server::Server;
 use crate::session::Session;
-use crate::table::{Call, Command, Keys, heavy};
 
 /// The rows of commands on keys.
 pub static COMMANDS: &[Command] = &[
@@ -275,7 +275,9 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::NONE,
         summary: "Is refused: databases are not swapped; use MOVE or RENAME",
         syntax: "index1 index2",
-        handler: |_| Err(Failure::new("ERR inbloom does not swap databases; use MOVE or RENAME")),
+        handler: |_| {
+            Err(ReplyError::new("ERR inbloom does not swap databases; use MOVE or RENAME"))
+        },
         ..KEYS
     },
     Command {
@@ -338,16 +340,16 @@ const OBJECT: Command = Command {
 
 const TWO: Keys = Keys { first: 1, last: 2, step: 1 };
 
-const NO_SUCH_KEY: Failure = Failure::new("ERR no such key");
-const SAME: Failure = Failure::new("ERR source and destination objects are the same");
-const BAD_DATABASE: Failure = Failure::new("ERR DB index is out of range");
+const NO_SUCH_KEY: ReplyError = ReplyError::new("ERR no such key");
+const SAME: ReplyError = ReplyError::new("ERR source and destination objects are the same");
+const BAD_DATABASE: ReplyError = ReplyError::new("ERR DB index is out of range");
 /// Redis's text where frequencies are not tracked.
-const NO_FREQUENCY: Failure = Failure::new(
+const NO_FREQUENCY: ReplyError = ReplyError::new(
     "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that \
      when switching between policies at runtime LRU and LFU data will take some time to adjust.",
 );
-const NO_IDLE_TIME: Failure =
-    Failure::new("ERR inbloom evicts no keys, so it does not track when they were last used");
+const NO_IDLE_TIME: ReplyError =
+    ReplyError::new("ERR inbloom evicts no keys, so it does not track when they were last used");
 
 fn many(_: &Server, _: &Session, arguments: Arguments<'_>) -> bool {
     arguments.len() > MANY
@@ -377,27 +379,27 @@ fn look_up(call: &Call<'_>, word: usize) -> Option<Arc<Entry>> {
     entry
 }
 
-fn delete(call: &mut Call<'_>) -> Result<(), Failure> {
+fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = 1..call.arguments.len();
     let removed = words.filter(|at| call.server.keyspace.remove(key(call, *at), call.now)).count();
     call.reply.integer(removed as i64);
     Ok(())
 }
 
-fn exists(call: &mut Call<'_>) -> Result<(), Failure> {
+fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = 1..call.arguments.len();
     let found = words.filter(|at| look_up(call, *at).is_some()).count();
     call.reply.integer(found as i64);
     Ok(())
 }
 
-fn type_of(call: &mut Call<'_>) -> Result<(), Failure> {
+fn type_of(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let name = look_up(call, 1).map_or("none", |entry| entry.value.type_name());
     call.reply.simple(name);
     Ok(())
 }
 
-fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
+fn keys(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let pattern = &call.arguments[1];
     let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
     call.reply.array_of(|reply| {
@@ -413,22 +415,24 @@ fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn scan(call: &mut Call<'_>) -> Result<(), Failure> {
-    let cursor = cursor(&call.arguments[1]).ok_or(Failure::new("ERR invalid cursor"))?;
+fn scan(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    let cursor = cursor(&call.arguments[1]).ok_or(ReplyError::new("ERR invalid cursor"))?;
     let (mut pattern, mut count, mut kind) = (None, 10, None);
     let mut options = call.arguments.skip(2).into_iter();
     while let Some(option) = options.next() {
-        let value = options.next().ok_or(Failure::SYNTAX)?;
+        let value = options.next().ok_or(ReplyError::SYNTAX)?;
         if parse::is(option, "COUNT") {
-            let number = parse::integer(value).ok_or(Failure::NOT_AN_INTEGER)?;
-            count =
-                usize::try_from(number).ok().filter(|count| *count > 0).ok_or(Failure::SYNTAX)?;
+            let number = parse::integer(value).ok_or(ReplyError::NOT_AN_INTEGER)?;
+            count = usize::try_from(number)
+                .ok()
+                .filter(|count| *count > 0)
+                .ok_or(ReplyError::SYNTAX)?;
         } else if parse::is(option, "MATCH") {
             pattern = Some(value);
         } else if parse::is(option, "TYPE") {
             kind = Some(value);
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(ReplyError::SYNTAX);
         }
     }
     let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
@@ -460,12 +464,12 @@ fn cursor(word: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn database_size(call: &mut Call<'_>) -> Result<(), Failure> {
+fn database_size(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.integer(call.server.keyspace.len(call.session.database) as i64);
     Ok(())
 }
 
-fn random_key(call: &mut Call<'_>) -> Result<(), Failure> {
+fn random_key(call: &mut Call<'_>) -> Result<(), ReplyError> {
     // Its keys differ with each one that is made: randomness enough to choose a key.
     let seed = RandomState::new().hash_one(call.now);
     match call.server.keyspace.any(call.session.database, seed, call.now) {
@@ -475,7 +479,7 @@ fn random_key(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rename(call: &mut Call<'_>) -> Result<(), Failure> {
+fn rename(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (from, to) = (key(call, 1), key(call, 2));
     match call.server.keyspace.rename(from, to, Target::Any, call.now) {
         Renamed::Missing => return Err(NO_SUCH_KEY),
@@ -484,7 +488,7 @@ fn rename(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rename_if_free(call: &mut Call<'_>) -> Result<(), Failure> {
+fn rename_if_free(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (from, to) = (key(call, 1), key(call, 2));
     match call.server.keyspace.rename(from, to, Target::Free, call.now) {
         Renamed::Missing => return Err(NO_SUCH_KEY),
@@ -494,10 +498,10 @@ fn rename_if_free(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// The number of a database.
-pub fn database(word: &[u8]) -> Result<usize, Failure> {
-    let number = parse::integer(word).ok_or(Failure::NOT_AN_INTEGER)?;
+pub fn database(word: &[u8]) -> Result<usize, ReplyError> {
+    let number = parse::integer(word).ok_or(ReplyError::NOT_AN_INTEGER)?;
     let number = i32::try_from(number).map_err(|_| {
-        Failure::with(format!(
+        ReplyError::with(format!(
             "ERR value is out of range, value must between {} and {}",
             i32::MIN,
             i32::MAX
@@ -507,7 +511,7 @@ pub fn database(word: &[u8]) -> Result<usize, Failure> {
 }
 
 /// Redis copies a module's value only if the module can, and RedisBloom cannot.
-fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
+fn copy(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (from, mut to) = (key(call, 1), key(call, 2));
     let mut replaces = false;
     let mut options = call.arguments.skip(3).into_iter();
@@ -515,9 +519,9 @@ fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
         if parse::is(option, "REPLACE") {
             replaces = true;
         } else if parse::is(option, "DB") {
-            to.database = database(options.next().ok_or(Failure::SYNTAX)?)?;
+            to.database = database(options.next().ok_or(ReplyError::SYNTAX)?)?;
         } else {
-            return Err(Failure::SYNTAX);
+            return Err(ReplyError::SYNTAX);
         }
     }
     if from.database == to.database && from.name == to.name {
@@ -525,13 +529,13 @@ fn copy(call: &mut Call<'_>) -> Result<(), Failure> {
     }
     let exists = |key| call.server.keyspace.get(key, call.now).is_some();
     if exists(from) && (replaces || !exists(to)) {
-        return Err(Failure::new("ERR not supported for this module key"));
+        return Err(ReplyError::new("ERR not supported for this module key"));
     }
     call.reply.integer(0);
     Ok(())
 }
 
-fn move_key(call: &mut Call<'_>) -> Result<(), Failure> {
+fn move_key(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let from = key(call, 1);
     let to = Key { database: database(&call.arguments[2])?, ..from };
     if from.database == to.database {
@@ -566,7 +570,7 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn parse(words: Arguments<'_>) -> Result<Conditions, Failure> {
+    fn parse(words: Arguments<'_>) -> Result<Conditions, ReplyError> {
         let mut found = Conditions::default();
         for word in words.iter() {
             let flag = match word.to_ascii_uppercase().as_slice() {
@@ -575,19 +579,19 @@ impl Conditions {
                 b"GT" => &mut found.if_later,
                 b"LT" => &mut found.if_earlier,
                 _ => {
-                    let word = crate::table::excerpt(word, 128);
-                    return Err(Failure::with(format!("ERR Unsupported option {word}")));
+                    let word = crate::command_table::excerpt(word, 128);
+                    return Err(ReplyError::with(format!("ERR Unsupported option {word}")));
                 }
             };
             *flag = true;
         }
         if found.if_none && (found.if_some || found.if_later || found.if_earlier) {
             let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
-            return Err(Failure::new(text));
+            return Err(ReplyError::new(text));
         }
         if found.if_later && found.if_earlier {
             let text = "ERR GT and LT options at the same time are not compatible";
-            return Err(Failure::new(text));
+            return Err(ReplyError::new(text));
         }
         Ok(found)
     }
@@ -602,15 +606,15 @@ impl Conditions {
     }
 }
 
-fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), Failure> {
+fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
     let conditions = Conditions::parse(call.arguments.skip(3))?;
-    let number = parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
+    let number = parse::integer(&call.arguments[2]).ok_or(ReplyError::NOT_AN_INTEGER)?;
     let start = if since == Since::Now { call.now as i64 } else { 0 };
     let factor = if unit == Unit::Seconds { 1000 } else { 1 };
     let at =
         number.checked_mul(factor).and_then(|span| span.checked_add(start)).ok_or_else(|| {
             let name = call.command.name;
-            Failure::with(format!("ERR invalid expire time in '{name}' command"))
+            ReplyError::with(format!("ERR invalid expire time in '{name}' command"))
         })?;
     let keyspace = &call.server.keyspace;
     let key = key(call, 1);
@@ -632,7 +636,7 @@ fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), Failure> 
     Ok(())
 }
 
-fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), Failure> {
+fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
     let answer = match look_up(call, 1).map(|entry| entry.expires()) {
         None => -2,
         Some(None) => -1,
@@ -649,7 +653,7 @@ fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), F
     Ok(())
 }
 
-fn persist(call: &mut Call<'_>) -> Result<(), Failure> {
+fn persist(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (keyspace, key) = (&call.server.keyspace, key(call, 1));
     let done = loop {
         let Some(entry) = keyspace.get(key, call.now) else { break false };
@@ -665,13 +669,13 @@ fn persist(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// ASYNC or SYNC, which is the same here: keys are gone at once, and freed in the background.
-fn check_flush(call: &Call<'_>) -> Result<(), Failure> {
+fn check_flush(call: &Call<'_>) -> Result<(), ReplyError> {
     let word = call.arguments.get(1);
     let known = word.is_none_or(|word| parse::is(word, "ASYNC") || parse::is(word, "SYNC"));
-    if known && call.arguments.len() <= 2 { Ok(()) } else { Err(Failure::SYNTAX) }
+    if known && call.arguments.len() <= 2 { Ok(()) } else { Err(ReplyError::SYNTAX) }
 }
 
-fn flush_database(call: &mut Call<'_>) -> Result<(), Failure> {
+fn flush_database(call: &mut Call<'_>) -> Result<(), ReplyError> {
     check_flush(call)?;
     let database = call.session.database;
     call.server.keyspace.flush(database..database + 1);
@@ -679,7 +683,7 @@ fn flush_database(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn flush_all(call: &mut Call<'_>) -> Result<(), Failure> {
+fn flush_all(call: &mut Call<'_>) -> Result<(), ReplyError> {
     check_flush(call)?;
     call.server.keyspace.flush(0..DATABASES);
     call.reply.ok();
@@ -693,7 +697,10 @@ enum Object {
 }
 
 /// Tells of a key, or that there is none.
-fn object(call: &mut Call<'_>, tell: fn(&Entry) -> Result<Object, Failure>) -> Result<(), Failure> {
+fn object(
+    call: &mut Call<'_>,
+    tell: fn(&Entry) -> Result<Object, ReplyError>,
+) -> Result<(), ReplyError> {
     match call.server.keyspace.get(key(call, 2), call.now) {
         None => call.reply.null(),
         Some(entry) => match tell(&entry)? {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::failure::Failure;
+use crate::command_table::{self, Call, Command, Keys};
 use crate::keyspace::Key;
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser};
 use crate::server::{Calls, Server};
 use crate::session::{ARGUMENT, Seen, Transaction, Watched};
-use crate::table::{self, Call, Command, Keys};
 
 /// The rows of transactions.
 pub static COMMANDS: &[Command] = &[
@@ -76,31 +76,31 @@ const MOST_WATCHED_BYTES: usize = 1 << 20;
 /// Keys that a client may watch at once.
 const MOST_WATCHED: usize = 10_000;
 
-fn multi(call: &mut Call<'_>) -> Result<(), Failure> {
+fn multi(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.session.transaction.is_some() {
-        return Err(Failure::new("ERR MULTI calls can not be nested"));
+        return Err(ReplyError::new("ERR MULTI calls can not be nested"));
     }
     call.session.transaction = Some(Transaction::default());
     call.reply.ok();
     Ok(())
 }
 
-fn discard(call: &mut Call<'_>) -> Result<(), Failure> {
+fn discard(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.session.transaction.take().is_none() {
-        return Err(Failure::new("ERR DISCARD without MULTI"));
+        return Err(ReplyError::new("ERR DISCARD without MULTI"));
     }
     call.session.watched = Watched::default();
     call.reply.ok();
     Ok(())
 }
 
-fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
+fn exec(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let transaction = call.session.transaction.take();
-    let transaction = transaction.ok_or(Failure::new("ERR EXEC without MULTI"))?;
+    let transaction = transaction.ok_or(ReplyError::new("ERR EXEC without MULTI"))?;
     let watched = std::mem::take(&mut call.session.watched);
     if transaction.is_broken {
         let text = "EXECABORT Transaction discarded because of previous errors.";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     let has_changed = |(key, before)| has_changed(call.server, key, before, call.now);
     if watched.keys.iter().any(has_changed) {
@@ -121,7 +121,7 @@ fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
         call.session.work_with(call.server, working + arguments.len() * ARGUMENT)?;
         carry_out(call, arguments);
         if let Some(excess) = call.session.excess {
-            return Err(Failure::because(excess));
+            return Err(ReplyError::because(excess));
         }
         rest = &rest[length..];
     }
@@ -130,7 +130,7 @@ fn exec(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// Carries out a request that was found to be right when it was queued.
 fn carry_out(call: &mut Call<'_>, arguments: Arguments<'_>) {
-    let command = table::resolve(arguments).expect("it was resolved once before");
+    let command = command_table::resolve(arguments).expect("it was resolved once before");
     let begin = Instant::now();
     let out = call.reply.buffer();
     let is_done = call.session.call(call.server, call.client, command, arguments, out, call.now);
@@ -140,9 +140,9 @@ fn carry_out(call: &mut Call<'_>, arguments: Arguments<'_>) {
     call.server.statistics.by_command.lock().entry(command.name).or_default().add(calls);
 }
 
-fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
+fn watch(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.session.transaction.is_some() {
-        return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
+        return Err(ReplyError::new("ERR WATCH inside MULTI is not allowed"));
     }
     let database = call.session.database;
     for name in call.arguments.skip(1) {
@@ -155,11 +155,11 @@ fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
             let text = format!(
                 "ERR the names of watched keys may take {MOST_WATCHED_BYTES} bytes together"
             );
-            return Err(Failure::with(text));
+            return Err(ReplyError::with(text));
         }
         if watched.keys.len() >= MOST_WATCHED {
             let text = format!("ERR at most {MOST_WATCHED} keys can be watched at once");
-            return Err(Failure::with(text));
+            return Err(ReplyError::with(text));
         }
         let entry = state(call.server, Key { database, name }, call.now);
         watched.name_bytes += name.len();
@@ -169,7 +169,7 @@ fn watch(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn unwatch(call: &mut Call<'_>) -> Result<(), Failure> {
+fn unwatch(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.session.watched = Watched::default();
     call.reply.ok();
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! **Forms.** Filters that are RedisBloom's (all of CF.*, and those of BF.* that came from it or
 //! were reserved with KIND redisbloom) are dumped in its form, which it loads. Our own are dumped
-//! in ours, drawn in `transfer/form.rs`. LOADCHUNK and RESTORE take both, told apart by the first
+//! in ours, drawn in `transfer/dump_format.rs`. LOADCHUNK and RESTORE take both, told apart by the first
 //! bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later iterator
 //! is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a MiB.
 //! (Iterators of our form may carry the number of a copy in addition.)
@@ -27,10 +27,10 @@
 //! filter that is there is taken if it changes nothing, as it happens when a client repeats its
 //! last one, and refused otherwise. (RedisBloom overwrites the bits.)
 
-pub mod form;
+pub mod dump_format;
+mod in_flight;
+mod interval_set;
 mod loading;
-mod ranges;
-mod store;
 
 use std::sync::Arc;
 
@@ -38,19 +38,19 @@ use inbloom::interop::redisbloom::{self, Cuckoo, payload};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{bloom, cuckoo, parse};
-use crate::failure::Failure;
+use crate::command_table::{Call, Command, Keys};
 use crate::keyspace::{Created, Entry, Key};
+use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
 use crate::server::{Room, Server};
 use crate::session::Session;
-use crate::table::{Call, Command, Keys};
 use crate::value::bloom::Bloom;
 use crate::value::{Guarded, Value};
-use form::Header;
+use dump_format::Header;
+use in_flight::{Dump, Kept, Which};
 use loading::{CANNOT_LOAD, Loading, Ours, PIECE_APART};
-use store::{Dump, Kept, Which};
 
-pub use store::Transfers;
+pub use in_flight::Transfers;
 
 /// The rows of DUMP and RESTORE; those of SCANDUMP and LOADCHUNK are with BF.* and CF.*.
 pub static COMMANDS: &[Command] = &[
@@ -93,9 +93,9 @@ const LARGE: usize = 256 << 10;
 /// The longest string that Redis takes.
 const LONGEST_STRING: u64 = 512 << 20;
 
-const BAD_DATA: Failure = Failure::new("ERR received bad data");
-const NO_LINK: Failure = Failure::new("ERR invalid offset - no link found");
-const TOO_BIG: Failure = Failure::new("ERR invalid chunk - Too big for current filter");
+const BAD_DATA: ReplyError = ReplyError::new("ERR received bad data");
+const NO_LINK: ReplyError = ReplyError::new("ERR invalid offset - no link found");
+const TOO_BIG: ReplyError = ReplyError::new("ERR invalid chunk - Too big for current filter");
 
 /// Whether a filter was not made because there is no memory for it.
 fn no_memory(error: &redisbloom::Error) -> bool {
@@ -128,11 +128,12 @@ fn key_of<'a>(call: &Call<'a>) -> Key<'a> {
 }
 
 /// The dump that this iterator belongs to was forgotten, and cannot be made again.
-const GONE: Failure =
-    Failure::new("ERR the dump that this iterator belongs to is gone: begin again with iterator 0");
+const GONE: ReplyError = ReplyError::new(
+    "ERR the dump that this iterator belongs to is gone: begin again with iterator 0",
+);
 
 /// It cannot be told which dump this iterator belongs to.
-const AMBIGUOUS: Failure = Failure::new(
+const AMBIGUOUS: ReplyError = ReplyError::new(
     "ERR several dumps of this filter began on other connections, and an iterator does not tell which \
      one is meant: begin again with iterator 0, and use one connection for the whole dump",
 );
@@ -155,10 +156,10 @@ fn copy_again(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64) -> Option<Arc<Dum
 }
 
 /// BF.SCANDUMP.
-pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
-    let entry = bloom::find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    let entry = bloom::find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let iterator = parse::integer(&call.arguments[2])
-        .ok_or(Failure::new("Second argument must be numeric"))?;
+        .ok_or(ReplyError::new("Second argument must be numeric"))?;
     let found = match u64::try_from(iterator) {
         Ok(0) => Some(bloom_header(call, &entry)?),
         Ok(iterator) => bloom_piece(call, &entry, iterator)?,
@@ -172,7 +173,7 @@ pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Begins a dump: the iterator of the header, and the header.
-fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), Failure> {
+fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), ReplyError> {
     let server = call.server;
     let stamp = entry.value.stamp();
     match &entry.value {
@@ -194,26 +195,26 @@ fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), F
                     if !header.has_ids() {
                         let bytes = header.body();
                         let text = format!("ERR {bytes} bytes are too many to be dumped");
-                        return Err(Failure::with(text));
+                        return Err(ReplyError::with(text));
                     }
                     keep(call, entry, stamp, Kept::File(header, file))
                 }
             };
             let Kept::File(header, _) = &dump.kept else { unreachable!("it is kept as a file") };
-            Ok((form::iterator(dump.id, 1), header.bytes().to_vec()))
+            Ok((dump_format::iterator(dump.id, 1), header.bytes().to_vec()))
         }
     }
 }
 
 /// The header of a filter of ours that cannot be dumped as it is, and a copy as a file.
-fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), Failure> {
+fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), ReplyError> {
     let mut file = Vec::new();
     match value {
         Value::Bloom(bloom) => {
             let rest = bloom.rest().expect("one that has not grown is its base");
             // For a moment there is a copy of it, and the bytes of that.
             let _room = server.make_room(2 * rest.bytes())?;
-            let copy = rest.snapshot(server.hasher).map_err(Failure::because)?;
+            let copy = rest.snapshot(server.hasher).map_err(ReplyError::because)?;
             write(&copy, &mut file)?;
             Ok((Header::of(bloom, &server.hasher, Some(&file)), file))
         }
@@ -227,14 +228,14 @@ fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>), Failure>
     }
 }
 
-fn write(filter: &inbloom::Filter, file: &mut Vec<u8>) -> Result<(), Failure> {
+fn write(filter: &inbloom::Filter, file: &mut Vec<u8>) -> Result<(), ReplyError> {
     let bytes = filter.bytes() + 4096;
     let reserved = usize::try_from(bytes).is_ok_and(|bytes| file.try_reserve_exact(bytes).is_ok());
     if !reserved {
         let text = format!("ERR could not get {bytes} bytes of memory for a copy: free memory");
-        return Err(Failure::with(text));
+        return Err(ReplyError::with(text));
     }
-    filter.write_to(file).map_err(Failure::because)
+    filter.write_to(file).map_err(ReplyError::because)
 }
 
 /// The piece at an iterator, and the next one; None at the end.
@@ -242,7 +243,7 @@ fn bloom_piece(
     call: &Call<'_>,
     entry: &Arc<Entry>,
     iterator: u64,
-) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+) -> Result<Option<(u64, Vec<u8>)>, ReplyError> {
     if let Value::RedisBloom(guarded) = &entry.value {
         // What it has grown by since the header is not in the header.
         let end = match kept_for(call, entry, 0) {
@@ -297,15 +298,15 @@ fn our_piece(
         }
         None => piece.extend_from_slice(&file[(at - border) as usize..][..length]),
     }
-    form::seal(&mut piece, header.identity, at);
-    Some((form::iterator(id, 1 + at + length as u64), piece))
+    dump_format::seal(&mut piece, header.identity, at);
+    Some((dump_format::iterator(id, 1 + at + length as u64), piece))
 }
 
 /// CF.SCANDUMP.
-pub fn cuckoo_scandump(call: &mut Call<'_>) -> Result<(), Failure> {
+pub fn cuckoo_scandump(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let position = parse::integer(&call.arguments[2]).and_then(|at| u64::try_from(at).ok());
-    let position = position.ok_or(Failure::new("Invalid position"))?;
-    let entry = cuckoo::find(call, &call.arguments[1])?.ok_or(Failure::NOT_FOUND)?;
+    let position = position.ok_or(ReplyError::new("Invalid position"))?;
+    let entry = cuckoo::find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
     let filter = cuckoo::cuckoo_of(&entry).expect("`find` refuses other types");
     let found = match position {
         0 => cuckoo_header(call, &entry, filter)?.map(|header| (1, header)),
@@ -335,7 +336,7 @@ fn cuckoo_header(
     call: &Call<'_>,
     entry: &Arc<Entry>,
     filter: &Guarded<Cuckoo>,
-) -> Result<Option<Vec<u8>>, Failure> {
+) -> Result<Option<Vec<u8>>, ReplyError> {
     let stamp = entry.value.stamp();
     let again = copy_again(call, entry, stamp);
     if let Some(Kept::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
@@ -350,7 +351,7 @@ fn cuckoo_header(
     let begun = filter.for_long(|filter| filter.read(begin));
     let begun = begun.map_err(|error| match error {
         redisbloom::LoadError::CannotCreate(error) => cuckoo::not_made(call.server, &error),
-        error => Failure::because(error),
+        error => ReplyError::because(error),
     })?;
     Ok(begun.map(|(header, kept)| {
         keep(call, entry, stamp, kept);
@@ -373,7 +374,7 @@ fn cuckoo_piece(
     entry: &Arc<Entry>,
     filter: &Guarded<Cuckoo>,
     position: u64,
-) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+) -> Result<Option<(u64, Vec<u8>)>, ReplyError> {
     let owned = |(next, data): (u64, &[u8])| (next, data.to_vec());
     let kept = kept_for(call, entry, 0);
     let end = match &kept {
@@ -396,13 +397,13 @@ fn cuckoo_piece(
 }
 
 /// BF.LOADCHUNK.
-pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
+pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let iterator = parse::integer(&call.arguments[2])
-        .ok_or(Failure::new("ERR Second argument must be numeric"))?;
+        .ok_or(ReplyError::new("ERR Second argument must be numeric"))?;
     let data = &call.arguments[3];
     match bloom::find(call, &call.arguments[1])? {
         Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
-        None if iterator == 1 || form::is_header(iterator, data) => {
+        None if iterator == 1 || dump_format::is_header(iterator, data) => {
             call.server.transfers.abandon(key_of(call), None);
             let (loading, _room) = Loading::of_bloom(call.server, data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
@@ -414,12 +415,12 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// CF.LOADCHUNK.
-pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
+pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let position = parse::integer(&call.arguments[2]).filter(|position| *position != 0);
-    let position = position.ok_or(Failure::new("Invalid position"))?;
+    let position = position.ok_or(ReplyError::new("Invalid position"))?;
     let data = &call.arguments[3];
     match cuckoo::find(call, &call.arguments[1])? {
-        Some(_) if position == 1 => return Err(Failure::EXISTS),
+        Some(_) if position == 1 => return Err(ReplyError::EXISTS),
         Some(entry) => changes_nothing(call.server, &entry.value, position, data)?,
         None if position == 1 => {
             call.server.transfers.abandon(key_of(call), None);
@@ -433,14 +434,14 @@ pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// Takes a piece of a filter that is being loaded, and publishes it if it was the last one.
-fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
+fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), ReplyError> {
     let (key, server) = (key_of(call), call.server);
-    let staged = server.transfers.staged(key, call.now).ok_or(Failure::NOT_FOUND)?;
+    let staged = server.transfers.staged(key, call.now).ok_or(ReplyError::NOT_FOUND)?;
     if staged.is_cuckoo != call.command.name.starts_with("cf.") {
-        return Err(Failure::WRONG_TYPE);
+        return Err(ReplyError::WRONG_TYPE);
     }
     let mut loading = staged.loading.lock();
-    let part = loading.as_mut().ok_or(Failure::NOT_FOUND)?;
+    let part = loading.as_mut().ok_or(ReplyError::NOT_FOUND)?;
     let room = server.make_room(2 * PIECE_APART)?;
     part.load(iterator, data)?;
     let claimed = part.memory();
@@ -456,7 +457,7 @@ fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), Failure> {
     });
     let published = adopted.and_then(|created| match created {
         Created::New(_) => Ok(()),
-        Created::Taken(..) => Err(Failure::EXISTS),
+        Created::Taken(..) => Err(ReplyError::EXISTS),
     });
     drop(loading);
     server.transfers.abandon(key, Some(&staged));
@@ -470,14 +471,16 @@ fn changes_nothing(
     value: &Value,
     iterator: i64,
     data: &[u8],
-) -> Result<(), Failure> {
+) -> Result<(), ReplyError> {
     let length = data.len() as u64;
     let position = u64::try_from(iterator);
     let is_there = match value {
         Value::Bloom(bloom) => {
             let header = Header::of(bloom, &server.hasher, None);
             let place = position.ok().map(|position| header.split(position).1);
-            if let Some((at, data)) = place.and_then(|at| form::open(header.identity, at, data)) {
+            if let Some((at, data)) =
+                place.and_then(|at| dump_format::open(header.identity, at, data))
+            {
                 has(bloom, at, data)
             } else {
                 check_place(place, length, bloom.bytes())?;
@@ -505,11 +508,11 @@ fn changes_nothing(
             found.map(|(_, found)| found == data).ok_or(CANNOT_LOAD)
         })?,
     };
-    if is_there { Ok(()) } else { Err(Failure::EXISTS) }
+    if is_there { Ok(()) } else { Err(ReplyError::EXISTS) }
 }
 
 /// Whether a piece of this length can have this iterator.
-fn check_place(position: Option<u64>, length: u64, bytes: u64) -> Result<(), Failure> {
+fn check_place(position: Option<u64>, length: u64, bytes: u64) -> Result<(), ReplyError> {
     match position {
         Some(position) if position > 0 && position >= length => {
             let start = (position - length).checked_sub(1).ok_or(NO_LINK)?;
@@ -530,7 +533,7 @@ fn has(bloom: &Bloom, at: u64, data: &[u8]) -> bool {
     live.iter().zip(data).all(|(live, data)| data & !live == 0)
 }
 
-fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
+fn dump(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let Some(entry) = call.server.keyspace.get(key_of(call), call.now) else {
         call.reply.null();
         return Ok(());
@@ -545,7 +548,7 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
     let most = settings.max_argument.min(settings.max_request.saturating_sub(PIECE)) as u64;
     let most = most.min(LONGEST_STRING);
     let too_long = |bytes: u64| {
-        Failure::with(format!(
+        ReplyError::with(format!(
             "ERR a dump of the filter takes {bytes} bytes, and RESTORE takes at most {most} in one \
              argument: raise --max-argument and --max-request, or use {remedy}"
         ))
@@ -561,7 +564,7 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
         Value::Cuckoo(guarded) => guarded.for_long(|it| it.read(|cuckoo| payload::encode(cuckoo))),
         value => Ok(our_payload(server, value)?),
     };
-    let payload = payload.map_err(Failure::because)?;
+    let payload = payload.map_err(ReplyError::because)?;
     if payload.len() as u64 > most {
         return Err(too_long(payload.len() as u64));
     }
@@ -570,7 +573,7 @@ fn dump(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// The header, the body, and a checksum of both.
-fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, Failure> {
+fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, ReplyError> {
     let (header, base, file) = match value {
         Value::Bloom(bloom) if bloom.rest().is_none() => {
             (Header::of(bloom, &server.hasher, None), Some(bloom), Vec::new())
@@ -597,15 +600,15 @@ fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, Failure> {
     Ok(payload)
 }
 
-fn restore(call: &mut Call<'_>) -> Result<(), Failure> {
+fn restore(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let options = Restore::parse(call.arguments.skip(4))?;
     let key = key_of(call);
-    const BUSY: Failure = Failure::new("BUSYKEY Target key name already exists.");
+    const BUSY: ReplyError = ReplyError::new("BUSYKEY Target key name already exists.");
     if !options.replaces && call.server.keyspace.get(key, call.now).is_some() {
         return Err(BUSY);
     }
-    let ttl = parse::integer(&call.arguments[2]).ok_or(Failure::NOT_AN_INTEGER)?;
-    let negative = Failure::new("ERR Invalid TTL value, must be >= 0");
+    let ttl = parse::integer(&call.arguments[2]).ok_or(ReplyError::NOT_AN_INTEGER)?;
+    let negative = ReplyError::new("ERR Invalid TTL value, must be >= 0");
     let ttl = u64::try_from(ttl).map_err(|_| negative)?;
     let (value, _room) = value_of(call.server, &call.arguments[3])?;
     let expires = match ttl {
@@ -639,7 +642,7 @@ struct Restore {
 }
 
 impl Restore {
-    fn parse(words: Arguments<'_>) -> Result<Restore, Failure> {
+    fn parse(words: Arguments<'_>) -> Result<Restore, ReplyError> {
         let mut options = Restore::default();
         let (mut idle, mut frequency) = (false, false);
         let mut words = words.iter();
@@ -649,20 +652,20 @@ impl Restore {
             } else if parse::is(word, "ABSTTL") {
                 options.is_absolute = true;
             } else if parse::is(word, "IDLETIME") && !frequency {
-                let value = parse::integer(words.next().ok_or(Failure::SYNTAX)?);
-                if value.ok_or(Failure::NOT_AN_INTEGER)? < 0 {
-                    return Err(Failure::new("ERR Invalid IDLETIME value, must be >= 0"));
+                let value = parse::integer(words.next().ok_or(ReplyError::SYNTAX)?);
+                if value.ok_or(ReplyError::NOT_AN_INTEGER)? < 0 {
+                    return Err(ReplyError::new("ERR Invalid IDLETIME value, must be >= 0"));
                 }
                 idle = true;
             } else if parse::is(word, "FREQ") && !idle {
-                let value = parse::integer(words.next().ok_or(Failure::SYNTAX)?);
-                if !(0..=255).contains(&value.ok_or(Failure::NOT_AN_INTEGER)?) {
+                let value = parse::integer(words.next().ok_or(ReplyError::SYNTAX)?);
+                if !(0..=255).contains(&value.ok_or(ReplyError::NOT_AN_INTEGER)?) {
                     let text = "ERR Invalid FREQ value, must be >= 0 and <= 255";
-                    return Err(Failure::new(text));
+                    return Err(ReplyError::new(text));
                 }
                 frequency = true;
             } else {
-                return Err(Failure::SYNTAX);
+                return Err(ReplyError::SYNTAX);
             }
         }
         Ok(options)
@@ -670,24 +673,26 @@ impl Restore {
 }
 
 /// A filter whose size is known only now that it is there: it has its bytes, or is dropped.
-fn granted(server: &Server, value: Value) -> Result<(Value, Room), Failure> {
+fn granted(server: &Server, value: Value) -> Result<(Value, Room), ReplyError> {
     let room = server.make_room_for_filter(value.memory())?;
     Ok((value, room))
 }
 
 /// The filter of a payload, ours or RedisBloom's.
-fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), Failure> {
-    const WRONG: Failure = Failure::new("ERR DUMP payload version or checksum are wrong");
-    if payload.starts_with(&form::MAGIC) {
+fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), ReplyError> {
+    const WRONG: ReplyError = ReplyError::new("ERR DUMP payload version or checksum are wrong");
+    if payload.starts_with(&dump_format::MAGIC) {
         let (content, sum) = payload.split_last_chunk::<8>().ok_or(WRONG)?;
         if xxh3_64(content) != u64::from_le_bytes(*sum) {
             return Err(WRONG);
         }
-        let (header, body) = content.split_at_checked(form::HEADER).ok_or(WRONG)?;
+        let (header, body) = content.split_at_checked(dump_format::HEADER).ok_or(WRONG)?;
         let header = Header::parse(header)?;
         if header.body() != body.len() as u64 {
             let (expected, got) = (header.body(), body.len());
-            return Err(form::bad(format_args!("a body of {got} bytes, expected {expected}")));
+            return Err(dump_format::bad(format_args!(
+                "a body of {got} bytes, expected {expected}"
+            )));
         }
         let (mut ours, room) = Ours::new(server, header)?;
         ours.put(0, body)?;
@@ -701,7 +706,7 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), Failure> {
         Ok(payload::Restored::Cuckoo(cuckoo)) => granted(server, Value::cuckoo(cuckoo)),
         Err(error) if no_memory(&error) => Err(cuckoo::not_made(server, &error)),
         Err(redisbloom::Error::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
-        Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(Failure::because(error)),
-        Err(_) => Err(Failure::new("ERR Bad data format")),
+        Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(ReplyError::because(error)),
+        Err(_) => Err(ReplyError::new("ERR Bad data format")),
     }
 }

@@ -38,7 +38,7 @@ use self::layout::{Base, Dump, Image, Part};
 use self::sealed::{Sealing, Unsealing};
 pub use self::shapes::{Outline, Shapes};
 use super::disk::{Disk, DiskFile};
-use crate::commands::transfer::form;
+use crate::commands::transfer::dump_format;
 use crate::import::Imported;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
@@ -381,7 +381,7 @@ impl Write for Appending<'_> {
 
 /// Enough to notice that the hash is another one.
 fn hash_check(hasher: &Hasher) -> u32 {
-    form::hash_check(hasher) as u32
+    dump_format::hash_check(hasher) as u32
 }
 
 // ---------------------------------------------------------------------------------------- reading

@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 use super::disk::{Disk, DiskFile};
 use super::record::{Change, Record};
 use super::segment;
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 
 /// When a change is acknowledged, and when the disk is asked to keep it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -257,11 +257,11 @@ impl Log {
     }
 
     /// Why no change is taken, if so.
-    pub fn trouble(&self) -> Option<Failure> {
+    pub fn trouble(&self) -> Option<ReplyError> {
         if !self.is_in_trouble.load(Ordering::Acquire) {
             return None;
         }
-        self.trouble.lock().as_ref().map(|trouble| Failure::with(trouble.text.to_string()))
+        self.trouble.lock().as_ref().map(|trouble| ReplyError::with(trouble.text.to_string()))
     }
 
     /// Whether only a new snapshot helps.
@@ -309,7 +309,7 @@ impl Log {
     }
 
     /// Whether everything up to a record may be acknowledged now; None: not yet.
-    fn poll(&self, sequence: u64) -> Option<Result<(), Failure>> {
+    fn poll(&self, sequence: u64) -> Option<Result<(), ReplyError>> {
         if self.is_kept(sequence) {
             return Some(Ok(()));
         }
@@ -347,7 +347,7 @@ impl Log {
     }
 
     /// Returns when everything up to a record may be acknowledged, or why it may not.
-    pub async fn commit(&self, sequence: u64) -> Result<(), Failure> {
+    pub async fn commit(&self, sequence: u64) -> Result<(), ReplyError> {
         loop {
             let progress = self.progress.notified();
             tokio::pin!(progress);
@@ -360,7 +360,7 @@ impl Log {
     }
 
     /// The same for a thread that may wait.
-    pub fn commit_here(&self, sequence: u64) -> Result<(), Failure> {
+    pub fn commit_here(&self, sequence: u64) -> Result<(), ReplyError> {
         if !self.is_kept(sequence) {
             let written = self.write(&mut self.segment.lock());
             self.progress.notify_waiters();
@@ -370,7 +370,9 @@ impl Log {
         }
         match self.is_kept(sequence) {
             true => Ok(()),
-            false => Err(self.trouble().unwrap_or(Failure::new("MISCONF the log is not written"))),
+            false => {
+                Err(self.trouble().unwrap_or(ReplyError::new("MISCONF the log is not written")))
+            }
         }
     }
 

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn hashes_differ_by_scheme_and_key() {
-        let key = |byte| inbloom::Hasher::sip13(inbloom::Key::new([byte; 16]));
+        let key = |byte| inbloom::Hasher::sip13(inbloom::SecretKey::new([byte; 16]));
         let names = [Hasher::default(), Hasher::xxh3(1), key(1), key(2)].map(|it| hash_name(&it));
         let distinct: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), 4);

@@ -32,12 +32,12 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk::{Disk, DiskFile};
-use super::gentle::Gentle;
 use super::image::{self, Fixed};
 use super::log::Border;
 use super::manifest::{self, Manifest};
 use super::record::{FRAME, Fields, next_frame, put_bytes, put_number, put_time, seal};
 use super::segment::{self, Frames};
+use super::throttled_disk::ThrottledDisk;
 use super::{Error, Store};
 use crate::keyspace::{DATABASES, Entry};
 use crate::server::{Server, now};
@@ -402,10 +402,10 @@ impl Store {
             _ => Fixed { sequence: self.log.last(), items: 0 },
         };
         // Filters behind a lock have it while they are written, and those who wait are in a hurry too.
-        let gentle = Gentle(&*self.disk);
+        let throttled = ThrottledDisk(&*self.disk);
         let is_hurried = server.is_stopping() || self.log.is_distrusted();
         let disk: &dyn Disk = match &entry.value {
-            Value::Bloom(_) if !is_hurried => &gentle,
+            Value::Bloom(_) if !is_hurried => &throttled,
             _ => &*self.disk,
         };
         let image::Written { fixed, files } =

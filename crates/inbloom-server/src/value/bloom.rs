@@ -448,7 +448,7 @@ impl Bloom {
         let both = SharedBlocked::new(self.base.shape())?;
         both.merge(&self.base)?;
         both.merge(&other.base)?;
-        let items = both.plan().estimate(both.ones()).items;
+        let items = both.plan().estimate(both.occupied()).items;
         let rest = |bloom: &Bloom| bloom.rest.get().map_or(0.0, |rest| rest.rate());
         let rate = both.plan().rate_at(items) + rest(self) + rest(other);
         // An estimate of a thousand items is right within some percent, of few within some items.
@@ -471,14 +471,14 @@ impl Bloom {
     /// How many distinct items were added, as far as the bits tell: reads the whole base. Of those
     /// that came after the base was full, it took some for its own, at its rate.
     pub fn estimate(&self) -> f64 {
-        let in_base = self.base.plan().estimate(self.base.ones()).items;
+        let in_base = self.base.plan().estimate(self.base.occupied()).items;
         let rest = self.rest.get().map_or(0.0, |rest| rest.estimated_items().items);
         in_base + rest / (1.0 - self.base.plan().rate_at(in_base)).max(f64::EPSILON)
     }
 
     /// The rate at which a foreign item is claimed now: reads the whole base.
     pub fn rate_now(&self) -> f64 {
-        let in_base = self.base.plan().estimate(self.base.ones()).items;
+        let in_base = self.base.plan().estimate(self.base.occupied()).items;
         let base = self.base.plan().rate_at(in_base);
         let rest = self.rest.get().map_or(0.0, |rest| rest.rate());
         base + rest - base * rest

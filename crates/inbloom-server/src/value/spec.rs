@@ -20,8 +20,8 @@ use inbloom::{Filter, Kind, Plan};
 use super::Value;
 use super::bloom::{Bloom, Wish};
 use crate::commands::cuckoo::not_made;
-use crate::failure::Failure;
 use crate::persist::record::{Fields, put_bytes, put_number};
+use crate::reply_error::ReplyError;
 use crate::server::{Room, Server};
 
 /// What an empty filter is made of.
@@ -80,7 +80,7 @@ impl Spec {
         server: &Server,
         now: u64,
         memory: Memory,
-    ) -> Result<(Value, Option<Room>), Failure> {
+    ) -> Result<(Value, Option<Room>), ReplyError> {
         let make_room = |bytes| match memory {
             Memory::Limited => server.make_room_for_filter(bytes).map(Some),
             Memory::Granted => Ok(None),
@@ -93,7 +93,7 @@ impl Spec {
             Spec::Bloom(wish) => {
                 let shape = server.shape(wish)?;
                 let room = make_room(shape.plan().bytes())?;
-                let bloom = Bloom::new(wish, &shape).map_err(Failure::because)?;
+                let bloom = Bloom::new(wish, &shape).map_err(ReplyError::because)?;
                 Ok((Value::Bloom(bloom), room))
             }
             Spec::Filter { kind, items, rate, span, clear } => {
@@ -102,13 +102,13 @@ impl Spec {
                     Some(span) => plan.window(span),
                     None => plan,
                 };
-                let plan = plan.build().map_err(Failure::because)?;
+                let plan = plan.build().map_err(ReplyError::because)?;
                 let room = make_room(plan.bytes())?;
                 let filter = Filter::with_hasher(plan, server.hasher);
-                let mut filter = filter.map_err(Failure::because)?;
-                filter.set_auto_clear(clear).map_err(Failure::because)?;
+                let mut filter = filter.map_err(ReplyError::because)?;
+                filter.set_auto_clear(clear).map_err(ReplyError::because)?;
                 if kind == Kind::Window {
-                    filter.advance(now).map_err(Failure::because)?;
+                    filter.advance(now).map_err(ReplyError::because)?;
                 }
                 Ok((Value::filter(filter), room))
             }

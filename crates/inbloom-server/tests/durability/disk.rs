@@ -56,7 +56,7 @@ struct State {
 struct Content {
     bytes: Vec<u8>,
     safe: Vec<u8>,
-    /// Ranges of `bytes` that were written since, the oldest first.
+    /// IntervalSet of `bytes` that were written since, the oldest first.
     writes: Vec<(usize, usize)>,
 }
 

@@ -59,7 +59,7 @@ fn copies_of_all_kinds_answer_alike() {
     }
 }
 
-/// The example that `transfer/form.rs` works through. What was dumped once has to be read for ever.
+/// The example that `transfer/dump_format.rs` works through. What was dumped once has to be read for ever.
 #[test]
 fn the_form_of_our_dumps_stays_what_it_is() {
     let mut client = Client::alone();

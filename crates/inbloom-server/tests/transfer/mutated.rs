@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use inbloom::{Kind, Plan};
-use inbloom_server::table::{Command, commands};
+use inbloom_server::command_table::{Command, commands};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::client::{Answer, Client, Integer, ok, server};

@@ -22,10 +22,9 @@
 //!
 //! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
 
-use std::any::Any as Dynamic;
+use std::any::Any;
 use std::borrow::Cow;
 
-use crate::cells::{Cells, Order};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Estimate, Filter};
@@ -35,6 +34,7 @@ use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
 use crate::profile::Slice;
+use crate::storage::{Cells, Order};
 
 /// Up to so many keys a base counts as a beginning only.
 const SMALL: u64 = 10_000;
@@ -117,7 +117,7 @@ pub struct Grown {
 impl Grown {
     /// Returns the parts as a file has them.
     pub(crate) fn from_parts(base: Box<dyn State>, growing: Filter, inserted: u64) -> Grown {
-        let (plan, closed) = (*base.plan(), growing.ones() > 0);
+        let (plan, closed) = (*base.plan(), growing.occupied() > 0);
         Grown { plan, base, inserted, room: None, growing, closed }
     }
 
@@ -207,7 +207,7 @@ pub(crate) fn estimate_behind(base: &dyn State, part: &Filter) -> Estimate {
 /// Asks a second part for those of a run that a first one does not have.
 pub(crate) fn also_ask(part: &Filter, run: &[Digest], next: &[Digest], found: &mut [bool]) {
     let mut in_part = vec![false; run.len()];
-    part.any.members().contains_run(run, next, &mut in_part);
+    part.content.members().contains_run(run, next, &mut in_part);
     found.iter_mut().zip(in_part).for_each(|(found, in_part)| *found |= in_part);
 }
 
@@ -235,7 +235,7 @@ impl Membership for Grown {
     fn prefetch(&self, digests: &[Digest]) {
         self.base.prefetch(digests);
         if self.closed {
-            self.growing.any.members().prefetch(digests);
+            self.growing.content.members().prefetch(digests);
         }
     }
 
@@ -272,8 +272,8 @@ impl State for Grown {
     }
 
     /// Those of the base, which its file tells; the growing part has a file of its own within.
-    fn ones(&self) -> u64 {
-        self.base.ones()
+    fn occupied(&self) -> u64 {
+        self.base.occupied()
     }
 
     fn fill(&self) -> f64 {
@@ -365,7 +365,7 @@ impl State for Grown {
     }
 
     fn estimate(&self, _inserted: u64) -> Estimate {
-        let base = self.base.estimate(self.base.ones());
+        let base = self.base.estimate(self.base.occupied());
         let behind = estimate_behind(&*self.base, &self.growing);
         Estimate { items: base.items + behind.items, error: base.error.hypot(behind.error) }
     }
@@ -414,7 +414,7 @@ pub(crate) fn clears_itself(kind: Kind) -> Error {
 
 /// The parts of a filter of any sort: one that has not grown yet is all base.
 pub(crate) fn parts(state: &dyn State) -> (&dyn State, Option<&Filter>) {
-    match (state as &dyn Dynamic).downcast_ref::<Grown>() {
+    match (state as &dyn Any).downcast_ref::<Grown>() {
         Some(grown) => (grown.base.as_ref(), grown.closed.then_some(&grown.growing)),
         None => (state, None),
     }

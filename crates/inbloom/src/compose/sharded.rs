@@ -44,17 +44,17 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::cells::{Bits, Cells, Order};
 use crate::compose::grown::is_not_its_bits;
-use crate::digest::{Digest, Hasher, Key};
+use crate::digest::{Digest, Hasher, SecretKey};
 use crate::error::{Error, Result};
-use crate::filter::{Any, Estimate, Filter};
+use crate::filter::{Content, Estimate, Filter};
 use crate::format;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan, cannot_shard};
 use crate::profile::Slice;
+use crate::storage::{Bits, Cells, Order};
 
 /// A filter whose keys are divided among shards. It answers as one filter does; each shard is a
 /// [`Filter`] that can be taken out, saved, sent, and merged with the same shard of another.
@@ -198,14 +198,14 @@ impl Sharded {
                 expected: format!("a divisor of the filter's {} blocks and ranges", whole.blocks()),
             });
         }
-        let bits = filter.any.state().bits();
+        let bits = filter.content.state().bits();
         let bits = bits.ok_or_else(|| is_not_its_bits(whole.kind(), "be cut into shards"))?;
         let mut made = Vec::new();
         let (mut ones_before, mut inserted_before) = (0, 0);
         for (plan, bytes) in plans.iter().zip(bits.cells.bytes().chunks(part.bytes() as usize)) {
             let mut cells = Cells::zeroed(bytes.len() as u64)?;
             cells.bytes_mut()?.copy_from_slice(bytes);
-            let uncounted = Any::with_bits(*plan, Bits { cells, ones: 0 });
+            let uncounted = Content::with_bits(*plan, Bits { cells, ones: 0 });
             let ones = uncounted
                 .state()
                 .recount()
@@ -217,7 +217,7 @@ impl Sharded {
             let inserted = (inserted / u128::from(bits.ones.max(1))) as u64;
             made.push(Filter {
                 hasher: filter.hasher,
-                any: Any::with_bits(*plan, Bits { cells, ones }),
+                content: Content::with_bits(*plan, Bits { cells, ones }),
                 inserted: inserted.saturating_sub(inserted_before),
                 auto_clear: filter.auto_clear,
                 texts: filter.texts.clone(),
@@ -242,15 +242,15 @@ impl Sharded {
         let mut cells = Cells::zeroed(plan.bytes())?;
         let mut rest = cells.bytes_mut()?;
         for shard in &self.shards {
-            let bytes = shard.any.state().payload();
+            let bytes = shard.content.state().payload();
             let (here, later) = rest.split_at_mut(bytes.len());
             here.copy_from_slice(&bytes);
             rest = later;
         }
-        let bits = Bits { cells, ones: self.ones() };
+        let bits = Bits { cells, ones: self.occupied() };
         Ok(Filter {
             hasher: first.hasher,
-            any: Any::with_bits(plan, bits),
+            content: Content::with_bits(plan, bits),
             inserted: self.inserted(),
             auto_clear: first.auto_clear,
             texts: first.texts.clone(),
@@ -318,7 +318,7 @@ impl Sharded {
     #[must_use]
     pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
         let digest = self.digest(key);
-        self.shards[self.index(digest)].any.state().count(digest)
+        self.shards[self.index(digest)].content.state().count(digest)
     }
 
     /// Records many keys, in order: the answers of [`Sharded::insert`], one for each. `new` is
@@ -545,8 +545,8 @@ impl Sharded {
 
     /// The number of cells in use, over all shards.
     #[must_use]
-    pub fn ones(&self) -> u64 {
-        self.shards.iter().map(Filter::ones).fold(0, u64::saturating_add)
+    pub fn occupied(&self) -> u64 {
+        self.shards.iter().map(Filter::occupied).fold(0, u64::saturating_add)
     }
 
     /// The share of cells in use, from 0 to 1, over all shards.
@@ -595,11 +595,11 @@ impl Sharded {
     }
 
     /// As [`Sharded::read_from`], for shards with a secret key.
-    pub fn read_from_keyed(reader: impl Read, key: &Key) -> Result<Sharded> {
+    pub fn read_from_keyed(reader: impl Read, key: &SecretKey) -> Result<Sharded> {
         Sharded::read(reader, Some(key))
     }
 
-    fn read(mut reader: impl Read, key: Option<&Key>) -> Result<Sharded> {
+    fn read(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Sharded> {
         let first = format::read(&mut reader, key)?;
         let (_, count) = first.plan().shard().unwrap_or((0, 1));
         // The number is a stranger's claim: no memory is taken before a shard has arrived.
@@ -687,7 +687,7 @@ impl Membership for Sharded {
     fn prefetch(&self, digests: &[Digest]) {
         for digest in digests {
             let shard = &self.shards[self.index(*digest)];
-            shard.any.members().prefetch(std::slice::from_ref(digest));
+            shard.content.members().prefetch(std::slice::from_ref(digest));
         }
     }
 
@@ -793,8 +793,8 @@ impl State for Piece {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
-        self.inner.ones()
+    fn occupied(&self) -> u64 {
+        self.inner.occupied()
     }
 
     fn recount(&self) -> Option<u64> {

@@ -27,7 +27,6 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use crate::cells::{self, Bits, Cells};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -38,6 +37,7 @@ use crate::membership::Membership;
 use crate::memory::allocated;
 use crate::plan::{Kind, Plan, Span};
 use crate::profile::Slice;
+use crate::storage::{self, Bits, Cells};
 
 /// A set that forgets what was inserted longer ago than its window.
 pub struct Window {
@@ -253,7 +253,7 @@ impl State for Window {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.generations.iter().map(|generation| generation.members.bits.ones).sum()
     }
 
@@ -368,7 +368,7 @@ impl State for Window {
     fn memory(&self) -> u64 {
         let count = self.plan.kept_generations();
         let places = count.next_power_of_two().max(4) * size_of::<Generation>() as u64;
-        allocated(places) + count * cells::allocated(self.plan.generation().bytes())
+        allocated(places) + count * storage::allocated(self.plan.generation().bytes())
     }
 
     fn rate(&self) -> f64 {

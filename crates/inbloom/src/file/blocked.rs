@@ -94,7 +94,7 @@ impl BlockedWriter {
     /// Appends the next piece, and returns what has to be kept of it to go on after a crash.
     pub fn append(&mut self, piece: &Piece) -> Result<Vec<u8>> {
         let sum = self.payload.append(piece.bytes())?;
-        let (inserted, ones) = (piece.inserted(), piece.ones());
+        let (inserted, ones) = (piece.inserted(), piece.occupied());
         self.pieces += 1;
         self.inserted += inserted;
         self.ones += ones;
@@ -130,7 +130,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::digest::{Hasher, Key};
+    use crate::digest::{Hasher, SecretKey};
     use crate::{Digest, Kind, file};
 
     /// A filter of several pieces, and its digests in the order of their places.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_file_written_by_pieces_is_the_one_that_is_saved_to_the_byte() {
-        let secret = Hasher::sip13(Key::new(*b"sixteen secrets!"));
+        let secret = Hasher::sip13(SecretKey::new(*b"sixteen secrets!"));
         for (items, keys, rate, hasher) in [
             (10_000_000, 100_000, 1e-3, Hasher::default()),
             (5_000_000, 100_000, 1e-6, secret), // of two lines

@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
 
-use crate::cells::Cells;
-use crate::digest::Key;
+use crate::digest::SecretKey;
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::format;
+use crate::storage::Cells;
 
 /// Tells whether a mapped file is still what it was when it was opened.
 ///
@@ -77,7 +77,10 @@ impl Watch {
 /// handled them before.
 ///
 /// None instead of a watch: the file cannot be mapped, and was read into memory.
-pub fn open_watched(path: impl AsRef<Path>, key: Option<&Key>) -> Result<(Filter, Option<Watch>)> {
+pub fn open_watched(
+    path: impl AsRef<Path>,
+    key: Option<&SecretKey>,
+) -> Result<(Filter, Option<Watch>)> {
     let path = path.as_ref();
     let file = super::open_file(path)?;
     let Some(map) = super::map(&file, path)? else {

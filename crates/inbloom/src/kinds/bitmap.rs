@@ -17,7 +17,6 @@ use std::ops::Range;
 
 use roaring::RoaringTreemap;
 
-use crate::cells::{Bits, Cells, words};
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
 use crate::format::mismatch;
@@ -26,6 +25,7 @@ use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::{Towards, prefetch};
+use crate::storage::{Bits, Cells, words};
 use crate::sync::{AtomicU64, Ordering};
 
 /// An exact set of unsigned integers below a bound.
@@ -176,7 +176,7 @@ impl State for Bitmap {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.len()
     }
 

@@ -37,7 +37,6 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 
-use crate::cells::Bits;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::mismatch;
@@ -46,6 +45,7 @@ use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::{self, Geometry, Kernel, Run};
+use crate::storage::Bits;
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
 pub struct Blocked {
@@ -108,7 +108,7 @@ impl State for Blocked {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.bits.ones
     }
 

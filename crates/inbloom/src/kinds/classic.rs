@@ -20,7 +20,6 @@
 //!
 //! Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 1970.
 
-use crate::cells::Bits;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::kinds::State;
@@ -29,6 +28,7 @@ use crate::plan::{Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::scalar::fold;
 use crate::simd::{FITS_IN_L2, Run, Towards, prefetch};
+use crate::storage::Bits;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with its probes anywhere in the bits.
@@ -127,7 +127,7 @@ impl State for Classic {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.bits.ones
     }
 

@@ -44,7 +44,6 @@
 //! protocol", IEEE/ACM Transactions on Networking 8(3), 2000 (counters, and why 4 bits); Putze,
 //! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks).
 
-use crate::cells::{Bits, words};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::kinds::State;
@@ -53,6 +52,7 @@ use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
 use crate::simd::scalar::{Touch, touched_counters};
 use crate::simd::{Counters, Geometry, Kernel, Run, Towards};
+use crate::storage::{Bits, words};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with counters, one cache line per key or two. Keys can be removed again.
@@ -175,7 +175,7 @@ impl State for Counting {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.bits.ones
     }
 

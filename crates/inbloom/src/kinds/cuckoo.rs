@@ -40,7 +40,6 @@
 //! Source: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
 //! CoNEXT 2014.
 
-use crate::cells::{Bits, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -52,6 +51,7 @@ use crate::plan::{Kind, Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::scalar::fold;
 use crate::simd::{FITS_IN_L2, SECOND_LINE, Towards};
+use crate::storage::{Bits, Order};
 
 /// A cuckoo filter.
 pub struct Cuckoo {
@@ -241,7 +241,7 @@ impl State for Cuckoo {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.bits.ones
     }
 

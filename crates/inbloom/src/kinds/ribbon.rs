@@ -60,11 +60,10 @@ mod equation;
 mod layout;
 mod shard;
 
-use std::any::Any as Dynamic;
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::cells::{Cells, LARGE, Order};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -79,6 +78,7 @@ use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::simd::bits::Kernel;
 use crate::simd::{FITS_IN_L2, Towards, prefetch};
+use crate::storage::{Cells, LARGE, Order};
 use equation::{Equation, start_in};
 pub(crate) use layout::Lengths;
 use layout::sorted;
@@ -378,7 +378,7 @@ impl Ribbon {
 /// Why a static kind does not do this.
 pub(crate) fn cannot_change(kind: Kind, verb: &'static str) -> Error {
     let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
-                  changed beside it: 'inbloom build --base', Filter::into_living in the library";
+                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
     Error::Unsupported { kind, verb, remedy }
 }
 
@@ -443,7 +443,7 @@ impl State for Ribbon {
         &self.plan
     }
 
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.keys
     }
 
@@ -501,7 +501,7 @@ impl State for Ribbon {
     }
 
     fn same(&self, other: &dyn State) -> bool {
-        match (other as &dyn Dynamic).downcast_ref::<Ribbon>() {
+        match (other as &dyn Any).downcast_ref::<Ribbon>() {
             Some(other) => self.cells.bytes() == other.cells.bytes(),
             // A list that has one for its base: it knows what else it has.
             None => other.same(self),
@@ -588,7 +588,7 @@ mod tests {
 
     use super::*;
     use crate::Hasher;
-    use crate::compose::living::Living;
+    use crate::compose::overlay::Overlay;
 
     fn digests() -> Vec<Digest> {
         (0..200_000_u64).map(|key| Hasher::default().digest(key.to_le_bytes())).collect()
@@ -648,8 +648,8 @@ mod tests {
         let places: Vec<usize> = places.map(|bytes| bytes.end - 1).collect();
         let nothing = Cells::zeroed(0).unwrap();
         let mut list =
-            Living::from_parts(Box::new(base), Hasher::default(), None, nothing).unwrap();
-        let in_memory = |list: &Living| {
+            Overlay::from_parts(Box::new(base), Hasher::default(), None, nothing).unwrap();
+        let in_memory = |list: &Overlay| {
             let cells = list.cells().expect("those of the base");
             places.iter().filter(|at| cells.is_resident(**at)).count()
         };

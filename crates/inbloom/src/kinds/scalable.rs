@@ -49,7 +49,6 @@ mod table;
 
 use std::borrow::Cow;
 
-use crate::cells::Cells;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
@@ -59,6 +58,7 @@ use crate::membership::Membership;
 use crate::plan::{Kind, MAX_BITS, Plan, missed_per_key};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::simd::{FITS_IN_L2, Towards};
+use crate::storage::Cells;
 use allowance::Allowance;
 pub use shared::SharedScalable;
 use table::{Claim, HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG, Table};
@@ -651,17 +651,17 @@ impl State for Scalable {
     }
 
     /// The slots in use.
-    fn ones(&self) -> u64 {
+    fn occupied(&self) -> u64 {
         self.tables.iter().map(|table| table.entries).sum()
     }
 
     fn fill(&self) -> f64 {
-        self.ones() as f64 / self.slots() as f64
+        self.occupied() as f64 / self.slots() as f64
     }
 
     fn recount(&self) -> Option<u64> {
         let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
-        self.tables.iter().all(right).then(|| self.ones())
+        self.tables.iter().all(right).then(|| self.occupied())
     }
 
     /// Of one table, as of any array. Of many, each is a slice: its entries are those of its share
@@ -817,7 +817,7 @@ impl State for Scalable {
         };
         vec![
             ("expansions", format!("{} so far, {} tables", self.expansions(), self.tables.len())),
-            ("load", format!("{} of {slots} slots, {load:.1}%", self.ones())),
+            ("load", format!("{} of {slots} slots, {load:.1}%", self.occupied())),
             ("fingerprints", format!("new ones of {fewest} to {most} bits")),
             ("growth", growth),
         ]

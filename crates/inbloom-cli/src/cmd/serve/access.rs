@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
-use inbloom::Key;
+use inbloom::SecretKey;
 use inbloom_server::secret::{Missing, secret_in};
 use inbloom_server::{Listeners, Tls, Users, persist, users};
 
@@ -67,7 +67,7 @@ impl AccessArgs {
     }
 
     /// The secret under which keys are hashed, which a data directory may hold.
-    pub fn key(&self, dir: Option<&Path>) -> Result<Option<Key>> {
+    pub fn key(&self, dir: Option<&Path>) -> Result<Option<SecretKey>> {
         if let Some(key) = self.key.key()? {
             return Ok(Some(key));
         }

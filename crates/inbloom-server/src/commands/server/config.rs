@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::parse;
 use super::{SERVER, introspection, matches};
+use crate::command_table::{Call, Command, excerpt};
 use crate::config::Settings;
-use crate::failure::Failure;
 use crate::keyspace::DATABASES;
 use crate::persist::log::Fsync;
+use crate::reply_error::ReplyError;
 use crate::server::Statistics;
-use crate::table::{Call, Command, excerpt};
 
 pub const CONFIG: Command = Command {
     name: "config",
@@ -517,7 +517,7 @@ pub fn port(call: &Call<'_>) -> Option<u16> {
     Some(local.port())
 }
 
-fn get(call: &mut Call<'_>) -> Result<(), Failure> {
+fn get(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let settings = call.server.settings();
     let patterns = call.arguments.skip(2);
     let shown: Vec<(&str, String)> = PARAMETERS
@@ -539,16 +539,16 @@ fn get(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn set(call: &mut Call<'_>) -> Result<(), Failure> {
+fn set(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments.skip(2);
     if words.len() % 2 == 1 {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     }
     let mut pairs: Vec<(&Parameter, &[u8])> = Vec::with_capacity(words.len() / 2);
     for at in (0..words.len()).step_by(2) {
         let row = find(&words[at]).ok_or_else(|| {
             let name = excerpt(&words[at], 128);
-            Failure::with(format!(
+            ReplyError::with(format!(
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             ))
         })?;
@@ -584,12 +584,14 @@ fn set(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn refused(row: &Parameter, text: &str) -> Failure {
+fn refused(row: &Parameter, text: &str) -> ReplyError {
     let name = row.name;
-    Failure::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {text}"))
+    ReplyError::with(format!(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - {text}"
+    ))
 }
 
-fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
+fn reset_statistics(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let Statistics {
         connections,
         rejected,
@@ -632,8 +634,8 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rewrite(_: &mut Call<'_>) -> Result<(), Failure> {
-    Err(Failure::new(
+fn rewrite(_: &mut Call<'_>) -> Result<(), ReplyError> {
+    Err(ReplyError::new(
         "ERR CONFIG REWRITE is not offered: the settings file belongs to people, who keep comments \
          and history in it; change it there, and send SIGHUP",
     ))

@@ -8,12 +8,12 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION, SERVER, config};
+use crate::command_table::{Call, Command};
 use crate::commands::parse;
-use crate::failure::Failure;
 use crate::health::LOADING;
 use crate::keyspace::DATABASES;
+use crate::reply_error::ReplyError;
 use crate::server::{Calls, Server, since_1970};
-use crate::table::{Call, Command};
 
 pub const INFO: Command = Command {
     name: "info",
@@ -73,7 +73,7 @@ impl Lines {
     }
 }
 
-fn info(call: &mut Call<'_>) -> Result<(), Failure> {
+fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments.skip(1);
     let names = |name: &str| words.iter().any(|word| parse::is(word, name));
     let everything = names("all") || names("everything");

@@ -3,10 +3,10 @@
 
 use super::syntax::{self, Argument, Content};
 use super::{MODULE_NAME, SERVER, matches};
+use crate::command_table::{self, Call, Command, Keys};
 use crate::commands::parse;
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
-use crate::table::{self, Call, Command, Keys};
 use crate::users::Role;
 
 pub const COMMAND: Command = Command {
@@ -86,9 +86,9 @@ pub const HELP: Command = Command {
 };
 
 /// Tells about the subcommands of the command whose HELP this is.
-pub fn help(call: &mut Call<'_>) -> Result<(), Failure> {
+pub fn help(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (parent, _) = call.command.name.split_once('|').expect("a HELP is a subcommand");
-    let parent = table::find(parent.as_bytes()).expect("a subcommand has a command");
+    let parent = command_table::find(parent.as_bytes()).expect("a subcommand has a command");
     let name = parent.name.to_uppercase();
     call.reply.array(1 + 2 * parent.subcommands.len());
     let first = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
@@ -103,15 +103,15 @@ pub fn help(call: &mut Call<'_>) -> Result<(), Failure> {
 
 /// All rows, those of subcommands behind their commands.
 fn rows() -> impl Iterator<Item = &'static Command> {
-    table::commands().flat_map(|row| std::iter::once(row).chain(row.subcommands))
+    command_table::commands().flat_map(|row| std::iter::once(row).chain(row.subcommands))
 }
 
 /// The row of a name, which may be that of a subcommand: `config|get`.
 fn find(name: &[u8]) -> Option<&'static Command> {
     match memchr::memchr(b'|', name) {
-        None => table::find(name),
+        None => command_table::find(name),
         Some(bar) => {
-            let rows = table::find(&name[..bar])?.subcommands;
+            let rows = command_table::find(&name[..bar])?.subcommands;
             rows.iter().find(|row| name.eq_ignore_ascii_case(row.name.as_bytes()))
         }
     }
@@ -157,13 +157,13 @@ fn access(command: &Command) -> &'static [&'static str] {
     if command.has("write") { &["RW", "access", "update"] } else { &["RO", "access"] }
 }
 
-fn all(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.reply.array(table::commands().count());
-    table::commands().for_each(|row| describe(&mut call.reply, row));
+fn all(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    call.reply.array(command_table::commands().count());
+    command_table::commands().for_each(|row| describe(&mut call.reply, row));
     Ok(())
 }
 
-fn info(call: &mut Call<'_>) -> Result<(), Failure> {
+fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = call.arguments.skip(2);
     if names.is_empty() {
         return all(call);
@@ -228,12 +228,12 @@ fn typed(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i32)]) {
     }
 }
 
-fn count(call: &mut Call<'_>) -> Result<(), Failure> {
-    call.reply.integer(table::commands().count() as i64);
+fn count(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    call.reply.integer(command_table::commands().count() as i64);
     Ok(())
 }
 
-fn list(call: &mut Call<'_>) -> Result<(), Failure> {
+fn list(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments.skip(2);
     let (kind, wanted) = match (words.get(0), words.get(1), words.get(2)) {
         (None, ..) => (&b"pattern"[..], &b"*"[..]),
@@ -242,7 +242,7 @@ fn list(call: &mut Call<'_>) -> Result<(), Failure> {
         {
             (kind, wanted)
         }
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(ReplyError::SYNTAX),
     };
     let is_wanted: fn(&Command, &[u8]) -> bool = if parse::is(kind, "MODULE") {
         |row, wanted| is_of_module(row) && parse::is(wanted, MODULE_NAME)
@@ -251,7 +251,7 @@ fn list(call: &mut Call<'_>) -> Result<(), Failure> {
     } else if parse::is(kind, "PATTERN") {
         |row, wanted| matches(wanted, row.name.as_bytes())
     } else {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     };
     let names: Vec<&str> =
         rows().filter(|row| is_wanted(row, wanted)).map(|row| row.name).collect();
@@ -280,28 +280,28 @@ pub fn all_categories() -> Vec<&'static str> {
 }
 
 /// The row of the command that is asked about, and those of its words that are keys.
-fn find_keys(words: Arguments<'_>) -> Result<(&'static Command, Vec<&[u8]>), Failure> {
-    let command =
-        table::resolve(words).map_err(|_| Failure::new("ERR Invalid command specified"))?;
+fn find_keys(words: Arguments<'_>) -> Result<(&'static Command, Vec<&[u8]>), ReplyError> {
+    let command = command_table::resolve(words)
+        .map_err(|_| ReplyError::new("ERR Invalid command specified"))?;
     if command.keys == Keys::NONE {
-        return Err(Failure::new("ERR The command has no key arguments"));
+        return Err(ReplyError::new("ERR The command has no key arguments"));
     }
     if !command.takes(words.len()) {
         let text = "ERR Invalid number of arguments specified for command";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     let places = command.keys.places(words.len());
     Ok((command, places.filter_map(|at| words.get(at)).collect()))
 }
 
-fn keys(call: &mut Call<'_>) -> Result<(), Failure> {
+fn keys(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (_, keys) = find_keys(call.arguments.skip(2))?;
     call.reply.array(keys.len());
     keys.iter().for_each(|key| call.reply.bulk(key));
     Ok(())
 }
 
-fn keys_and_flags(call: &mut Call<'_>) -> Result<(), Failure> {
+fn keys_and_flags(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (command, keys) = find_keys(call.arguments.skip(2))?;
     call.reply.array(keys.len());
     for key in keys {
@@ -314,10 +314,10 @@ fn keys_and_flags(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn docs(call: &mut Call<'_>) -> Result<(), Failure> {
+fn docs(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = call.arguments.skip(2);
     let rows: Vec<&Command> = if names.is_empty() {
-        table::commands().collect()
+        command_table::commands().collect()
     } else {
         names.iter().filter_map(find).collect()
     };

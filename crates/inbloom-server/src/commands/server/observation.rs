@@ -2,10 +2,10 @@
 
 use super::introspection::{self, HELP};
 use super::{MODULE_NAME, MODULE_VERSION, SERVER, config, info};
+use crate::command_table::{Call, Command, Keys, excerpt};
 use crate::commands::parse;
-use crate::failure::Failure;
 use crate::keyspace::{DATABASES, Key};
-use crate::table::{Call, Command, Keys, excerpt};
+use crate::reply_error::ReplyError;
 use crate::users::{DEFAULT, Role, User};
 
 pub const MEMORY: Command = Command {
@@ -201,18 +201,18 @@ pub const ACL: Command = Command {
 const ADMIN: Command = Command { flags: &["admin", "loading", "stale"], ..SERVER };
 const LATENCIES: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
 
-fn memory_usage(call: &mut Call<'_>) -> Result<(), Failure> {
+fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     // SAMPLES is for values of many parts; a filter's size is known. A wrong one is an error still.
     match (words.get(3), words.get(4)) {
         (None, _) => {}
         (Some(word), Some(count)) if parse::is(word, "SAMPLES") && words.len() == 5 => {
-            let count = parse::integer(count).ok_or(Failure::NOT_AN_INTEGER)?;
+            let count = parse::integer(count).ok_or(ReplyError::NOT_AN_INTEGER)?;
             if count < 0 {
-                return Err(Failure::SYNTAX);
+                return Err(ReplyError::SYNTAX);
             }
         }
-        _ => return Err(Failure::SYNTAX),
+        _ => return Err(ReplyError::SYNTAX),
     }
     let key = Key { database: call.session.database, name: &words[2] };
     let keyspace = &call.server.keyspace;
@@ -223,7 +223,7 @@ fn memory_usage(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn memory_doctor(call: &mut Call<'_>) -> Result<(), Failure> {
+fn memory_doctor(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let used = call.server.memory_in_use();
     let text = match config::shown_limit(call.server.settings().max_memory) {
         0 => format!("Filters take {used} bytes, and there is no limit (maxmemory is 0)."),
@@ -244,7 +244,7 @@ fn memory_doctor(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn memory_stats(call: &mut Call<'_>) -> Result<(), Failure> {
+fn memory_stats(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let keyspace = &call.server.keyspace;
     let used = keyspace.used();
     let keys: u64 = (0..DATABASES).map(|database| keyspace.len(database)).sum();
@@ -266,13 +266,13 @@ fn memory_stats(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn slow_get(call: &mut Call<'_>) -> Result<(), Failure> {
+fn slow_get(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     if words.len() > 3 {
-        return Err(Failure::arity(call.command.name));
+        return Err(ReplyError::arity(call.command.name));
     }
     let count = words.get(2).map_or(Some(10), parse::integer).filter(|count| *count >= -1);
-    let count = count.ok_or(Failure::new("ERR count should be greater than or equal to -1"))?;
+    let count = count.ok_or(ReplyError::new("ERR count should be greater than or equal to -1"))?;
     let log = call.server.slow_log.lock();
     let most = usize::try_from(count).unwrap_or(usize::MAX).min(log.entries.len());
     call.reply.array(most);
@@ -289,30 +289,30 @@ fn slow_get(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn slow_len(call: &mut Call<'_>) -> Result<(), Failure> {
+fn slow_len(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.integer(call.server.slow_log.lock().entries.len() as i64);
     Ok(())
 }
 
-fn slow_reset(call: &mut Call<'_>) -> Result<(), Failure> {
+fn slow_reset(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.server.slow_log.lock().entries.clear();
     call.reply.ok();
     Ok(())
 }
 
-fn no_events(call: &mut Call<'_>) -> Result<(), Failure> {
+fn no_events(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.array(0);
     Ok(())
 }
 
-fn latency_doctor(call: &mut Call<'_>) -> Result<(), Failure> {
+fn latency_doctor(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let text = "Events of latency are not recorded. SLOWLOG GET has the commands that took long, \
                 and INFO commandstats the time of each command.\n";
     call.reply.verbatim("txt", text);
     Ok(())
 }
 
-fn module_list(call: &mut Call<'_>) -> Result<(), Failure> {
+fn module_list(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.array(1);
     call.reply.map(4);
     call.reply.text("name");
@@ -326,7 +326,7 @@ fn module_list(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn acl_cat(call: &mut Call<'_>) -> Result<(), Failure> {
+fn acl_cat(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = match (call.arguments.get(2), call.arguments.len()) {
         (None, _) => introspection::all_categories(),
         (Some(category), 3) => {
@@ -336,11 +336,11 @@ fn acl_cat(call: &mut Call<'_>) -> Result<(), Failure> {
             };
             if names.is_empty() {
                 let category = excerpt(category, 128);
-                return Err(Failure::with(format!("ERR Unknown category '{category}'")));
+                return Err(ReplyError::with(format!("ERR Unknown category '{category}'")));
             }
             names
         }
-        _ => return Err(Failure::arity(call.command.name)),
+        _ => return Err(ReplyError::arity(call.command.name)),
     };
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.text(name));
@@ -361,7 +361,7 @@ fn rule(user: &User) -> String {
     }
 }
 
-fn acl_getuser(call: &mut Call<'_>) -> Result<(), Failure> {
+fn acl_getuser(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let Some(user) = user(call, &call.arguments[2]) else {
         call.reply.null_array();
         return Ok(());
@@ -383,7 +383,7 @@ fn acl_getuser(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn acl_list(call: &mut Call<'_>) -> Result<(), Failure> {
+fn acl_list(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = call.server.users().names();
     call.reply.array(names.len());
     for name in names {
@@ -399,14 +399,14 @@ fn acl_list(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn acl_users(call: &mut Call<'_>) -> Result<(), Failure> {
+fn acl_users(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = call.server.users().names();
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.text(name));
     Ok(())
 }
 
-fn acl_whoami(call: &mut Call<'_>) -> Result<(), Failure> {
+fn acl_whoami(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let name = call.session.identity.as_ref().map_or(DEFAULT, |identity| &identity.name);
     call.reply.text(name);
     Ok(())

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::introspection::HELP;
 use super::{SERVER, info};
+use crate::command_table::{self, Call, Command};
 use crate::commands::parse;
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 use crate::server::since_1970;
-use crate::table::{self, Call, Command};
 
 pub const BGREWRITEAOF: Command = Command {
     name: "bgrewriteaof",
@@ -40,7 +40,7 @@ pub const SAVE: Command = Command {
     summary: "Takes a snapshot of what has changed in --dir, and replies when it is safe",
     complexity: "O(N) for the N bytes of filters that have changed",
     handler: save,
-    is_heavy: table::heavy,
+    is_heavy: command_table::heavy,
     ..ADMIN
 };
 
@@ -93,7 +93,7 @@ pub const WAITAOF: Command = Command {
     summary: "Waits until what this client wrote is on the disk of --dir",
     syntax: "numlocal numreplicas timeout",
     handler: wait_log,
-    is_heavy: table::heavy,
+    is_heavy: command_table::heavy,
     ..SERVER
 };
 
@@ -142,7 +142,7 @@ pub const DEBUG: Command = Command {
             syntax: "seconds",
             complexity: "O(N) for N seconds",
             handler: sleep,
-            is_heavy: table::heavy,
+            is_heavy: command_table::heavy,
             ..ADMIN
         },
     ],
@@ -151,23 +151,23 @@ pub const DEBUG: Command = Command {
 
 const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
 
-const NOT_DURABLE: Failure = Failure::new(
+const NOT_DURABLE: ReplyError = ReplyError::new(
     "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \
      written to a file with IB.SAVE",
 );
 
-fn begin_snapshot(call: &Call<'_>) -> Result<(), Failure> {
+fn begin_snapshot(call: &Call<'_>) -> Result<(), ReplyError> {
     let store = call.server.store().ok_or(NOT_DURABLE)?;
     match store.snapshot_soon() {
         true => Ok(()),
-        false => Err(Failure::new("ERR Background save already in progress")),
+        false => Err(ReplyError::new("ERR Background save already in progress")),
     }
 }
 
-fn background_save(call: &mut Call<'_>) -> Result<(), Failure> {
+fn background_save(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let schedule = call.arguments.get(1);
     if call.arguments.len() > 2 || schedule.is_some_and(|word| !parse::is(word, "SCHEDULE")) {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     }
     let begun = begin_snapshot(call);
     if schedule.is_none() || call.server.store().is_none() {
@@ -177,14 +177,14 @@ fn background_save(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn save(call: &mut Call<'_>) -> Result<(), Failure> {
+fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let store = call.server.store().ok_or(NOT_DURABLE)?;
-    store.snapshot(call.server).map_err(|error| Failure::with(format!("ERR {error}")))?;
+    store.snapshot(call.server).map_err(|error| ReplyError::with(format!("ERR {error}")))?;
     call.reply.ok();
     Ok(())
 }
 
-fn time(call: &mut Call<'_>) -> Result<(), Failure> {
+fn time(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let now = since_1970();
     call.reply.array(2);
     call.reply.text(&now.as_secs().to_string());
@@ -193,23 +193,23 @@ fn time(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// No reply: the connection ends, and that is how the client knows.
-fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
+fn shutdown(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments.skip(1);
     let has = |option: &str| words.iter().any(|word| parse::is(word, option));
     let is_known = |word: &[u8]| {
         ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"].iter().any(|option| parse::is(word, option))
     };
     if !words.iter().all(is_known) || has("SAVE") && has("NOSAVE") {
-        return Err(Failure::SYNTAX);
+        return Err(ReplyError::SYNTAX);
     }
     if has("ABORT") {
         // It comes too late: nothing waits before clients are sent away.
         return Err(match (words.len(), call.server.is_stopping()) {
-            (1, false) => Failure::new("ERR No shutdown in progress."),
-            (1, true) => {
-                Failure::new("ERR the shutdown in progress cannot be aborted: clients are leaving")
-            }
-            _ => Failure::SYNTAX,
+            (1, false) => ReplyError::new("ERR No shutdown in progress."),
+            (1, true) => ReplyError::new(
+                "ERR the shutdown in progress cannot be aborted: clients are leaving",
+            ),
+            _ => ReplyError::SYNTAX,
         });
     }
     match call.server.store() {
@@ -222,18 +222,18 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait(call: &mut Call<'_>) -> Result<(), Failure> {
+fn wait(call: &mut Call<'_>) -> Result<(), ReplyError> {
     integers(call)?;
     call.reply.integer(0);
     Ok(())
 }
 
-fn wait_log(call: &mut Call<'_>) -> Result<(), Failure> {
+fn wait_log(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let [local, ..] = integers(call)?[..] else { unreachable!("three, by the arity") };
     let log = call.server.log();
     if local != 0 && log.is_none() {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-        return Err(Failure::new(text));
+        return Err(ReplyError::new(text));
     }
     let is_safe = log.is_some_and(|log| local != 0 && log.make_safe().is_ok());
     call.reply.array(2);
@@ -243,17 +243,17 @@ fn wait_log(call: &mut Call<'_>) -> Result<(), Failure> {
 }
 
 /// All arguments as numbers, the last of which is a time to wait.
-fn integers(call: &Call<'_>) -> Result<Vec<i64>, Failure> {
+fn integers(call: &Call<'_>) -> Result<Vec<i64>, ReplyError> {
     let words = call.arguments.skip(1).iter();
     let numbers: Option<Vec<i64>> = words.map(parse::integer).collect();
-    let numbers = numbers.ok_or(Failure::NOT_AN_INTEGER)?;
+    let numbers = numbers.ok_or(ReplyError::NOT_AN_INTEGER)?;
     match numbers.last() {
-        Some(..0) => Err(Failure::new("ERR timeout is negative")),
+        Some(..0) => Err(ReplyError::new("ERR timeout is negative")),
         _ => Ok(numbers),
     }
 }
 
-fn role(call: &mut Call<'_>) -> Result<(), Failure> {
+fn role(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.reply.array(3);
     call.reply.text("master");
     call.reply.integer(0);
@@ -261,25 +261,25 @@ fn role(call: &mut Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn replica_of(call: &mut Call<'_>) -> Result<(), Failure> {
+fn replica_of(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if parse::is(&call.arguments[1], "NO") && parse::is(&call.arguments[2], "ONE") {
         call.reply.ok();
         return Ok(());
     }
-    Err(Failure::new(
+    Err(ReplyError::new(
         "ERR there is no replication in this version: filters move with BF.SCANDUMP and \
          BF.LOADCHUNK, or as files with IB.SAVE and IB.OPEN",
     ))
 }
 
-fn sleep(call: &mut Call<'_>) -> Result<(), Failure> {
+fn sleep(call: &mut Call<'_>) -> Result<(), ReplyError> {
     /// Clients time out before that, and a thread for long work is not to be had forever.
     const LONGEST: f64 = 60.0;
     /// How soon a sleep ends when the server or the client does.
     const NAP: Duration = Duration::from_millis(20);
     let seconds = parse::fraction(&call.arguments[2])
         .filter(|seconds| (0.0..=LONGEST).contains(seconds))
-        .ok_or(Failure::new("ERR seconds must be a number from 0 to 60"))?;
+        .ok_or(ReplyError::new("ERR seconds must be a number from 0 to 60"))?;
     let until = Instant::now() + Duration::from_secs_f64(seconds);
     while !call.server.is_stopping() && !call.session.client.is_killed() {
         let left = until.saturating_duration_since(Instant::now());

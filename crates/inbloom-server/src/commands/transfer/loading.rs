@@ -8,11 +8,11 @@ use inbloom::interop::redisbloom::{self, Cuckoo, LoadError};
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
 
-use super::form::{self, Header, bad};
-use super::ranges::Ranges;
+use super::dump_format::{self, Header, bad};
+use super::interval_set::IntervalSet;
 use super::{BAD_DATA, MOST_PIECES, no_memory};
 use crate::commands::cuckoo::not_made;
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 use crate::server::{Room, Server};
 use crate::value::Value;
 use crate::value::bloom::Bloom;
@@ -22,46 +22,46 @@ pub enum Loading {
     /// A dump of ours.
     Ours(Box<Ours>),
     /// A dump of BF.SCANDUMP from RedisBloom, and which bytes of it are there.
-    RedisBloom(Box<redisbloom::Bloom>, Ranges),
+    RedisBloom(Box<redisbloom::Bloom>, IntervalSet),
     /// A dump of CF.SCANDUMP.
-    Cuckoo(Box<Cuckoo>, Ranges),
+    Cuckoo(Box<Cuckoo>, IntervalSet),
 }
 
 /// A dump of ours.
 pub struct Ours {
     header: Header,
     base: Option<SharedBlocked>,
-    of_base: Ranges,
-    of_file: Ranges,
+    of_base: IntervalSet,
+    of_file: IntervalSet,
     /// The file, as it came: memory is taken only for bytes that have arrived.
     pieces: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Loading {
     /// What a header of BF.* describes, without its body.
-    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<(Loading, Room), Failure> {
-        if header.starts_with(&form::MAGIC) {
+    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
+        if header.starts_with(&dump_format::MAGIC) {
             let (ours, room) = Ours::new(server, Header::parse(header)?)?;
             return Ok((Loading::Ours(Box::new(ours)), room));
         }
         let bloom = redisbloom::Bloom::from_header(header, server.limit_for(0))
             .map_err(|error| if no_memory(&error) { not_made(server, &error) } else { BAD_DATA })?;
-        Loading::RedisBloom(Box::new(bloom), Ranges::default()).granted(server)
+        Loading::RedisBloom(Box::new(bloom), IntervalSet::default()).granted(server)
     }
 
     /// What a header of CF.* describes, without its body.
-    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<(Loading, Room), Failure> {
+    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
         let cuckoo =
             Cuckoo::from_header(header, server.limit_for(0)).map_err(|error| match error {
                 LoadError::CannotCreate(error) if no_memory(&error) => not_made(server, &error),
-                LoadError::CannotCreate(_) => Failure::new("Couldn't create filter!"),
-                _ => Failure::new("Invalid header"),
+                LoadError::CannotCreate(_) => ReplyError::new("Couldn't create filter!"),
+                _ => ReplyError::new("Invalid header"),
             })?;
-        Loading::Cuckoo(Box::new(cuckoo), Ranges::default()).granted(server)
+        Loading::Cuckoo(Box::new(cuckoo), IntervalSet::default()).granted(server)
     }
 
     /// Whether it may have the bytes that it turned out to need.
-    fn granted(self, server: &Server) -> Result<(Loading, Room), Failure> {
+    fn granted(self, server: &Server) -> Result<(Loading, Room), ReplyError> {
         let room = server.make_room_for_filter(self.memory())?;
         Ok((self, room))
     }
@@ -102,13 +102,13 @@ impl Loading {
     }
 
     /// Takes a piece, as SCANDUMP gave it with its iterator.
-    pub fn load(&mut self, iterator: i64, data: &[u8]) -> Result<(), Failure> {
+    pub fn load(&mut self, iterator: i64, data: &[u8]) -> Result<(), ReplyError> {
         let position = u64::try_from(iterator);
         match self {
             Loading::Ours(ours) => {
                 let position = position.map_err(|_| BAD_DATA)?;
                 let (_, place) = ours.header.split(position);
-                let found = form::open(ours.header.identity, place, data);
+                let found = dump_format::open(ours.header.identity, place, data);
                 let (start, data) = found.ok_or(BAD_DATA)?;
                 ours.put(start, data)
             }
@@ -137,7 +137,7 @@ impl Loading {
     }
 
     /// The filter, once it is whole.
-    pub fn finish(self, server: &Server) -> Result<Value, Failure> {
+    pub fn finish(self, server: &Server) -> Result<Value, ReplyError> {
         match self {
             Loading::Ours(ours) => ours.finish(server),
             Loading::RedisBloom(bloom, _) => Ok(Value::redisbloom(*bloom)),
@@ -151,10 +151,10 @@ impl Loading {
 pub const PIECE_APART: u64 = 96;
 
 /// No piece of CF.* fits there.
-pub const CANNOT_LOAD: Failure = Failure::new("Couldn't load chunk!");
+pub const CANNOT_LOAD: ReplyError = ReplyError::new("Couldn't load chunk!");
 
 /// As BF.LOADCHUNK of RedisBloom words it.
-fn bloom_refused(error: &LoadError) -> Failure {
+fn bloom_refused(error: &LoadError) -> ReplyError {
     match error {
         LoadError::NoLink { .. } => super::NO_LINK,
         LoadError::TooBig { .. } => super::TOO_BIG,
@@ -165,7 +165,7 @@ fn bloom_refused(error: &LoadError) -> Failure {
 impl Ours {
     /// What a header describes. There has to be memory for all of it, although nothing of the file
     /// is taken yet.
-    pub fn new(server: &Server, header: Header) -> Result<(Ours, Room), Failure> {
+    pub fn new(server: &Server, header: Header) -> Result<(Ours, Room), ReplyError> {
         let room = server.make_room_for_filter(header.body())?;
         let base = match &header.base {
             Some(base) => {
@@ -178,7 +178,7 @@ impl Ours {
                         "this inbloom plans a filter of its capacity and rate otherwise",
                     ));
                 }
-                Some(SharedBlocked::new(&shape).map_err(Failure::because)?)
+                Some(SharedBlocked::new(&shape).map_err(ReplyError::because)?)
             }
             None => None,
         };
@@ -187,7 +187,7 @@ impl Ours {
     }
 
     /// Takes bytes of the body, from `start` on.
-    pub fn put(&mut self, start: u64, data: &[u8]) -> Result<(), Failure> {
+    pub fn put(&mut self, start: u64, data: &[u8]) -> Result<(), ReplyError> {
         let end = start.checked_add(data.len() as u64).filter(|end| *end <= self.header.body());
         let end = end.ok_or(super::NO_LINK)?;
         let border = self.header.base_bytes();
@@ -203,9 +203,9 @@ impl Ours {
         Ok(())
     }
 
-    fn put_file(&mut self, first: u64, data: &[u8]) -> Result<(), Failure> {
+    fn put_file(&mut self, first: u64, data: &[u8]) -> Result<(), ReplyError> {
         if self.pieces.len() >= MOST_PIECES {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR more than {MOST_PIECES} pieces: load them as SCANDUMP gives them"
             )));
         }
@@ -217,7 +217,7 @@ impl Ours {
     }
 
     /// The filter, once every byte has arrived.
-    pub fn finish(self, server: &Server) -> Result<Value, Failure> {
+    pub fn finish(self, server: &Server) -> Result<Value, ReplyError> {
         let filter = match self.header.file {
             0 => None,
             _ => Some(read(server, self.pieces)?),
@@ -243,13 +243,13 @@ impl Ours {
 }
 
 /// The bits say nothing under another hash.
-const OTHER_HASH: Failure = Failure::new(
+const OTHER_HASH: ReplyError = ReplyError::new(
     "ERR received bad data: its keys were hashed otherwise than on this server: load it where it \
      was dumped, or start this server with the same --keyed and --key-file",
 );
 
 /// What a filter has grown by beyond its base.
-fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, Failure> {
+fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, ReplyError> {
     if *filter.hasher() != server.hasher {
         return Err(OTHER_HASH);
     }
@@ -257,7 +257,7 @@ fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, Failure> {
 }
 
 /// Reads the file, of which every piece is freed as soon as it is read.
-fn read(server: &Server, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, Failure> {
+fn read(server: &Server, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, ReplyError> {
     let mut reader = Pieces { rest: pieces.into_values(), piece: Box::default(), at: 0 };
     let filter = match &server.config.key {
         Some(key) => Filter::read_from_keyed(&mut reader, key),

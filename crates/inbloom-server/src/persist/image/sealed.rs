@@ -5,13 +5,13 @@
 //!   file = piece | piece | ...      piece = 1 MiB, the last may be shorter | u64 checksum
 //! ```
 //!
-//! The checksum is that of the pieces of a dump (`commands/transfer/form.rs`): it depends on where
+//! The checksum is that of the pieces of a dump (`commands/transfer/dump_format.rs`): it depends on where
 //! the piece begins and on an identity, so that no piece is taken for another, nor for one of
 //! another file.
 
 use std::io::{self, Read, Write};
 
-use crate::commands::transfer::form;
+use crate::commands::transfer::dump_format;
 use crate::persist::disk::DiskFile;
 
 /// The bytes of a piece, without its checksum.
@@ -39,7 +39,7 @@ impl<'a> Sealing<'a> {
 
     fn seal(&mut self) -> io::Result<()> {
         let length = self.piece.len() as u64;
-        form::seal(&mut self.piece, self.identity, self.start);
+        dump_format::seal(&mut self.piece, self.identity, self.start);
         self.file.append(&self.piece)?;
         self.piece.clear();
         self.start += length;
@@ -90,7 +90,7 @@ impl<R: Read> Unsealing<R> {
         }
         let length = self.piece.len().saturating_sub(SUM);
         let iterator = 1 + self.start + length as u64;
-        if length == 0 || form::open(self.identity, iterator, &self.piece).is_none() {
+        if length == 0 || dump_format::open(self.identity, iterator, &self.piece).is_none() {
             let text = format!("the checksum of the piece from byte {} on is wrong", self.start);
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }

@@ -568,7 +568,7 @@ fn another_hash_is_refused() {
 fn a_secret_key_is_needed_again() {
     let (folder, shapes) = (tempfile::tempdir().unwrap(), Shapes::default());
     let disk = Folder::new(folder.path());
-    let hasher = Hasher::sip13(inbloom::Key::new([7; 16]));
+    let hasher = Hasher::sip13(inbloom::SecretKey::new([7; 16]));
     let keyed = Filter::with_hasher(planned(Kind::Counting, 100), hasher).unwrap();
     for value in [bloom(0.01, 100, 2, 500), Value::filter(keyed)] {
         for large in [LARGE, 0] {
@@ -581,7 +581,7 @@ fn a_secret_key_is_needed_again() {
                 read(&image, &with)
             };
             assert!(read(&hasher).is_ok());
-            assert!(read(&Hasher::sip13(inbloom::Key::new([8; 16]))).is_err());
+            assert!(read(&Hasher::sip13(inbloom::SecretKey::new([8; 16]))).is_err());
             assert!(read(&HASHER).is_err());
         }
     }
@@ -708,7 +708,7 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
     let import_dir = folder.path().canonicalize().unwrap();
     let digests: Vec<Digest> = (0..1000).map(digest).collect();
     let plain = Filter::build(planned(Kind::Ribbon, 1000), HASHER, &digests).unwrap();
-    let mut changed = plain.clone().into_living(0.02).unwrap();
+    let mut changed = plain.clone().into_overlay(0.02).unwrap();
     let more: Vec<Digest> = (5000..5100).map(digest).collect();
     changed.insert_digests(&more, &mut Vec::new()).unwrap();
     assert_eq!(changed.remove_digests(&digests[..10]).unwrap(), 10);

@@ -23,7 +23,7 @@ fn full(plan: Plan, shards: u32, seed: u64) -> Sharded {
 }
 
 fn payload(filter: &Filter) -> Vec<u8> {
-    filter.any.state().payload().into_owned()
+    filter.content.state().payload().into_owned()
 }
 
 fn written(sharded: &Sharded) -> Vec<u8> {
@@ -56,11 +56,14 @@ fn shards_of_blocks_are_ranges_of_the_whole() {
 
             let cut = Sharded::from_filter(&whole, shards).unwrap();
             assert!(cut == sharded, "{plan:?} cut into {shards}");
-            assert_eq!(cut.ones(), whole.ones());
+            assert_eq!(cut.occupied(), whole.occupied());
             assert_eq!(cut.inserted(), whole.inserted());
             let joined = sharded.into_filter().unwrap();
             assert!(joined == whole);
-            assert_eq!((joined.ones(), joined.inserted()), (whole.ones(), whole.inserted()));
+            assert_eq!(
+                (joined.occupied(), joined.inserted()),
+                (whole.occupied(), whole.inserted())
+            );
             assert_eq!(joined.plan(), whole.plan());
         }
     }
@@ -134,7 +137,7 @@ fn shards_deny_no_member_and_answer_alike_in_every_way() {
             let off = (estimate.items - items as f64).abs();
             assert!(off < 6.0 * estimate.error + 0.02 * items as f64 + 2.0, "{kind}: {off}");
             at_once.clear().unwrap();
-            assert_eq!((at_once.ones(), at_once.inserted()), (0, 0));
+            assert_eq!((at_once.occupied(), at_once.inserted()), (0, 0));
         }
     }
 }
@@ -304,7 +307,7 @@ fn keys_are_removed_and_counted_through_their_shard() {
         }
         assert_eq!(sharded.count(7u64.to_le_bytes()), 1);
         assert!(sharded.remove(7u64.to_le_bytes()).unwrap());
-        assert_eq!((sharded.ones(), sharded.inserted()), (0, 0), "{kind}");
+        assert_eq!((sharded.occupied(), sharded.inserted()), (0, 0), "{kind}");
         assert!(!sharded.remove(7u64.to_le_bytes()).unwrap());
     }
     let mut blocked = Sharded::new(plan(Kind::Blocked, 1000, 0.01), 6).unwrap();
@@ -331,7 +334,7 @@ fn a_window_in_shards_reaches_as_far_back_as_the_whole() {
     timed.advance(4000).unwrap();
     assert!(keys(0..1000).iter().all(|key| timed.contains(key)));
     timed.advance(9000).unwrap();
-    assert_eq!(timed.ones(), 0);
+    assert_eq!(timed.occupied(), 0);
 }
 
 #[test]
@@ -351,7 +354,7 @@ fn shards_are_written_and_read_as_a_whole() {
     let bytes = written(&full(plan(Kind::Blocked, 500, 0.01), 3, 9));
     let cut = &bytes[..bytes.len() - bytes.len() / 3];
     assert!(Sharded::read_from(cut).is_err());
-    let key = Key::new([3; 16]);
+    let key = SecretKey::new([3; 16]);
     let keyed =
         Sharded::with_hasher(plan(Kind::Blocked, 500, 0.01), 3, Hasher::sip13(key)).unwrap();
     assert!(Sharded::read_from(written(&keyed).as_slice()).is_err());

@@ -1,8 +1,8 @@
 //! The arrays of a filter: where their memory comes from, how much they may take, and how their
 //! bytes are counted through in a dump.
 
-use crate::cells::{self, Cells};
 use crate::memory::allocated;
+use crate::storage::{self, Cells};
 
 /// What a link or a sub-filter is taken to need beside its bytes: its record, and what rounding up
 /// to cache lines adds. Counted in every limit, so that a header of 38 bytes cannot ask for a
@@ -52,7 +52,7 @@ pub(super) fn reserve<T>(vector: &mut Vec<T>, more: usize) -> Result<(), Short> 
 /// The memory that a list of arrays takes.
 pub(super) fn of<T>(list: &Vec<T>, array: impl Fn(&T) -> &Array) -> u64 {
     let places = allocated((list.capacity() * size_of::<T>()) as u64);
-    places + list.iter().map(|each| cells::allocated(array(each).len as u64)).sum::<u64>()
+    places + list.iter().map(|each| storage::allocated(array(each).len as u64)).sum::<u64>()
 }
 
 /// Zeroed bytes. From 2 MiB on the system gives them out page by page as they are written, so that

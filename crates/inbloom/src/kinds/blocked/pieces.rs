@@ -4,11 +4,11 @@
 
 use std::ops::RangeInclusive;
 
-use crate::cells::Cells;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::plan::{Kind, Plan};
 use crate::simd::{Geometry, scalar};
+use crate::storage::Cells;
 
 /// The blocks of a piece, about: 1 MiB, unless that would be more pieces than so many.
 const BLOCKS: u64 = 1 << 14;
@@ -129,7 +129,7 @@ impl Piece {
         self.cells.bytes()
     }
 
-    pub(crate) fn ones(&self) -> u64 {
+    pub(crate) fn occupied(&self) -> u64 {
         self.cells.count_ones()
     }
 }
@@ -192,11 +192,11 @@ mod tests {
                 }
                 next = end;
                 bytes.extend_from_slice(piece.bytes());
-                (ones, inserted) = (ones + piece.ones(), inserted + piece.inserted());
+                (ones, inserted) = (ones + piece.occupied(), inserted + piece.inserted());
             }
-            let payload = filter.any.state().payload();
+            let payload = filter.content.state().payload();
             assert!(bytes == *payload, "{plan:?}");
-            assert_eq!((ones, inserted), (filter.ones(), filter.inserted()), "{plan:?}");
+            assert_eq!((ones, inserted), (filter.occupied(), filter.inserted()), "{plan:?}");
         }
     }
 

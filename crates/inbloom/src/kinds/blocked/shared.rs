@@ -45,17 +45,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::check_reserved;
-use crate::cells::{self, Bits, Cells, Order, Shared};
 use crate::compose::grown::is_not_its_bits;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Any, Filter, check_hasher};
+use crate::filter::{Content, Filter, check_hasher};
 use crate::format;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::shared::refuse_auto_clear;
 use crate::simd::lock::{Line, Locked, RESERVED, has_all, set_locked};
 use crate::simd::{Geometry, Kernel, Run};
+use crate::storage::{self, Bits, Cells, Order, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What filters of one plan have in common, so that they can have it once.
@@ -165,7 +165,7 @@ impl SharedBlocked {
     /// rounds them up.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        cells::allocated(self.bytes())
+        storage::allocated(self.bytes())
     }
 
     /// An empty filter. Fails if the system does not give the memory.
@@ -244,7 +244,7 @@ impl SharedBlocked {
 
     /// The number of bits that are set: reads everything.
     #[must_use]
-    pub fn ones(&self) -> u64 {
+    pub fn occupied(&self) -> u64 {
         let words = self.lines().iter().flat_map(read);
         words.map(|word| u64::from(word.count_ones())).sum()
     }
@@ -299,8 +299,8 @@ impl SharedBlocked {
         let mut cells = Cells::zeroed(self.bytes())?;
         self.copy_to(0, cells.bytes_mut()?);
         let ones = cells.count_ones();
-        let any = Any::with_bits(*self.plan(), Bits { cells, ones });
-        Ok(Filter::from_parts(hasher, any, inserted))
+        let content = Content::with_bits(*self.plan(), Bits { cells, ones });
+        Ok(Filter::from_parts(hasher, content, inserted))
     }
 
     /// Writes it in the file format of docs/format.md while others insert, with the hash and the
@@ -382,7 +382,7 @@ impl Membership for &SharedBlocked {
 fn taken_over(filter: Filter) -> Result<(Arc<Shape>, Cells)> {
     refuse_auto_clear(&filter)?;
     let shape = Shape::new(*filter.plan())?;
-    let bits = filter.any.into_state().into_bits();
+    let bits = filter.content.into_state().into_bits();
     let bits = bits.ok_or_else(|| is_not_its_bits(Kind::Blocked, "be shared by its blocks"))?;
     Ok((shape, bits.cells))
 }

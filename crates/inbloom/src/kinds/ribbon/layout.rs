@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 
 use super::Ribbon;
 use super::shard::{self, Entry};
-use crate::cells::Cells;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::plan::ribbon::{ENTRY, LAYERS, TAIL, narrow_shards, shards, threshold_words};
 use crate::plan::{Kind, Plan};
+use crate::storage::Cells;
 
 /// Which digests belong to which shard, and what the shards are like.
 ///

@@ -43,7 +43,7 @@
 //! **What holds.** A key whose insert has returned is found by every query that starts later. Of
 //! racing inserts of one new key exactly one is told so: they meet at one mutex.
 
-use std::any::Any as Dynamic;
+use std::any::Any;
 use std::mem;
 
 use super::allowance::{Account, Allowance};
@@ -52,14 +52,14 @@ use super::{
     Growth, Lengths, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate,
     grow, route, share_of,
 };
-use crate::cells::{self, Cells};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Any, Estimate, Filter, Texts, check_hasher};
+use crate::filter::{Content, Estimate, Filter, Texts, check_hasher};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::simd::{FITS_IN_L2, Towards};
+use crate::storage::{self, Cells};
 use crate::sync::{
     AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, unpoisoned,
 };
@@ -136,13 +136,13 @@ impl SharedScalable {
                 remedy: "that takes a whole filter of kind scalable; Filter::into_shared takes any",
             });
         }
-        SharedScalable::from_state(filter.any.into_state())
+        SharedScalable::from_state(filter.content.into_state())
     }
 
     /// Panics if the state is not that of a scalable filter.
     pub(crate) fn from_state(state: Box<dyn State>) -> Result<SharedScalable> {
         let state = if state.is_read_only() { state.copy()? } else { state };
-        let scalable = (state as Box<dyn Dynamic>).downcast::<Scalable>();
+        let scalable = (state as Box<dyn Any>).downcast::<Scalable>();
         Ok(SharedScalable::from_scalable(*scalable.expect("the kind says so")))
     }
 
@@ -329,7 +329,7 @@ impl SharedScalable {
     pub fn memory(&self) -> u64 {
         let shards = self.divided.get().map_or(0, |divided| divided.shards.len() as u64);
         let tables = shards.max(1);
-        shards * size_of::<Guarded>() as u64 + tables * cells::allocated(self.bytes() / tables)
+        shards * size_of::<Guarded>() as u64 + tables * storage::allocated(self.bytes() / tables)
     }
 
     /// From now on, growth that would take [`bytes`](SharedScalable::bytes) above so many is
@@ -365,7 +365,7 @@ impl SharedScalable {
     }
 
     /// The slots in use.
-    pub(crate) fn ones(&self) -> u64 {
+    pub(crate) fn occupied(&self) -> u64 {
         self.look(|_, table| table.entries).iter().sum()
     }
 
@@ -632,8 +632,8 @@ fn most_slots(tables: &[Table]) -> u64 {
 
 fn filter(scalable: Scalable, hasher: Hasher) -> Result<Filter> {
     check_hasher(&scalable.plan, &hasher)?;
-    let (inserted, any, texts) = (scalable.len, Any::other(scalable), Texts::default());
-    Ok(Filter { hasher, any, inserted, auto_clear: None, texts })
+    let (inserted, content, texts) = (scalable.len, Content::other(scalable), Texts::default());
+    Ok(Filter { hasher, content, inserted, auto_clear: None, texts })
 }
 
 #[cfg(test)]

@@ -33,10 +33,10 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cells::{Cells, words};
 use crate::error::Result;
 use crate::profile::Count;
 use crate::simd::{Towards, prefetch};
+use crate::storage::{Cells, words};
 
 /// The shortest fingerprint: it says where the other bucket is. An entry that would lose one of
 /// these bits becomes two. Measured at 1%, 5 million keys grown from 100: with 4 bits tables fill

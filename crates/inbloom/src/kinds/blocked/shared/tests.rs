@@ -44,7 +44,7 @@ fn exclusive(plan: Plan, digests: &[Digest]) -> Blocked {
 #[track_caller]
 fn assert_same_bits(shared: &SharedBlocked, exclusive: &Blocked) {
     assert!(bytes_of(shared) == exclusive.bits.cells.bytes(), "{:?}", shared.plan());
-    assert_eq!(shared.ones(), exclusive.ones(), "{:?}", shared.plan());
+    assert_eq!(shared.occupied(), exclusive.occupied(), "{:?}", shared.plan());
     let locked =
         shared.lines().iter().filter(|line| line[7].load(Ordering::Relaxed) & RESERVED != 0);
     assert_eq!(locked.count(), 0, "lines that stay locked");
@@ -174,7 +174,7 @@ fn a_copy_taken_while_others_insert_has_every_key_inserted_before() {
                 let known = [0, 1].map(|at: usize| published[at].load(Ordering::Acquire));
                 is_last = known.iter().sum::<u64>() == KEYS;
                 let copy = shared.snapshot(Hasher::default(), known[0] + known[1]).unwrap();
-                assert!(copy.any.state().recount().is_some(), "a lock is in the copy");
+                assert!(copy.content.state().recount().is_some(), "a lock is in the copy");
                 for (number, known) in known.into_iter().enumerate() {
                     let known = keys.iter().skip(number).step_by(2).take(known as usize);
                     assert!(
@@ -199,7 +199,7 @@ fn nobody_waits_for_the_lock_of_a_line_but_who_changes_it() {
         filter.insert_digests(others, &mut Vec::new());
         let geometry = &filter.shape.geometry;
         let block = [geometry.first_block(*key), geometry.second_block(*key)][lines as usize - 1];
-        let before = (bytes_of(&filter), filter.ones());
+        let before = (bytes_of(&filter), filter.occupied());
         let inserted = AtomicBool::new(false);
         let lock = Locked::new(&filter.lines()[block as usize]);
         thread::scope(|scope| {
@@ -215,7 +215,7 @@ fn nobody_waits_for_the_lock_of_a_line_but_who_changes_it() {
                 assert!(!filter.contains(*key));
                 // What is in needs no lock.
                 assert!(!filter.insert(others[round]));
-                assert_eq!((bytes_of(&filter), filter.ones()), before);
+                assert_eq!((bytes_of(&filter), filter.occupied()), before);
             }
             drop(lock);
             assert!(inserter.join().unwrap(), "it is new");
@@ -267,10 +267,10 @@ fn bytes_that_do_not_belong_are_refused_and_change_nothing() {
         "offset is 1, for 128 bytes, but must be such that they end within the filter's 128 bytes"
     );
     assert!(refusal(u64::MAX, &bytes).starts_with("offset is "));
-    assert_eq!(filter.ones(), 0, "nothing has changed");
+    assert_eq!(filter.occupied(), 0, "nothing has changed");
     bytes[127] = 0x7f;
     filter.or_from(0, &bytes).unwrap();
-    assert_eq!(filter.ones(), 2 * 511);
+    assert_eq!(filter.occupied(), 2 * 511);
     filter.or_from(128, &[]).unwrap();
 }
 
@@ -312,7 +312,7 @@ fn filters_become_shared_and_come_back_the_same() {
         assert_same_bits(&shared, &exclusive(plan, &keys));
         let back = shared.snapshot(Hasher::xxh3(7), inserted).unwrap();
         assert!(back == copy, "{plan:?}");
-        assert_eq!((back.ones(), back.inserted()), (copy.ones(), inserted));
+        assert_eq!((back.occupied(), back.inserted()), (copy.occupied(), inserted));
         let refused = shared.snapshot(Hasher::integers(), inserted).err().unwrap();
         assert!(matches!(refused, Error::Unsupported { kind: Kind::Blocked, .. }), "{refused}");
 
@@ -363,7 +363,7 @@ fn what_is_no_blocked_filter_or_has_a_lock_set_is_refused() {
     let stray = || {
         let mut bits = Bits::zeroed(plan.bytes()).unwrap();
         bits.cells.bytes_mut().unwrap()[127] = 0x80;
-        Filter::from_parts(Hasher::default(), Any::with_bits(plan, bits), 0)
+        Filter::from_parts(Hasher::default(), Content::with_bits(plan, bits), 0)
     };
     assert!(refusal(stray()).starts_with("unused bits: expected zeros"));
     assert!(stray().into_shared().is_err(), "it would wait for ever");

@@ -26,7 +26,7 @@ fn grown(plan: Plan, keys: u64) -> SharedScalable {
 }
 
 fn snapshot(shared: &SharedScalable) -> Scalable {
-    *(shared.snapshot(Hasher::default()).unwrap().any.into_state() as Box<dyn Dynamic>)
+    *(shared.snapshot(Hasher::default()).unwrap().content.into_state() as Box<dyn Any>)
         .downcast()
         .unwrap()
 }
@@ -40,7 +40,7 @@ fn assert_same(shared: &SharedScalable, exclusive: &Scalable) {
     assert_eq!(shared.bytes(), exclusive.bytes());
     assert_eq!(shared.rate(), exclusive.rate());
     assert_eq!(shared.expansions(), exclusive.expansions());
-    assert_eq!((shared.ones(), shared.fill()), (exclusive.ones(), exclusive.fill()));
+    assert_eq!((shared.occupied(), shared.fill()), (exclusive.occupied(), exclusive.fill()));
     assert_eq!(shared.largest_shard_entries(), most_slots(&exclusive.tables));
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The rows stand beside the functions, a slice for each file of `commands/`.
 
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
 use crate::server::{Client, Server};
 use crate::session::Session;
@@ -71,7 +71,7 @@ impl Keys {
 
 /// What a command does: writes its reply, or says why not. A reply begun before an error is taken
 /// back.
-pub type Handler = fn(&mut Call<'_>) -> Result<(), Failure>;
+pub type Handler = fn(&mut Call<'_>) -> Result<(), ReplyError>;
 
 /// A command that is being carried out.
 pub struct Call<'a> {
@@ -113,7 +113,7 @@ impl Command {
         syntax: "",
         group: "",
         complexity: "O(1)",
-        handler: |call| Err(Failure::arity(call.command.name)),
+        handler: |call| Err(ReplyError::arity(call.command.name)),
         is_heavy: light,
         subcommands: &[],
     };
@@ -178,7 +178,7 @@ const LONGEST_NAME: usize = 32;
 
 /// The row for these words: that of the subcommand, where the command has some. Err: the text for a
 /// word that is not known.
-pub fn resolve(arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
+pub fn resolve(arguments: Arguments<'_>) -> Result<&'static Command, ReplyError> {
     let command = find(&arguments[0]).ok_or_else(|| unknown(arguments))?;
     if command.subcommands.is_empty() {
         return Ok(command);
@@ -189,12 +189,12 @@ pub fn resolve(arguments: Arguments<'_>) -> Result<&'static Command, Failure> {
     found.ok_or_else(|| {
         let name = command.name.to_uppercase();
         let word = excerpt(word, 128);
-        Failure::with(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
+        ReplyError::with(format!("ERR unknown subcommand '{word}'. Try {name} HELP."))
     })
 }
 
 /// As Redis words it, since clients compare.
-fn unknown(arguments: Arguments<'_>) -> Failure {
+fn unknown(arguments: Arguments<'_>) -> ReplyError {
     let name = excerpt(&arguments[0], 128);
     let mut shown = String::new();
     for argument in arguments.iter().skip(1) {
@@ -203,7 +203,7 @@ fn unknown(arguments: Arguments<'_>) -> Failure {
         }
         shown.push_str(&format!("'{}' ", excerpt(argument, 128 - shown.len())));
     }
-    Failure::with(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+    ReplyError::with(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
 }
 
 /// The beginning of bytes from a client, as text for an error.

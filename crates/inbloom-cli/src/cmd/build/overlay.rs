@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use inbloom::compose::living::BASE_SHARE;
+use inbloom::compose::overlay::BASE_SHARE;
 use inbloom::{Digest, Filter};
 
 use super::Args;
-use crate::change::{self, Tally};
+use crate::edit::{self, Tally};
 use crate::filter_file::{self, Changed};
 use crate::keys::{InputArgs, Keys};
 use crate::sizing::Sizing;
@@ -22,7 +22,7 @@ use crate::{numbers, output};
 
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Lists that change (kind ribbon)")]
-pub struct LivingArgs {
+pub struct OverlayArgs {
     /// Change this filter instead of building one from keys: write it with what is added and
     /// removed beside it
     #[arg(long, value_name = "FILTER")]
@@ -47,7 +47,7 @@ pub struct LivingArgs {
     living: bool,
 }
 
-impl LivingArgs {
+impl OverlayArgs {
     /// Whether something is to be done to a filter that was just built.
     pub fn is_wanted(&self) -> bool {
         self.living || !self.allow.is_empty()
@@ -88,7 +88,7 @@ const MOST_ADDED: f64 = 0.02;
 /// The rate to promise for what is built now together with what is added later, with `--living`.
 /// What a kind cannot do is refused here, before anything is read.
 pub fn promise(args: &Args) -> Result<Option<f64>> {
-    let LivingArgs { add, remove, allow, living, .. } = &args.living;
+    let OverlayArgs { add, remove, allow, living, .. } = &args.living;
     // Said here because clap does not: it asks for no option that those given rule out.
     ensure!(
         add.is_empty() && remove.is_empty(),
@@ -123,7 +123,7 @@ pub fn finish(args: &Args, filter: Filter, keys: Keys, promise: Option<f64>) -> 
         return Ok(filter);
     }
     let promise = promise.unwrap_or(filter.plan().rate());
-    let mut filter = filter.into_living(promise)?;
+    let mut filter = filter.into_overlay(promise)?;
     let denied = deny(&mut filter, &args.input, allow, &keys)?;
     if !allow.is_empty() {
         output::say(allowed(denied));
@@ -154,7 +154,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
         plan.kind(),
     );
     let keys = args.input.keys_for(&filter)?;
-    let mut filter = filter.into_living(plan.rate())?;
+    let mut filter = filter.into_overlay(plan.rate())?;
     let gone = &living.remove;
     let removed = change(&mut filter, "removing", &args.input, gone, &keys, |filter, keys| {
         Ok(filter.remove_digests(keys)?)
@@ -205,7 +205,7 @@ fn allowed(denied: Tally) -> String {
 
 /// What to say of a list that has changed much.
 fn advice(filter: &Filter) -> Option<String> {
-    let (base, added) = (filter.ones(), filter.as_living()?.added());
+    let (base, added) = (filter.occupied(), filter.as_overlay()?.added());
     if filter.rate() > filter.plan().rate() {
         return Some(format!(
             "warning: with {} added the rate is above the promise: build the list anew from all \
@@ -245,13 +245,13 @@ fn change(
     }
     let mut input = input.clone();
     input.files = files.to_vec();
-    change::by_lines(filter, what, &input, keys.clone(), take)
+    edit::by_lines(filter, what, &input, keys.clone(), take)
 }
 
 /// A slip of the hand must not replace keys by a filter, nor leave a list of them unread; and what
 /// cannot be read is said before hours are spent on a build.
 fn check_files(args: &Args) -> Result<()> {
-    let LivingArgs { base, add, remove, allow, .. } = &args.living;
+    let OverlayArgs { base, add, remove, allow, .. } = &args.living;
     let output = fs::canonicalize(&args.output).ok();
     let (lists, is_stdin) =
         (add.iter().chain(remove).chain(allow), |path: &&PathBuf| path.as_os_str() == "-");

@@ -38,11 +38,10 @@
 //! **In a file** the parts are sections of their own, MORE and GONE, drawn in docs/format.md. They
 //! are queried where they lie, mapped, as the base is.
 
-use std::any::Any as Dynamic;
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::cells::{Cells, Order};
 use crate::compose::grown::{also_ask, estimate_behind};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
@@ -53,14 +52,15 @@ use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, MIN_RATE, Plan};
 use crate::profile::Slice;
+use crate::storage::{Cells, Order};
 
 /// The share of a promised rate that a base should be planned for. The rest is for what is added.
 pub const BASE_SHARE: f64 = 0.9;
 /// The share of the promised rate that all added keys together may take.
 const ADDED_SHARE: f64 = 0.1;
 
-/// A static filter with what was added to it and what is denied, see [`Filter::into_living`].
-pub struct Living {
+/// A static filter with what was added to it and what is denied, see [`Filter::into_overlay`].
+pub struct Overlay {
     /// That of the base, with the rate that all parts together promise.
     plan: Plan,
     base: Box<dyn State>,
@@ -71,21 +71,21 @@ pub struct Living {
     denied: Denied,
 }
 
-impl Living {
+impl Overlay {
     /// The parts as a file has them: to be asked, and not to be changed.
     pub(crate) fn from_parts(
         base: Box<dyn State>,
         hasher: Hasher,
         added: Option<Filter>,
         denied: Cells,
-    ) -> Result<Living> {
+    ) -> Result<Overlay> {
         let (plan, asks_added) = (*base.plan(), added.is_some());
         let added = added.map_or_else(|| nothing_added(hasher, plan.rate()), Ok)?;
-        Ok(Living { plan, base, added, asks_added, denied: Denied::Listed(denied) })
+        Ok(Overlay { plan, base, added, asks_added, denied: Denied::Listed(denied) })
     }
 
     /// Lets a static filter, with parts or without, take changes.
-    pub(crate) fn open(state: Box<dyn State>, hasher: Hasher, promise: f64) -> Result<Living> {
+    pub(crate) fn open(state: Box<dyn State>, hasher: Hasher, promise: f64) -> Result<Overlay> {
         let least = state.plan().rate();
         if !(promise >= least && promise < 1.0) {
             return Err(Error::Parameter {
@@ -94,13 +94,13 @@ impl Living {
                 expected: format!("below 1, and {least} or more, for which the base was planned"),
             });
         }
-        let is_living = (&*state as &dyn Dynamic).is::<Living>();
+        let is_living = (&*state as &dyn Any).is::<Overlay>();
         let mut living = match is_living {
-            true => *(state as Box<dyn Dynamic>).downcast().expect("it was just seen to be one"),
+            true => *(state as Box<dyn Any>).downcast().expect("it was just seen to be one"),
             false => {
                 let (plan, added) = (*state.plan(), nothing_added(hasher, promise)?);
                 let denied = Denied::Open(BTreeSet::new());
-                Living { plan, base: state, added, asks_added: false, denied }
+                Overlay { plan, base: state, added, asks_added: false, denied }
             }
         };
         living.plan.rate = promise;
@@ -125,7 +125,7 @@ impl Living {
 
     /// The added keys, if there are any: they are the file in section MORE.
     pub(crate) fn added_part(&self) -> Option<&Filter> {
-        (self.added.ones() > 0).then_some(&self.added)
+        (self.added.occupied() > 0).then_some(&self.added)
     }
 
     /// The digests of section GONE.
@@ -246,7 +246,7 @@ impl Denied {
     }
 }
 
-impl Membership for Living {
+impl Membership for Overlay {
     fn contains_digest(&self, digest: Digest) -> bool {
         self.claims(digest) && !self.denied.contains(digest)
     }
@@ -258,7 +258,7 @@ impl Membership for Living {
     fn prefetch(&self, digests: &[Digest]) {
         self.base.prefetch(digests);
         if self.asks_added {
-            self.added.any.members().prefetch(digests);
+            self.added.content.members().prefetch(digests);
         }
     }
 
@@ -284,14 +284,14 @@ impl Membership for Living {
     }
 }
 
-impl State for Living {
+impl State for Overlay {
     fn plan(&self) -> &Plan {
         &self.plan
     }
 
     /// Those of the base, which its file tells; the added keys have a file of their own within.
-    fn ones(&self) -> u64 {
-        self.base.ones()
+    fn occupied(&self) -> u64 {
+        self.base.occupied()
     }
 
     fn fill(&self) -> f64 {
@@ -314,12 +314,12 @@ impl State for Living {
         let (base, added, denied) =
             (self.base.copy()?, self.added.try_clone()?, self.denied.copy()?);
         let (plan, asks_added) = (self.plan, self.asks_added);
-        Ok(Box::new(Living { plan, base, added, asks_added, denied }))
+        Ok(Box::new(Overlay { plan, base, added, asks_added, denied }))
     }
 
     /// A list that nothing was done to is the filter it was made from.
     fn same(&self, other: &dyn State) -> bool {
-        match (other as &dyn Dynamic).downcast_ref::<Living>() {
+        match (other as &dyn Any).downcast_ref::<Overlay>() {
             None => self.is_unchanged() && self.base.same(other),
             Some(other) => {
                 self.base.same(other.base.as_ref())
@@ -372,7 +372,7 @@ impl State for Living {
     /// `inserted` lacks the added keys that were taken for others when they came: for one of the
     /// base, at its rate, or for one that was added before.
     fn estimate(&self, inserted: u64) -> Estimate {
-        let base = self.base.estimate(self.base.ones());
+        let base = self.base.estimate(self.base.occupied());
         let (came, added) = (self.added() as f64, estimate_behind(&*self.base, &self.added));
         let least = (base.items + came - self.denied.len() as f64).max(0.0);
         Estimate {

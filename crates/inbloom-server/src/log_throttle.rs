@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 /// Logs something at most every ten seconds, and then says how often it happened since.
 #[derive(Debug, Default)]
-pub struct Seldom {
+pub struct LogThrottle {
     state: Mutex<State>,
 }
 
@@ -19,7 +19,7 @@ struct State {
 /// Between two lines: few enough for any disk, often enough for who looks at the log.
 const PAUSE: Duration = Duration::from_secs(10);
 
-impl Seldom {
+impl LogThrottle {
     /// It happened: a warning now, or a higher number in the next one.
     pub fn warn(&self, what: &str) {
         if let Some(times) = self.count(Instant::now()) {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_first_is_logged_at_once_and_the_others_are_counted_together() {
-        let seldom = Seldom::default();
+        let seldom = LogThrottle::default();
         let begin = Instant::now();
         assert_eq!(seldom.count(begin), Some(1));
         for seconds in 1..10 {

@@ -12,10 +12,10 @@ use inbloom::kinds::blocked::Shape;
 use inbloom::{Kind, Plan};
 use parking_lot::Mutex;
 
-use super::form::{self, Header};
+use super::dump_format::{self, Header};
 use super::loading::Loading;
-use crate::failure::Failure;
 use crate::keyspace::{Entry, Key};
+use crate::reply_error::ReplyError;
 
 /// A dump that nobody asks for any more, in milliseconds.
 const DUMP_LASTS: u64 = 60_000;
@@ -53,7 +53,7 @@ impl Default for Transfers {
         let hasher = RandomState::new();
         Transfers {
             dumps: Mutex::default(),
-            last_id: AtomicU64::new(hasher.hash_one("dump") % form::MOST_DUMP_IDS),
+            last_id: AtomicU64::new(hasher.hash_one("dump") % dump_format::MOST_DUMP_IDS),
             hasher,
             loading: Mutex::default(),
             bytes: Arc::default(),
@@ -202,13 +202,13 @@ impl Transfers {
     }
 
     /// The shape of a base.
-    pub fn shape(&self, capacity: u64, rate: f64) -> Result<Arc<Shape>, Failure> {
+    pub fn shape(&self, capacity: u64, rate: f64) -> Result<Arc<Shape>, ReplyError> {
         let is_it = |plan: &Plan| plan.items() == capacity && plan.rate() == rate;
         if let Some(shape) = self.shape.lock().as_ref().filter(|shape| is_it(shape.plan())) {
             return Ok(Arc::clone(shape));
         }
         let plan = Plan::new(Kind::Blocked).items(capacity).rate(rate).build();
-        let shape = plan.and_then(Shape::new).map_err(form::bad)?;
+        let shape = plan.and_then(Shape::new).map_err(dump_format::bad)?;
         *self.shape.lock() = Some(Arc::clone(&shape));
         Ok(shape)
     }
@@ -218,10 +218,15 @@ impl Transfers {
     }
 
     /// Begins to load a filter.
-    pub fn begin(&self, key: Key<'_>, loading: Loading, now: u64) -> Result<Arc<Staged>, Failure> {
+    pub fn begin(
+        &self,
+        key: Key<'_>,
+        loading: Loading,
+        now: u64,
+    ) -> Result<Arc<Staged>, ReplyError> {
         let mut all = self.loading.lock();
         if all.len() >= MOST_LOADING {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR {MOST_LOADING} filters are being loaded: complete some of them, or wait 10 \
                  minutes until they are forgotten"
             )));
@@ -265,7 +270,7 @@ impl Transfers {
         now: u64,
     ) -> Arc<Dump> {
         let dump = Arc::new(Dump {
-            id: self.last_id.fetch_add(1, Ordering::Relaxed) % form::MOST_DUMP_IDS + 1,
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) % dump_format::MOST_DUMP_IDS + 1,
             clients: Mutex::new(vec![client]),
             entry: Arc::downgrade(entry),
             stamp,

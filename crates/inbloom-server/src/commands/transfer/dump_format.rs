@@ -44,7 +44,7 @@ use std::num::NonZeroU32;
 use inbloom::{Hasher, Plan};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 use crate::value::bloom::{Bloom, Wish};
 
 /// What every dump of ours begins with.
@@ -185,7 +185,7 @@ impl Header {
 
     /// Reads a header that begins with the magic. Whether there is memory for what it describes is
     /// for the caller to see.
-    pub fn parse(bytes: &[u8]) -> Result<Header, Failure> {
+    pub fn parse(bytes: &[u8]) -> Result<Header, ReplyError> {
         let Some((fields, sum)) = bytes.split_last_chunk::<SUM>().filter(|_| bytes.len() == HEADER)
         else {
             let length = bytes.len();
@@ -223,7 +223,7 @@ impl Header {
         Ok(header)
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), ReplyError> {
         /// More than any memory, and few enough that sums and iterators do not overflow.
         const MOST: u64 = 1 << 56;
         if self.base_bytes() > MOST || self.file > MOST || self.body() == 0 {
@@ -250,8 +250,8 @@ pub fn hash_check(hasher: &Hasher) -> u64 {
 }
 
 /// The bytes are not what they should be: RedisBloom's text, and the reason.
-pub fn bad(reason: impl std::fmt::Display) -> Failure {
-    Failure::with(format!("ERR received bad data: {reason}"))
+pub fn bad(reason: impl std::fmt::Display) -> ReplyError {
+    ReplyError::with(format!("ERR received bad data: {reason}"))
 }
 
 /// Puts the checksum behind some bytes of the body.

@@ -35,9 +35,9 @@ impl Hasher for AsItIs {
 
 /// The digests that came.
 #[derive(Default)]
-pub struct Exact(HashSet<Digest, BuildHasherDefault<AsItIs>>);
+pub struct ExactSet(HashSet<Digest, BuildHasherDefault<AsItIs>>);
 
-impl Exact {
+impl ExactSet {
     /// Tells of each digest whether it is new.
     pub fn insert(&mut self, digests: &[Digest], new: &mut Vec<bool>) {
         new.clear();

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::MOST_PIECES;
-use crate::failure::Failure;
+use crate::reply_error::ReplyError;
 
 /// A set of numbers, kept as ranges that neither overlap nor touch: from the start of each to its
 /// end.
 #[derive(Default)]
-pub struct Ranges {
+pub struct IntervalSet {
     spans: BTreeMap<u64, u64>,
     covered: u64,
 }
 
-impl Ranges {
+impl IntervalSet {
     /// How many numbers are in it.
     pub fn covered(&self) -> u64 {
         self.covered
@@ -26,7 +26,7 @@ impl Ranges {
     }
 
     /// Adds a range, and returns those parts of it that were not there, in order.
-    pub fn add(&mut self, range: Range<u64>) -> Result<Vec<Range<u64>>, Failure> {
+    pub fn add(&mut self, range: Range<u64>) -> Result<Vec<Range<u64>>, ReplyError> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
@@ -38,7 +38,7 @@ impl Ranges {
             .collect();
         met.reverse();
         if met.is_empty() && self.spans.len() >= MOST_PIECES {
-            return Err(Failure::with(format!(
+            return Err(ReplyError::with(format!(
                 "ERR more than {MOST_PIECES} pieces with gaps between them: load them in order"
             )));
         }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn ranges_are_the_set_of_their_numbers() {
-        let (mut state, mut ranges) = (1u64, Ranges::default());
+        let (mut state, mut ranges) = (1u64, IntervalSet::default());
         let mut naive = [false; 64];
         for _ in 0..400 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -83,7 +83,7 @@ mod tests {
             let merged: Vec<_> = ranges.spans.iter().collect();
             assert!(merged.windows(2).all(|pair| pair[0].1 < pair[1].0), "{merged:?}");
             if ranges.covered() > 50 {
-                (ranges, naive) = (Ranges::default(), [false; 64]);
+                (ranges, naive) = (IntervalSet::default(), [false; 64]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Living lists: what a static filter that is changed after all owes to its keys, to those that
+//! Overlay lists: what a static filter that is changed after all owes to its keys, to those that
 //! were taken out of it, and to whoever reads its file.
 
 mod common;
@@ -6,11 +6,11 @@ mod common;
 use std::collections::HashSet;
 
 use common::mix;
-use inbloom::compose::living::BASE_SHARE;
-use inbloom::{Digest, Error, Filter, Hasher, Key, Kind, Paging, Plan, file, format};
+use inbloom::compose::overlay::BASE_SHARE;
+use inbloom::{Digest, Error, Filter, Hasher, Kind, Paging, Plan, SecretKey, file, format};
 use xxhash_rust::xxh3::xxh3_64;
 
-const KEY: Key = Key::new(*b"sixteen byte key");
+const KEY: SecretKey = SecretKey::new(*b"sixteen byte key");
 
 fn digest(number: u64) -> Digest {
     Hasher::default().digest(number.to_le_bytes())
@@ -28,7 +28,7 @@ fn base(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
 }
 
 fn living(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
-    base(numbers, rate).into_living(rate).unwrap()
+    base(numbers, rate).into_overlay(rate).unwrap()
 }
 
 fn write(filter: &Filter) -> Vec<u8> {
@@ -88,7 +88,7 @@ fn members_are_found_and_removed_keys_denied_whatever_was_done() {
                 check_against(&list, &members, UNIVERSE);
             }
             // And on from a file, whose parts are mapped.
-            list = reopened(&list).swap_remove(0).into_living(0.01).unwrap();
+            list = reopened(&list).swap_remove(0).into_overlay(0.01).unwrap();
         }
     }
 }
@@ -129,7 +129,7 @@ fn rates_add_up_to_the_promise_and_no_more() {
     for rate in [0.02, 0.001, 1e-4] {
         let base = base(0..100_000, rate);
         let base_rate = base.rate();
-        let mut list = base.into_living(rate).unwrap();
+        let mut list = base.into_overlay(rate).unwrap();
         list.insert_digests(&digests(200_000..220_000), &mut Vec::new()).unwrap();
         assert!(all(&found(&list, &digests(0..100_000))));
         assert!(all(&found(&list, &digests(200_000..220_000))));
@@ -151,7 +151,7 @@ fn a_base_that_was_planned_for_all_of_the_rate_says_so() {
     let rate = 2f64.powi(-7);
     let plan = Plan::new(Kind::Ribbon).items(1000).rate(rate).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..1000)).unwrap();
-    let mut list = base.into_living(rate).unwrap();
+    let mut list = base.into_overlay(rate).unwrap();
     list.insert_digests(&digests(5000..6000), &mut Vec::new()).unwrap();
     assert!(list.rate() > rate && list.rate() <= 1.1 * rate, "{} of {rate}", list.rate());
 }
@@ -169,7 +169,7 @@ fn what_is_denied_is_no_others_loss() {
     for list in reopened(&list) {
         assert!(!found(&list, &foreign).contains(&true));
         assert!(all(&found(&list, &digests(0..5000))));
-        assert_eq!(list.as_living().unwrap().denied(), foreign.len() as u64);
+        assert_eq!(list.as_overlay().unwrap().denied(), foreign.len() as u64);
     }
 }
 
@@ -185,7 +185,7 @@ fn only_what_was_removed_counts_as_gone() {
     for list in reopened(&list) {
         assert!(!found(&list, &foreign).contains(&true));
         assert!(all(&found(&list, &digests(21..100))));
-        assert_eq!(list.as_living().unwrap().denied(), denied + 11);
+        assert_eq!(list.as_overlay().unwrap().denied(), denied + 11);
         assert_eq!((list.inserted(), list.estimated_items().items), (89, 89.0));
         let shared = list.into_shared().unwrap();
         assert_eq!((shared.inserted(), shared.estimated_items().items), (89, 89.0));
@@ -197,10 +197,10 @@ fn keys_are_denied_by_an_open_list_only_and_removed_in_batches_by_others_too() {
     let mut counting = Filter::new(Plan::new(Kind::Counting).items(100).build().unwrap()).unwrap();
     counting.insert_digests(&digests(0..10), &mut Vec::new()).unwrap();
     assert_eq!(counting.remove_digests(&digests(0..10)).unwrap(), 10);
-    assert_eq!((counting.inserted(), counting.ones()), (0, 0));
+    assert_eq!((counting.inserted(), counting.occupied()), (0, 0));
     for mut filter in [counting, base(0..10, 0.1)] {
         let text = filter.deny_digests(&digests(0..10)).unwrap_err().to_string();
-        assert!(text.contains("Filter::into_living"), "{text}");
+        assert!(text.contains("Filter::into_overlay"), "{text}");
     }
     let mut list = living(0..10, 0.1);
     assert!(list.remove_digest(digest(0)).unwrap());
@@ -215,7 +215,7 @@ fn what_is_mapped_to_read_says_so_until_it_takes_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.ib");
     let base = base(0..1000, 1e-6);
-    let mut changed = base.clone().into_living(1e-6).unwrap();
+    let mut changed = base.clone().into_overlay(1e-6).unwrap();
     assert!(changed.insert("new").unwrap() && changed.remove_digest(digest(1)).unwrap());
     for list in [base, changed] {
         assert!(!list.is_read_only());
@@ -229,7 +229,7 @@ fn what_is_mapped_to_read_says_so_until_it_takes_changes() {
         // Threads share what is mapped: it takes no inserts, so that a copy would be for nothing.
         let shared = file::open(&path).unwrap().into_shared().unwrap();
         assert!(shared.into_exclusive().is_read_only());
-        let mut open = opened.into_living(1e-6).unwrap();
+        let mut open = opened.into_overlay(1e-6).unwrap();
         assert!(!open.is_read_only());
         assert!(open.insert("newer").unwrap() && open.contains("newer"));
     }
@@ -255,7 +255,7 @@ fn a_mapped_list_answers_alike_however_its_pages_come() {
         assert!(swept == expected, "{paging:?}");
         // It goes on as before, also when it takes changes.
         assert!(found(&opened, &keys) == expected, "{paging:?}");
-        let mut open = opened.into_living(0.001).unwrap();
+        let mut open = opened.into_overlay(0.001).unwrap();
         open.set_paging(paging);
         assert!(found(&open, &keys) == expected, "{paging:?}");
     }
@@ -272,16 +272,16 @@ fn a_key_that_comes_back_is_in_and_denied_no_more() {
         assert!(!list.insert_digest(key).unwrap(), "{part}");
         assert!(list.contains_digest(key), "{part}");
     }
-    let parts = list.as_living().unwrap();
+    let parts = list.as_overlay().unwrap();
     assert_eq!((parts.added(), parts.denied()), (1, 0));
-    assert_eq!((list.inserted(), list.ones()), (101, 100));
+    assert_eq!((list.inserted(), list.occupied()), (101, 100));
 }
 
 #[test]
 fn a_list_without_changes_is_its_base_to_the_byte() {
     let plan = Plan::new(Kind::Ribbon).items(100).rate(0.01).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..100)).unwrap();
-    let mut list = base.clone().into_living(0.01).unwrap();
+    let mut list = base.clone().into_overlay(0.01).unwrap();
     let same = |list: &Filter, base: &Filter| {
         let (one_way, other_way) = (list == base, base == list);
         assert_eq!(one_way, other_way);
@@ -293,7 +293,7 @@ fn a_list_without_changes_is_its_base_to_the_byte() {
     assert!(list.remove_digest(digest(1)).unwrap() && !same(&list, &base));
     assert!(list.insert_digest(digest(1)).unwrap() && same(&list, &base));
     assert!(list.insert("new").unwrap() && !same(&list, &base));
-    assert!(!same(&list, &base.into_living(0.01).unwrap()));
+    assert!(!same(&list, &base.into_overlay(0.01).unwrap()));
 }
 
 #[test]
@@ -302,8 +302,8 @@ fn changes_are_counted_and_shown() {
     list.insert_digests(&digests(5000..5100), &mut Vec::new()).unwrap();
     (0..30).for_each(|number| assert!(list.remove_digest(digest(number)).unwrap()));
     for list in reopened(&list) {
-        let parts = list.as_living().unwrap();
-        assert_eq!((parts.added(), parts.denied(), list.ones()), (100, 30, 1000));
+        let parts = list.as_overlay().unwrap();
+        assert_eq!((parts.added(), parts.denied(), list.occupied()), (100, 30, 1000));
         assert_eq!(list.inserted(), 1070);
         let estimate = list.estimated_items();
         assert!((estimate.items - 1070.0).abs() <= 3.0 * estimate.error, "{estimate:?}");
@@ -314,7 +314,7 @@ fn changes_are_counted_and_shown() {
         assert_eq!(list.plan().rate(), 1e-4);
         assert!(list.bytes() > 30 * 16 + base(0..1000, 1e-4).bytes());
     }
-    assert!(base(0..10, 0.1).as_living().is_none());
+    assert!(base(0..10, 0.1).as_overlay().is_none());
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn only_a_list_that_was_opened_for_it_takes_changes() {
         assert!(closed.insert_many(&["newer"], &mut Vec::new()).is_err());
         assert!(closed.clear().is_err() && closed.merge(&list).is_err());
         assert!(closed.contains("new") && !closed.contains("newer"));
-        let mut open = closed.into_living(0.01).unwrap();
+        let mut open = closed.into_overlay(0.01).unwrap();
         assert!(open.insert("newer").unwrap() && open.contains("newer"));
         assert!(open.remove("new").unwrap() && !open.contains("new"));
         assert!(open.clear().is_err() && open.merge(&list).is_err());
@@ -341,11 +341,11 @@ fn only_a_list_that_was_opened_for_it_takes_changes() {
 fn what_is_no_static_filter_or_no_promise_is_refused() {
     for kind in [Kind::Blocked, Kind::Cuckoo, Kind::Scalable] {
         let filter = Filter::new(Plan::new(kind).items(10).rate(0.01).build().unwrap()).unwrap();
-        let text = filter.into_living(0.01).unwrap_err().to_string();
+        let text = filter.into_overlay(0.01).unwrap_err().to_string();
         assert!(text.contains("takes changes as it is"), "{text}");
     }
     for promise in [0.0, -1.0, 0.005, 1.0, 2.0, f64::NAN, f64::INFINITY] {
-        let error = base(0..10, 0.01).into_living(promise).unwrap_err();
+        let error = base(0..10, 0.01).into_overlay(promise).unwrap_err();
         assert!(matches!(error, Error::Parameter { name: "promise", .. }), "{error}");
     }
 }
@@ -354,7 +354,7 @@ fn what_is_no_static_filter_or_no_promise_is_refused() {
 fn the_least_rate_of_a_ribbon_takes_additions_too() {
     let plan = Plan::new(Kind::Ribbon).items(100).rate(2.4e-10).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..100)).unwrap();
-    let mut list = base.into_living(2.4e-10).unwrap();
+    let mut list = base.into_overlay(2.4e-10).unwrap();
     list.insert_digests(&digests(1000..3000), &mut Vec::new()).unwrap();
     assert!(list.rate() <= 1.1 * 2.4e-10, "{}", list.rate());
     assert!(all(&found(&list, &digests(1000..3000))));
@@ -396,7 +396,7 @@ fn a_keyed_list_is_read_with_its_key_and_verified_without() {
     let hasher = Hasher::sip13(KEY);
     let plan = Plan::new(Kind::Ribbon).items(3).rate(1e-6).build().unwrap();
     let keys: Vec<_> = ["alice", "bob"].iter().map(|key| hasher.digest(key)).collect();
-    let mut list = Filter::build(plan, hasher, &keys).unwrap().into_living(1e-5).unwrap();
+    let mut list = Filter::build(plan, hasher, &keys).unwrap().into_overlay(1e-5).unwrap();
     assert!(list.insert("carol").unwrap() && list.remove("alice").unwrap());
     let bytes = write(&list);
     format::verify(&bytes).unwrap();
@@ -627,7 +627,7 @@ fn digests_in_disorder_are_found_by_those_who_look_at_all() {
         let view = Filter::view(&bytes).unwrap();
         assert_eq!(found(&view, &digests(0..100)).len(), 100);
         // Whoever changes it has it in order.
-        let mut list = view.clone().into_living(0.01).unwrap();
+        let mut list = view.clone().into_overlay(0.01).unwrap();
         assert!(!list.contains_digest(digest(numbers[0])));
         assert!(list.remove_digest(digest(99)).unwrap());
         format::verify(&write(&list)).unwrap();

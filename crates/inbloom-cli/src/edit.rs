@@ -16,7 +16,7 @@ use crate::numbers;
 use crate::progress::{Beside, Progress};
 
 /// A filter on its way from its file and back into it.
-pub struct Change<'a> {
+pub struct Edit<'a> {
     path: &'a Path,
     file: Changed,
     pub filter: Filter,
@@ -38,10 +38,10 @@ impl Tally {
     }
 }
 
-impl<'a> Change<'a> {
+impl<'a> Edit<'a> {
     /// Opens a filter, by the clock of now. All of its file is read and checked first: a damaged
     /// filter that was saved again would have good checksums.
-    pub fn open(path: &'a Path, key: &KeyArgs, wait: WaitArgs) -> Result<Change<'a>> {
+    pub fn open(path: &'a Path, key: &KeyArgs, wait: WaitArgs) -> Result<Edit<'a>> {
         let file = Changed::new(path, wait)?;
         ensure!(
             file.exists()?,
@@ -51,12 +51,12 @@ impl<'a> Change<'a> {
         let mut filter = key.open_mut(path)?;
         filter_file::verify(path)?;
         filter_file::advance(&mut filter)?;
-        Ok(Change { path, file, filter })
+        Ok(Edit { path, file, filter })
     }
 
     /// Lets the filter grow.
-    pub fn growing(self) -> Result<Change<'a>> {
-        Ok(Change { filter: self.filter.into_growing()?, ..self })
+    pub fn growing(self) -> Result<Edit<'a>> {
+        Ok(Edit { filter: self.filter.into_growing()?, ..self })
     }
 
     /// Hands the digests of all records to `take`, in order, which tells how many of them have

@@ -21,9 +21,9 @@ const LARGE: u64 = 4 << 20;
 const LONGEST: Duration = Duration::from_millis(50);
 
 /// Another disk, written to gently.
-pub struct Gentle<'a>(pub &'a dyn Disk);
+pub struct ThrottledDisk<'a>(pub &'a dyn Disk);
 
-struct GentleFile {
+struct ThrottledFile {
     file: Box<dyn DiskFile>,
     pace: Mutex<Pace>,
 }
@@ -35,7 +35,7 @@ struct Pace {
     last: Instant,
 }
 
-impl Disk for Gentle<'_> {
+impl Disk for ThrottledDisk<'_> {
     fn names(&self) -> io::Result<Vec<String>> {
         self.0.names()
     }
@@ -54,7 +54,7 @@ impl Disk for Gentle<'_> {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let pace = Pace { bytes: 0, unsynced: 0, last: Instant::now() };
-        Ok(Box::new(GentleFile { file: self.0.create(name)?, pace: Mutex::new(pace) }))
+        Ok(Box::new(ThrottledFile { file: self.0.create(name)?, pace: Mutex::new(pace) }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -74,7 +74,7 @@ impl Disk for Gentle<'_> {
     }
 }
 
-impl DiskFile for GentleFile {
+impl DiskFile for ThrottledFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
         self.file.append(bytes)?;
         let mut pace = self.pace.lock();
