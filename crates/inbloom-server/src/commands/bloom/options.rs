@@ -1,0 +1,228 @@
+//! The options of BF.RESERVE and BF.INSERT.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use inbloom::Kind;
+
+use crate::command_table::excerpt;
+use crate::commands::parse;
+use crate::reply_error::ReplyError;
+use crate::resp::Arguments;
+use crate::server::Server;
+use crate::value::bloom::Wish;
+use crate::value::spec::Spec;
+
+/// The largest rate, as RedisBloom has it: above, it takes this one without a word.
+pub(super) const MOST_RATE: f64 = 0.25;
+/// RedisBloom's ceiling of capacity, which its texts name and we do not have.
+const RANGE: &str = "[1, 1073741824]";
+
+/// What BF.RESERVE asks for.
+pub(super) fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), ReplyError> {
+    let settings = server.settings();
+    // RedisBloom's own options are three words at most.
+    let is_ours =
+        |word: &[u8]| ["KIND", "WINDOW", "AUTOCLEAR"].iter().any(|option| parse::is(word, option));
+    if words.len() < 4 || words.len() > 7 && !words.skip(4).iter().any(is_ours) {
+        return Err(ReplyError::arity("bf.reserve"));
+    }
+    let rate = parse::fraction(&words[2]).ok_or(ReplyError::new("ERR bad error rate"))?;
+    if !(rate > 0.0 && rate < 1.0) {
+        let text = "ERR error rate must be in the range (0.000000, 1.000000)";
+        return Err(ReplyError::new(text));
+    }
+    let capacity = parse::integer(&words[3]).ok_or(ReplyError::new("ERR bad capacity"))?;
+    let capacity = u64::try_from(capacity).ok().filter(|capacity| *capacity > 0);
+    let capacity = capacity
+        .ok_or_else(|| ReplyError::with(format!("ERR capacity must be in the range {RANGE}")))?;
+    let options = Options::parse(words.skip(4))?;
+    options.check_expansion(settings.bf_expansion_factor)?;
+    let growth = options.growth(settings.bf_expansion_factor);
+    Ok((Wish::new(rate.min(MOST_RATE), capacity, growth), options))
+}
+
+/// The options of BF.RESERVE.
+#[derive(Default)]
+pub(super) struct Options {
+    is_fixed: bool,
+    /// The word after EXPANSION.
+    expansion: Option<i64>,
+    kind: Option<Choice>,
+    span: Option<Duration>,
+    clear: Option<f64>,
+}
+
+/// What KIND may say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    Ours(Kind),
+    RedisBloom,
+}
+
+impl Options {
+    /// Whether it is the filter that everybody gets.
+    pub(super) fn is_plain(&self) -> bool {
+        self.kind.is_none() && self.span.is_none() && self.clear.is_none()
+    }
+
+    fn parse(words: Arguments<'_>) -> Result<Options, ReplyError> {
+        let mut options = Options::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if parse::is(word, "NONSCALING") {
+                options.is_fixed = true;
+            } else if parse::is(word, "EXPANSION") {
+                let value = words.next().ok_or(ReplyError::new("ERR no expansion"))?;
+                let value = parse::integer(value).ok_or(ReplyError::new("ERR bad expansion"))?;
+                options.expansion = Some(value);
+            } else if parse::is(word, "KIND") {
+                options.kind = Some(choice(words.next())?);
+            } else if parse::is(word, "WINDOW") {
+                options.span = Some(span(words.next())?);
+            } else if parse::is(word, "AUTOCLEAR") {
+                options.clear = Some(share(words.next())?);
+            } else {
+                let word = excerpt(word, 64);
+                return Err(ReplyError::with(format!(
+                    "ERR unknown option '{word}': expected EXPANSION, NONSCALING, KIND, WINDOW or \
+                     AUTOCLEAR"
+                )));
+            }
+        }
+        Ok(options)
+    }
+
+    fn check_expansion(&self, default: u32) -> Result<(), ReplyError> {
+        let Some(expansion) = self.expansion else { return Ok(()) };
+        if (self.is_fixed || default == 0) && expansion != 0 {
+            return Err(ReplyError::new("Nonscaling filters cannot expand"));
+        }
+        if !(0..=32768).contains(&expansion) {
+            return Err(ReplyError::new("ERR expansion must be in the range [0, 32768]"));
+        }
+        Ok(())
+    }
+
+    /// By what it grows, if it does.
+    fn growth(&self, default: u32) -> Option<NonZeroU32> {
+        if self.is_fixed {
+            return None;
+        }
+        let asked = self.expansion.map(|expansion| expansion as u32);
+        NonZeroU32::new(asked.unwrap_or(default))
+    }
+
+    /// What the filter is made of.
+    pub(super) fn spec(&self, wish: Wish) -> Result<Spec, ReplyError> {
+        let is_special = self.span.is_some() || self.clear.is_some();
+        match self.kind {
+            None | Some(Choice::Ours(Kind::Blocked)) if !is_special => Ok(Spec::Bloom(wish)),
+            Some(Choice::RedisBloom) if !is_special => Ok(Spec::RedisBloom {
+                rate: wish.rate(),
+                capacity: wish.capacity,
+                growth: wish.expansion.map_or(0, NonZeroU32::get),
+            }),
+            kind => self.other(wish, kind),
+        }
+    }
+
+    /// A filter of a kind that does not grow.
+    fn other(&self, wish: Wish, kind: Option<Choice>) -> Result<Spec, ReplyError> {
+        if self.expansion.is_some_and(|expansion| expansion > 0) {
+            let text = "ERR EXPANSION does not go with KIND, WINDOW or AUTOCLEAR: only blocked and \
+                        redisbloom filters without them grow";
+            return Err(ReplyError::new(text));
+        }
+        let (kind, span, clear) = match (kind, self.span, self.clear) {
+            (None, Some(span), None) => (Kind::Window, Some(span), None),
+            (Some(Choice::Ours(kind)), None, clear) => (kind, None, clear),
+            (None, None, clear) => (Kind::Blocked, None, clear),
+            _ => {
+                let text = "ERR WINDOW goes with neither KIND nor AUTOCLEAR, and AUTOCLEAR not with \
+                            KIND redisbloom";
+                return Err(ReplyError::new(text));
+            }
+        };
+        Ok(Spec::Filter { kind, items: wish.capacity, rate: wish.rate(), span, clear })
+    }
+}
+
+fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
+    let word = word.unwrap_or_default();
+    if parse::is(word, "REDISBLOOM") {
+        return Ok(Choice::RedisBloom);
+    }
+    let kinds = [Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo];
+    let found = kinds.into_iter().find(|kind| parse::is(word, kind.name()));
+    found.map(Choice::Ours).ok_or_else(|| {
+        ReplyError::with(format!(
+            "ERR KIND is blocked, classic, counting, cuckoo or redisbloom, not '{}'",
+            excerpt(word, 64)
+        ))
+    })
+}
+
+/// As `90s`, `15m`, `12h`, `7d`, `2w`; `500ms`.
+fn span(word: Option<&[u8]>) -> Result<Duration, ReplyError> {
+    let word = word.unwrap_or_default();
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let unit: Option<u64> = match word[digits..].to_ascii_lowercase().as_slice() {
+        b"ms" => Some(1),
+        b"s" => Some(1000),
+        b"m" => Some(60_000),
+        b"h" => Some(3_600_000),
+        b"d" => Some(86_400_000),
+        b"w" => Some(7 * 86_400_000),
+        _ => None,
+    };
+    let count = parse::integer(&word[..digits]).filter(|count| *count > 0);
+    let millis = count.zip(unit).and_then(|(count, unit)| (count as u64).checked_mul(unit));
+    millis.map(Duration::from_millis).ok_or_else(|| {
+        let word = excerpt(word, 64);
+        ReplyError::with(format!(
+            "ERR WINDOW takes a span of time as 90s, 15m, 12h or 7d, not '{word}'"
+        ))
+    })
+}
+
+fn share(word: Option<&[u8]>) -> Result<f64, ReplyError> {
+    let word = word.unwrap_or_default();
+    parse::fraction(word).filter(|share| *share > 0.0 && *share < 1.0).ok_or_else(|| {
+        let word = excerpt(word, 64);
+        let text = format!(
+            "ERR AUTOCLEAR takes the share of bits at which the filter empties itself, above 0 and \
+             below 1, not '{word}'"
+        );
+        ReplyError::with(text)
+    })
+}
+
+/// The options of BF.INSERT.
+pub(super) enum Insert {
+    Items,
+    Capacity,
+    Rate,
+    Expansion,
+    OnlyExisting,
+    Fixed,
+}
+
+impl Insert {
+    pub(super) fn is_items(&self) -> bool {
+        matches!(self, Insert::Items)
+    }
+}
+
+pub(super) fn option(word: &[u8]) -> Result<Insert, ReplyError> {
+    let options = ["ITEMS", "CAPACITY", "ERROR", "EXPANSION", "NOCREATE", "NONSCALING"];
+    match parse::abbreviated(word, &options) {
+        Some("ITEMS") => Ok(Insert::Items),
+        Some("CAPACITY") => Ok(Insert::Capacity),
+        Some("ERROR") => Ok(Insert::Rate),
+        Some("EXPANSION") => Ok(Insert::Expansion),
+        Some("NOCREATE") => Ok(Insert::OnlyExisting),
+        Some("NONSCALING") => Ok(Insert::Fixed),
+        _ => Err(ReplyError::new("Unknown argument received")),
+    }
+}
