@@ -1,33 +1,34 @@
 //! The filter that users hold: a kind, its hash, and what is known about its content.
 
+mod content;
+#[cfg(feature = "serde")]
+mod serde;
+mod texts;
+mod view;
+
 use std::any::Any;
 use std::fmt;
 use std::io::{Read, Write};
-use std::marker::PhantomData;
-use std::ops::Deref;
 
 use crate::compose::grown::{self, Grown};
 use crate::compose::overlay::Overlay;
-use crate::compose::sharded::Piece;
-use crate::compose::window::Window;
 use crate::digest::{Digest, Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
 use crate::format;
-use crate::kinds::bitmap::{Bitmap, Store};
-use crate::kinds::blocked::Blocked;
-use crate::kinds::classic::Classic;
-use crate::kinds::counting::Counting;
-use crate::kinds::cuckoo::Cuckoo;
+use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::{Ribbon, cannot_change};
-use crate::kinds::scalable::Scalable;
 use crate::kinds::{State, cannot_intersect};
-use crate::membership::{Membership, contains_keys, insert_keys};
+use crate::membership::{contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
-use crate::storage::{Bits, Cells, Order};
+use crate::storage::Order;
+
+pub(crate) use content::Content;
+pub(crate) use texts::{MAX_TEXT, Texts};
+pub use view::View;
 
 /// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
 ///
@@ -52,158 +53,6 @@ pub struct Filter {
     pub(crate) inserted: u64,
     pub(crate) auto_clear: Option<f64>,
     pub(crate) texts: Texts,
-}
-
-/// What users write about a filter. Most write nothing, so that it takes one word.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Texts(Option<Box<[String; 2]>>);
-
-impl Texts {
-    pub(crate) const NOTE: usize = 0;
-    pub(crate) const NORMALIZATION: usize = 1;
-
-    pub(crate) fn get(&self, which: usize) -> &str {
-        self.0.as_ref().map_or("", |texts| &texts[which])
-    }
-
-    pub(crate) fn set(&mut self, which: usize, text: String) {
-        if !text.is_empty() || self.0.is_some() {
-            self.0.get_or_insert_default()[which] = text;
-        }
-    }
-}
-
-/// One of the kinds: the default one in line, so that a query of it is no call, the others behind one.
-pub(crate) enum Content {
-    Blocked(Blocked),
-    Other(Box<dyn State>),
-}
-
-impl Content {
-    fn new(plan: Plan) -> Result<Content> {
-        if plan.shard().is_some() {
-            return Ok(Content::piece(plan, Content::new(plan.without_shard())?));
-        }
-        Ok(match plan.kind() {
-            Kind::Blocked => Content::Blocked(Blocked::new(plan)?),
-            Kind::Bitmap => Content::other(Bitmap::new(plan)?),
-            Kind::Classic => Content::other(Classic::new(plan)?),
-            Kind::Counting => Content::other(Counting::new(plan)?),
-            Kind::Cuckoo => Content::other(Cuckoo::new(plan)?),
-            Kind::Scalable => Content::other(Scalable::new(plan)?),
-            Kind::Window => Content::other(Window::new(plan)?),
-            kind @ Kind::Ribbon => {
-                return Err(Error::Unsupported {
-                    kind,
-                    verb: "start empty",
-                    remedy: "it is built once from all its keys; call Filter::build with their digests",
-                });
-            }
-        })
-    }
-
-    /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
-    pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Content> {
-        if plan.shard().is_some() {
-            let inner = Content::from_cells(plan.without_shard(), cells, ones)?;
-            return Ok(Content::piece(plan, inner));
-        }
-        Ok(match plan.kind() {
-            Kind::Bitmap if plan.is_sparse() => Content::other(Bitmap::read_sparse(plan, &cells)?),
-            Kind::Scalable => Content::other(Scalable::from_cells(plan, cells)?),
-            Kind::Window => Content::other(Window::from_cells(plan, cells)?),
-            Kind::Ribbon => Content::other(Ribbon::from_cells(plan, cells)?),
-            _ => Content::with_bits(plan, Bits { cells, ones }),
-        })
-    }
-
-    /// A kind whose state is an array of cells.
-    pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Content {
-        if plan.shard().is_some() {
-            return Content::piece(plan, Content::with_bits(plan.without_shard(), bits));
-        }
-        match plan.kind() {
-            Kind::Blocked => Content::Blocked(Blocked::with_bits(plan, bits)),
-            Kind::Bitmap => Content::other(Bitmap::with_store(plan, Store::Dense(bits))),
-            Kind::Classic => Content::other(Classic::with_bits(plan, bits)),
-            Kind::Counting => Content::other(Counting::with_bits(plan, bits)),
-            Kind::Cuckoo => Content::other(Cuckoo::with_bits(plan, bits)),
-            Kind::Scalable | Kind::Window | Kind::Ribbon => {
-                unreachable!("more than an array of cells")
-            }
-        }
-    }
-
-    /// A filter with the parts that a file has beside it: a static kind with what was added to it
-    /// and what it denies, another one with its growing part. So many keys were new.
-    pub(crate) fn with_parts(
-        self,
-        hasher: Hasher,
-        added: Option<Filter>,
-        denied: Cells,
-        inserted: u64,
-    ) -> Result<Content> {
-        let state = self.into_state();
-        Ok(match added {
-            Some(growing) if !state.plan().kind().is_static() => {
-                Content::other(Grown::from_parts(state, growing, inserted))
-            }
-            added => Content::other(Overlay::from_parts(state, hasher, added, denied)?),
-        })
-    }
-
-    fn piece(plan: Plan, inner: Content) -> Content {
-        Content::other(Piece::new(plan, inner.into_state()))
-    }
-
-    pub(crate) fn other(state: impl State) -> Content {
-        Content::Other(Box::new(state))
-    }
-
-    pub(crate) fn state(&self) -> &dyn State {
-        match self {
-            Content::Blocked(blocked) => blocked,
-            Content::Other(other) => other.as_ref(),
-        }
-    }
-
-    pub(crate) fn state_mut(&mut self) -> &mut dyn State {
-        match self {
-            Content::Blocked(blocked) => blocked,
-            Content::Other(other) => other.as_mut(),
-        }
-    }
-
-    pub(crate) fn into_state(self) -> Box<dyn State> {
-        match self {
-            Content::Blocked(blocked) => Box::new(blocked),
-            Content::Other(other) => other,
-        }
-    }
-
-    /// The way back from [`Content::into_state`].
-    pub(crate) fn from_state(state: Box<dyn State>) -> Content {
-        let plan = *state.plan();
-        let is_blocked = plan.kind() == Kind::Blocked && plan.shard().is_none();
-        match is_blocked && state.bits().is_some() {
-            true => Content::with_bits(plan, state.into_bits().expect("just seen")),
-            false => Content::Other(state),
-        }
-    }
-
-    pub(crate) fn members(&self) -> &dyn Membership {
-        match self {
-            Content::Blocked(blocked) => blocked,
-            Content::Other(other) => other.as_ref(),
-        }
-    }
-
-    fn members_mut(&mut self) -> &mut dyn Membership {
-        match self {
-            Content::Blocked(blocked) => blocked,
-            Content::Other(other) => other.as_mut(),
-        }
-    }
 }
 
 /// How many distinct keys were inserted into a filter, as far as it can tell.
@@ -828,33 +677,6 @@ impl Filter {
         self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().cells() as f64) as u64)
     }
 
-    /// Free text about the filter, kept in its file.
-    #[must_use]
-    pub fn note(&self) -> &str {
-        self.texts.get(Texts::NOTE)
-    }
-
-    /// Sets the note: at most 64 KiB.
-    pub fn set_note(&mut self, text: &str) -> Result<()> {
-        check_text("note", text)?;
-        self.texts.set(Texts::NOTE, text.to_owned());
-        Ok(())
-    }
-
-    /// How keys were normalised before they were inserted, in the words of whoever did it. Queries
-    /// should do the same.
-    #[must_use]
-    pub fn normalization(&self) -> &str {
-        self.texts.get(Texts::NORMALIZATION)
-    }
-
-    /// Sets the normalisation: at most 64 KiB.
-    pub fn set_normalization(&mut self, text: &str) -> Result<()> {
-        check_text("normalization", text)?;
-        self.texts.set(Texts::NORMALIZATION, text.to_owned());
-        Ok(())
-    }
-
     /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
     /// same. Kinds that move what they hold have none to tell.
     pub fn positions(&self, key: impl AsRef<[u8]>) -> Result<Vec<u64>> {
@@ -962,34 +784,6 @@ impl Filter {
         format::read(reader, Some(key))
     }
 
-    /// Uses a filter in bytes that it was written to, without copying them: for a database that
-    /// keeps a filter with every block.
-    ///
-    /// Costs the same whatever the size: the header is checked, the payload is not
-    /// ([`format::verify`](crate::format::verify) does that). The bytes may be at any alignment.
-    ///
-    /// ```
-    /// use inbloom::{Filter, Kind, Plan};
-    ///
-    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(100).build()?)?;
-    /// filter.insert("alice")?;
-    /// let mut bytes = Vec::new();
-    /// filter.write_to(&mut bytes)?;
-    ///
-    /// let view = Filter::view(&bytes)?;
-    /// assert!(view.contains("alice"));
-    /// assert!(!view.contains("bob"));
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn view(bytes: &[u8]) -> Result<View<'_>> {
-        format::view(bytes, None)
-    }
-
-    /// As [`Filter::view`], for a filter with a secret key.
-    pub fn view_keyed<'a>(bytes: &'a [u8], key: &SecretKey) -> Result<View<'a>> {
-        format::view(bytes, Some(key))
-    }
-
     /// A filter of another plan with this one's hash and texts, from the keys, where they are at hand: the
     /// way to compact a filter that has grown, or to change its kind or its rate.
     ///
@@ -1064,17 +858,6 @@ const SWEPT_AT_ONCE: usize = 8192;
 /// Keys that [`Filter::rebuild`] takes at once.
 const REBUILT_AT_ONCE: usize = 8192;
 
-/// The longest note.
-pub(crate) const MAX_TEXT: usize = 64 << 10;
-
-fn check_text(name: &'static str, text: &str) -> Result<()> {
-    if text.len() <= MAX_TEXT {
-        return Ok(());
-    }
-    let got = format!("{} bytes long", text.len());
-    Err(Error::Parameter { name, got, expected: format!("at most {MAX_TEXT} bytes long") })
-}
-
 /// Why a filter has no growing part.
 pub(crate) fn cannot_grow(plan: &Plan) -> Error {
     let remedy = match plan.kind() {
@@ -1146,85 +929,5 @@ impl fmt::Debug for Filter {
             .field("inserted", &self.inserted)
             .field("ones", &self.occupied())
             .finish_non_exhaustive()
-    }
-}
-
-/// A filter in bytes that somebody else holds, see [`Filter::view`]. It answers everything that a
-/// `&Filter` does; `clone` gives a filter of its own.
-pub struct View<'a> {
-    filter: Filter,
-    lender: PhantomData<&'a [u8]>,
-}
-
-impl<'a> View<'a> {
-    /// The filter's cells may be lent by `_lender`; the view lets nobody move the filter out.
-    pub(crate) fn new(filter: Filter, _lender: &'a [u8]) -> View<'a> {
-        View { filter, lender: PhantomData }
-    }
-}
-
-impl Deref for View<'_> {
-    type Target = Filter;
-
-    fn deref(&self) -> &Filter {
-        &self.filter
-    }
-}
-
-impl fmt::Debug for View<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("View").field(&self.filter).finish()
-    }
-}
-
-/// Over the bytes of the file format, so that a serialised filter is a file and can be read as one. A
-/// filter with a secret key is written without it, and so cannot be deserialised: read its bytes with
-/// [`Filter::read_from_keyed`].
-#[cfg(feature = "serde")]
-mod serde_impl {
-    use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
-    use serde::ser::{self, Serialize, Serializer};
-
-    use super::{Filter, fmt};
-
-    impl Serialize for Filter {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let mut bytes = Vec::new();
-            self.write_to(&mut bytes).map_err(ser::Error::custom)?;
-            serializer.serialize_bytes(&bytes)
-        }
-    }
-
-    impl<'de> Deserialize<'de> for Filter {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Filter, D::Error> {
-            struct Bytes;
-
-            impl<'de> Visitor<'de> for Bytes {
-                type Value = Filter;
-
-                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                    f.write_str("the bytes of an inbloom filter file")
-                }
-
-                fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Filter, E> {
-                    let mut rest = bytes;
-                    let filter = Filter::read_from(&mut rest).map_err(E::custom)?;
-                    match rest {
-                        [] => Ok(filter),
-                        _ => Err(E::custom(format_args!("{} bytes after the filter", rest.len()))),
-                    }
-                }
-
-                fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Filter, A::Error> {
-                    let mut bytes = Vec::new();
-                    while let Some(byte) = sequence.next_element()? {
-                        bytes.push(byte);
-                    }
-                    self.visit_bytes(&bytes)
-                }
-            }
-
-            deserializer.deserialize_bytes(Bytes)
-        }
     }
 }

@@ -1,0 +1,51 @@
+//! Over the bytes of the file format, so that a serialised filter is a file and can be read as one. A
+//! filter with a secret key is written without it, and so cannot be deserialised: read its bytes with
+//! [`Filter::read_from_keyed`].
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
+use serde::ser::{self, Serialize, Serializer};
+
+use super::Filter;
+
+impl Serialize for Filter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes).map_err(ser::Error::custom)?;
+        serializer.serialize_bytes(&bytes)
+    }
+}
+
+impl<'de> Deserialize<'de> for Filter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Filter, D::Error> {
+        struct Bytes;
+
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Filter;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the bytes of an inbloom filter file")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Filter, E> {
+                let mut rest = bytes;
+                let filter = Filter::read_from(&mut rest).map_err(E::custom)?;
+                match rest {
+                    [] => Ok(filter),
+                    _ => Err(E::custom(format_args!("{} bytes after the filter", rest.len()))),
+                }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Filter, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = sequence.next_element()? {
+                    bytes.push(byte);
+                }
+                self.visit_bytes(&bytes)
+            }
+        }
+
+        deserializer.deserialize_bytes(Bytes)
+    }
+}

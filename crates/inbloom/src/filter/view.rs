@@ -1,0 +1,68 @@
+//! A filter in bytes that somebody else holds, queried where they are.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use super::Filter;
+use crate::digest::SecretKey;
+use crate::error::Result;
+use crate::format;
+
+impl Filter {
+    /// Uses a filter in bytes that it was written to, without copying them: for a database that
+    /// keeps a filter with every block.
+    ///
+    /// Costs the same whatever the size: the header is checked, the payload is not
+    /// ([`format::verify`](crate::format::verify) does that). The bytes may be at any alignment.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+    /// filter.insert("alice")?;
+    /// let mut bytes = Vec::new();
+    /// filter.write_to(&mut bytes)?;
+    ///
+    /// let view = Filter::view(&bytes)?;
+    /// assert!(view.contains("alice"));
+    /// assert!(!view.contains("bob"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn view(bytes: &[u8]) -> Result<View<'_>> {
+        format::view(bytes, None)
+    }
+
+    /// As [`Filter::view`], for a filter with a secret key.
+    pub fn view_keyed<'a>(bytes: &'a [u8], key: &SecretKey) -> Result<View<'a>> {
+        format::view(bytes, Some(key))
+    }
+}
+
+/// A filter in bytes that somebody else holds, see [`Filter::view`]. It answers everything that a
+/// `&Filter` does; `clone` gives a filter of its own.
+pub struct View<'a> {
+    filter: Filter,
+    lender: PhantomData<&'a [u8]>,
+}
+
+impl<'a> View<'a> {
+    /// The filter's cells may be lent by `_lender`; the view lets nobody move the filter out.
+    pub(crate) fn new(filter: Filter, _lender: &'a [u8]) -> View<'a> {
+        View { filter, lender: PhantomData }
+    }
+}
+
+impl Deref for View<'_> {
+    type Target = Filter;
+
+    fn deref(&self) -> &Filter {
+        &self.filter
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("View").field(&self.filter).finish()
+    }
+}
