@@ -54,6 +54,7 @@ pub mod file;
 mod filter;
 pub mod format;
 pub mod interop;
+mod kernels;
 pub mod kinds;
 mod measured;
 mod membership;
@@ -62,7 +63,6 @@ mod paging;
 mod plan;
 mod profile;
 mod shared;
-mod simd;
 mod storage;
 mod sync;
 

@@ -2,7 +2,7 @@
 
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
-use crate::simd::{Towards, prefetch};
+use crate::kernels::{Towards, prefetch};
 
 /// A set of digests that never denies a member. Every kind is one.
 ///

@@ -28,12 +28,12 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::file;
 use crate::filter::{Content, Estimate, Filter, Texts};
+use crate::kernels::Run;
+use crate::kernels::lock::RESERVED;
 use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
-use crate::simd::Run;
-use crate::simd::lock::RESERVED;
 use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 

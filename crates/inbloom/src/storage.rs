@@ -6,9 +6,9 @@
 //! (20 to 40% of the time of a query, measured).
 //!
 //! [`Shared`] is the same memory, turned over to many threads: from then on it is only touched
-//! through atomics (or through vector loads written in assembly, see `simd`), until it is turned back.
+//! through atomics (or through vector loads written in assembly, see `kernels`), until it is turned back.
 //!
-//! This file is one of the few places with `unsafe`; the others are `simd/`, the mapping calls in
+//! This file is one of the few places with `unsafe`; the others are `kernels/`, the mapping calls in
 //! `file.rs`, and the loans in `format.rs`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};

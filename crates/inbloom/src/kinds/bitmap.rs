@@ -20,11 +20,11 @@ use roaring::RoaringTreemap;
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
 use crate::format::mismatch;
+use crate::kernels::{Towards, prefetch};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::simd::{Towards, prefetch};
 use crate::storage::{Bits, Cells, words};
 use crate::sync::{AtomicU64, Ordering};
 

@@ -18,7 +18,7 @@
 //! Positions count from the top of a word. Example: a full round whose lowest 12 bits are 5 | 63 << 6
 //! sets bit 58 of word 0 and bit 0 of word 1. In word 7 they count from bit 62, and 63 sets nothing:
 //! bit 511 of a block is reserved. In a Redis string it tells a block that is there from one that was
-//! wiped. `simd/scalar.rs` is the specification to the bit.
+//! wiped. `kernels/scalar.rs` is the specification to the bit.
 //!
 //! A second line is another block of the same *range*: all blocks are divided evenly into ranges of
 //! at most 16,383, so that a range can be kept and sent as one piece and a key needs only one of them.
@@ -40,11 +40,11 @@ pub use shared::{Shape, SharedBlocked};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::mismatch;
+use crate::kernels::{self, Geometry, Kernel, Run};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::simd::{self, Geometry, Kernel, Run};
 use crate::storage::Bits;
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
@@ -154,7 +154,7 @@ impl State for Blocked {
     /// In ascending order within a line.
     fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
         let mut positions = Vec::new();
-        for touch in simd::scalar::touches(&self.geometry, digest) {
+        for touch in kernels::scalar::touches(&self.geometry, digest) {
             for (word, mask) in touch.mask.into_iter().enumerate() {
                 let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
                 positions.extend(bits.map(|bit| touch.block * BLOCK_BITS + word as u64 * 64 + bit));

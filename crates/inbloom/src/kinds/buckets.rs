@@ -11,7 +11,7 @@
 //! above, each slot is loaded alone. Loads reach beyond their bucket, so that some bytes after the
 //! last one are there only to be read: [`Slots::bytes`] has them.
 
-use crate::simd::{Towards, prefetch};
+use crate::kernels::{Towards, prefetch};
 
 /// Slots of a bucket. With four and two buckets a key a table fills to 95%; with two to 84%, with
 /// eight to 98%, but then a query compares with twice as many slots, which costs a bit of each.
@@ -134,7 +134,7 @@ fn load<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::scalar::fold;
+    use crate::kernels::scalar::fold;
 
     fn draws(seed: u64) -> impl Iterator<Item = u64> {
         (0..).map(move |i: u64| fold(i ^ 0x9e37_79b9_7f4a_7c15, seed | 1))

@@ -22,12 +22,12 @@
 
 use crate::digest::Digest;
 use crate::error::Result;
+use crate::kernels::scalar::fold;
+use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::simd::scalar::fold;
-use crate::simd::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::storage::Bits;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -46,12 +46,12 @@
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
+use crate::kernels::scalar::{Touch, touched_counters};
+use crate::kernels::{Counters, Geometry, Kernel, Run, Towards};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::simd::scalar::{Touch, touched_counters};
-use crate::simd::{Counters, Geometry, Kernel, Run, Towards};
 use crate::storage::{Bits, words};
 use crate::sync::{AtomicU64, Ordering};
 

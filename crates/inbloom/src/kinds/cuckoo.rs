@@ -43,14 +43,14 @@
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
+use crate::kernels::scalar::fold;
+use crate::kernels::{FITS_IN_L2, SECOND_LINE, Towards};
 use crate::kinds::State;
 use crate::kinds::buckets::{SLOTS, Slots};
 use crate::membership::Membership;
 use crate::plan::cuckoo::Shape;
 use crate::plan::{Kind, Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::simd::scalar::fold;
-use crate::simd::{FITS_IN_L2, SECOND_LINE, Towards};
 use crate::storage::{Bits, Order};
 
 /// A cuckoo filter.

@@ -68,6 +68,8 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::filter::Estimate;
 use crate::format::mismatch;
+use crate::kernels::bits::Kernel;
+use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::paging::{Pager, Paging};
@@ -76,8 +78,6 @@ use crate::plan::ribbon::{
 };
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::simd::bits::Kernel;
-use crate::simd::{FITS_IN_L2, Towards, prefetch};
 use crate::storage::{Cells, LARGE, Order};
 use equation::{Equation, start_in};
 pub(crate) use layout::Lengths;

@@ -39,7 +39,7 @@ use super::fields::Fields;
 use super::memory::{self, Array, Short};
 use super::murmur::Pair;
 use super::{MAX_COUNT, memory::check};
-use crate::simd::{FITS_IN_L2, Towards, prefetch};
+use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 
 /// Options of the header. `NO_ROUND` says that links are no powers of two. `ENTRIES_ARE_BITS` is
 /// known and kept, but says nothing about a filter that is already made.

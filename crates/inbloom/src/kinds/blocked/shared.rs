@@ -27,7 +27,7 @@
 //!
 //! **What holds.** A key whose insert has returned, by whatever answer, is found by every query
 //! that starts later, and is in every copy of the bytes that starts later. Queries and copies never
-//! wait, and see nothing of the locks: keys never ask for the reserved bit (`simd/scalar.rs`,
+//! wait, and see nothing of the locks: keys never ask for the reserved bit (`kernels/scalar.rs`,
 //! `for_each_bit`), and copies clear it. Bits are a pure function of plan and digests, as ever:
 //! they are those of [`Blocked`](super::Blocked) for the same keys. An insert waits for another one
 //! only if both change the same line in the same few nanoseconds; or if a thread was stopped while
@@ -50,11 +50,11 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Filter, check_hasher};
 use crate::format;
+use crate::kernels::lock::{Line, Locked, RESERVED, has_all, set_locked};
+use crate::kernels::{Geometry, Kernel, Run};
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
 use crate::shared::refuse_auto_clear;
-use crate::simd::lock::{Line, Locked, RESERVED, has_all, set_locked};
-use crate::simd::{Geometry, Kernel, Run};
 use crate::storage::{self, Bits, Cells, Order, Shared};
 use crate::sync::{AtomicU64, Ordering};
 

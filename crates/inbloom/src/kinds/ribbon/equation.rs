@@ -2,11 +2,11 @@
 //! end.
 
 use crate::digest::Digest;
+use crate::kernels::bits::{Columns, Kernel};
+use crate::kernels::scalar::fold;
 use crate::plan::ribbon::{BLOCK, MAX_WIDTH, starts};
-use crate::simd::bits::{Columns, Kernel};
-use crate::simd::scalar::fold;
 
-/// Fractional digits of pi, after those of `simd.rs`; the second was made odd.
+/// Fractional digits of pi, after those of `kernels.rs`; the second was made odd.
 const MIX: [u64; 3] = [0x4528_21e6_38d0_1377, 0xbe54_66cf_34e9_0c6c | 1, 0xc0ac_29b7_c97c_50dd];
 
 /// What a key asks of the solution in one layer: that the slots from `start` on that `coefficients`

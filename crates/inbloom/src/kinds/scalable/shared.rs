@@ -55,10 +55,10 @@ use super::{
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Estimate, Filter, Texts, check_hasher};
+use crate::kernels::{FITS_IN_L2, Towards};
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
-use crate::simd::{FITS_IN_L2, Towards};
 use crate::storage::{self, Cells};
 use crate::sync::{
     AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, unpoisoned,

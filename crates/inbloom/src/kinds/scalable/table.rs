@@ -34,8 +34,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
+use crate::kernels::{Towards, prefetch};
 use crate::profile::Count;
-use crate::simd::{Towards, prefetch};
 use crate::storage::{Cells, words};
 
 /// The shortest fingerprint: it says where the other bucket is. An entry that would lose one of
@@ -654,7 +654,7 @@ const fn offsets() -> [u64; 1 << HEAD] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::scalar::fold;
+    use crate::kernels::scalar::fold;
 
     fn hashes(seed: u64) -> impl Iterator<Item = u128> {
         let draw = |i: u64| fold(i ^ 0x9e37_79b9_7f4a_7c15, 0xa076_1d64_78bd_642f);

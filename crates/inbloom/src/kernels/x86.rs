@@ -1,4 +1,4 @@
-//! The kernels for AVX2, and of blocked for AVX-512. See `simd.rs` for the layout they implement.
+//! The kernels for AVX2, and of blocked for AVX-512. See `kernels.rs` for the layout they implement.
 //!
 //! One source per instruction set, monomorphised over the rounds of a line, the lines of a key, the
 //! width of counters (1 is a bit), and whether other threads may be writing. A vector load that

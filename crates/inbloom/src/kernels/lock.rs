@@ -1,6 +1,6 @@
 //! The lock that every line of a shared blocked filter has: its reserved bit.
 //!
-//! Keys never set bit 511 of a line (see `simd.rs`), so that while a filter is shared it is free to
+//! Keys never set bit 511 of a line (see `kernels.rs`), so that while a filter is shared it is free to
 //! say "a thread is changing this line". Whoever changes a line holds its lock; whoever only reads
 //! ignores the bit, since no key asks for it, and never waits. One locked instruction takes the
 //! lock, and then the line is tested and set as a whole: of several threads that insert one key,
