@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 fn build(options: &Options) -> Result<Filter, Box<dyn Error>> {
-    let plan = Plan::new(Kind::Ribbon).items(options.items).rate(options.rate).build()?;
+    let plan = Plan::builder(Kind::Ribbon).items(options.items).rate(options.rate).build()?;
     let members: Vec<Digest> = (0..options.items).map(Digest::of).collect();
     Ok(Filter::build(plan, Hasher::default(), &members)?)
 }

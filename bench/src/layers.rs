@@ -34,7 +34,8 @@ impl Layers {
             let number = self.layers.len();
             let items = self.first * GROWTH.pow(number as u32);
             let rate = self.rate * (1.0 - TIGHTENING) * TIGHTENING.powi(number as i32);
-            let plan = Plan::new(Kind::Blocked).items(items).rate(rate).build().expect("a plan");
+            let plan =
+                Plan::builder(Kind::Blocked).items(items).rate(rate).build().expect("a plan");
             self.layers.push(Filter::new(plan).expect("memory for a layer"));
         }
         let last = self.layers.last_mut().expect("just made");

@@ -72,7 +72,7 @@ pub(crate) fn built(who: &'static str, plan: Plan) -> Candidate<Digest> {
 
 /// The plan for so many keys.
 pub(crate) fn plan(kind: Kind, items: u64, rate: f64) -> Plan {
-    Plan::new(kind).items(items).rate(rate).build().expect("a plan for these sizes")
+    Plan::builder(kind).items(items).rate(rate).build().expect("a plan for these sizes")
 }
 
 /// The empty filter of a plan.

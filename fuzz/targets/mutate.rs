@@ -124,8 +124,9 @@ const TAGS: [&[u8; 4]; 8] =
     [b"BITS", b"note", b"norm", b"MORE", b"GONE", b"LAYR", b"null", b"\0\0\0\0"];
 
 fn base(input: &Input) -> Vec<u8> {
-    let bitmap = |universe, items| Plan::new(Kind::Bitmap).universe(universe).items(items).build();
-    let two = Plan::new(Kind::Blocked).items(20).bytes(256).lines(2).probes(16).build();
+    let bitmap =
+        |universe, items| Plan::builder(Kind::Bitmap).universe(universe).items(items).build();
+    let two = Plan::builder(Kind::Blocked).items(20).bytes(256).lines(2).probes(16).build();
     let (plan, hasher) = match input.base {
         Base::Blocked => (Plan::exact(Kind::Blocked, 1024, 8), Hasher::xxh3(5)),
         Base::TwoLines => (two, Hasher::default()),
@@ -133,40 +134,40 @@ fn base(input: &Input) -> Vec<u8> {
         Base::Dense => (bitmap(200, 200), Hasher::integers()),
         Base::Sparse => (bitmap(1 << 40, 3), Hasher::integers()),
         Base::Counting(width) => {
-            let plan = Plan::new(Kind::Counting).items(20).rate(0.1).width(2 << (width % 3));
+            let plan = Plan::builder(Kind::Counting).items(20).rate(0.1).width(2 << (width % 3));
             (plan.build(), Hasher::default())
         }
         Base::Cuckoo(items) => {
-            let plan = Plan::new(Kind::Cuckoo).items(3 + u64::from(items)).rate(0.01);
+            let plan = Plan::builder(Kind::Cuckoo).items(3 + u64::from(items)).rate(0.01);
             (plan.build(), Hasher::default())
         }
         Base::LastKeys(generations) => {
             let steps = u32::from(generations % 5) + 1;
-            let plan = Plan::new(Kind::Window).last(40).rate(0.1).generations(steps);
+            let plan = Plan::builder(Kind::Window).last(40).rate(0.1).generations(steps);
             (plan.build(), Hasher::default())
         }
         Base::Time(_) => {
-            let plan = Plan::new(Kind::Window).items(20).window(Duration::from_millis(100));
+            let plan = Plan::builder(Kind::Window).items(20).window(Duration::from_millis(100));
             (plan.build(), Hasher::default())
         }
         Base::Scalable(growth) => {
             let growth = [0, 2, 4, 8][usize::from(growth % 4)];
             // What does not grow has room for all that is inserted here.
             let items = if growth == 0 { 100 } else { 10 };
-            let plan = Plan::new(Kind::Scalable).items(items).rate(0.01).growth(growth);
+            let plan = Plan::builder(Kind::Scalable).items(items).rate(0.01).growth(growth);
             (plan.build(), Hasher::default())
         }
         Base::Ribbon(keys) => {
             // Of three shards, if there are that many planned.
             let items = if keys % 2 == 0 { 100 } else { 5_000_000 };
-            (Plan::new(Kind::Ribbon).items(items).rate(0.1).build(), Hasher::default())
+            (Plan::builder(Kind::Ribbon).items(items).rate(0.1).build(), Hasher::default())
         }
         Base::Overlay(..) => {
-            (Plan::new(Kind::Ribbon).items(10).rate(0.1).build(), Hasher::default())
+            (Plan::builder(Kind::Ribbon).items(10).rate(0.1).build(), Hasher::default())
         }
         Base::Grown(blocked, _) => {
             let kind = if blocked { Kind::Blocked } else { Kind::Classic };
-            (Plan::new(kind).items(2).rate(0.1).growing().build(), Hasher::default())
+            (Plan::builder(kind).items(2).rate(0.1).growing().build(), Hasher::default())
         }
         Base::Keyed => (Plan::exact(Kind::Blocked, 512, 12), Hasher::sip13(inbloom_fuzz::KEY)),
     };

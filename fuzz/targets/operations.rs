@@ -145,7 +145,7 @@ fn make(shape: &Shape) -> Option<Filter> {
         let lines = lines(two_lines);
         let probes = lines * 4 * u32::from(per_line % 4 + 1);
         let bytes = 64 * (u64::from(blocks % 32) + u64::from(lines));
-        Plan::new(kind).items(100).bytes(bytes).lines(lines).probes(probes)
+        Plan::builder(kind).items(100).bytes(bytes).lines(lines).probes(probes)
     };
     let (plan, hasher) = match shape {
         Shape::Blocked { blocks, per_line, two_lines, seed } => {
@@ -157,10 +157,10 @@ fn make(shape: &Shape) -> Option<Filter> {
             (plan, Hasher::default())
         }
         Shape::Dense { universe } => {
-            (Plan::new(Kind::Bitmap).universe(u64::from(*universe) + 1).build(), integers)
+            (Plan::builder(Kind::Bitmap).universe(u64::from(*universe) + 1).build(), integers)
         }
         Shape::Sparse { universe } => {
-            (Plan::new(Kind::Bitmap).universe((*universe).max(1)).items(1).build(), integers)
+            (Plan::builder(Kind::Bitmap).universe((*universe).max(1)).items(1).build(), integers)
         }
         Shape::Keyed { blocks } => {
             let plan = Plan::exact(Kind::Blocked, 512 * (u64::from(*blocks) + 1), 8);
@@ -171,22 +171,22 @@ fn make(shape: &Shape) -> Option<Filter> {
             (plan.width(2 << (width % 3)).build(), Hasher::default())
         }
         Shape::Cuckoo { items, rate: wanted } => {
-            let plan = Plan::new(Kind::Cuckoo).items(u64::from(*items)).rate(rate(wanted));
+            let plan = Plan::builder(Kind::Cuckoo).items(u64::from(*items)).rate(rate(wanted));
             (plan.build(), Hasher::default())
         }
         Shape::LastKeys { last, generations } => {
             let last = u64::from(last % 1000) + 8;
             let plan =
-                Plan::new(Kind::Window).last(last).generations(u32::from(generations % 8) + 1);
+                Plan::builder(Kind::Window).last(last).generations(u32::from(generations % 8) + 1);
             (plan.build(), Hasher::default())
         }
         Shape::Time { millis, items, generations } => {
             let window = Duration::from_millis(u64::from(*millis) + 8);
-            let plan = Plan::new(Kind::Window).window(window).items(u64::from(*items));
+            let plan = Plan::builder(Kind::Window).window(window).items(u64::from(*items));
             (plan.generations(u32::from(generations % 8) + 1).build(), Hasher::default())
         }
         Shape::Scalable { items, rate: wanted, growth, tightening } => {
-            let plan = Plan::new(Kind::Scalable).items(u64::from(*items)).rate(rate(wanted));
+            let plan = Plan::builder(Kind::Scalable).items(u64::from(*items)).rate(rate(wanted));
             let growth = [0, 2, 4, 8][usize::from(growth % 4)];
             let plan = plan.growth(growth).tightening(rate(tightening));
             (plan.build(), Hasher::default())

@@ -44,13 +44,13 @@ impl Integers {
     /// An empty set of integers below `universe`, in so many bits, whatever comes.
     pub fn below(universe: u64) -> Result<Integers> {
         // Told that all of them may come, the plan does not choose the roaring bitmap.
-        let plan = Plan::new(Kind::Bitmap).universe(universe).items(universe).build()?;
+        let plan = Plan::builder(Kind::Bitmap).universe(universe).items(universe).build()?;
         Ok(Integers::Below(Filter::new(plan)?))
     }
 
     /// An empty set of any integers.
     pub fn any() -> Result<Integers> {
-        let plan = Plan::new(Kind::Bitmap).universe(u64::MAX).build()?;
+        let plan = Plan::builder(Kind::Bitmap).universe(u64::MAX).build()?;
         let scattered = Scattered { close: Bitmap::new(plan)?, loose: Vec::new(), room: ROOM };
         Ok(Integers::Any(scattered))
     }

@@ -134,7 +134,7 @@ impl Sizing {
     }
 
     fn builder(&self, kind: Kind) -> PlanBuilder {
-        let mut plan = Plan::new(kind);
+        let mut plan = Plan::builder(kind);
         if let Some(items) = self.items {
             plan = plan.items(items);
         }

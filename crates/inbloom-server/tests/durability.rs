@@ -609,7 +609,7 @@ fn a_folder_belongs_to_its_hash() {
 fn a_file_that_was_opened_is_opened_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().canonicalize().expect("a path");
-    let plan = inbloom::Plan::new(inbloom::Kind::Blocked).items(100).rate(0.001);
+    let plan = inbloom::Plan::builder(inbloom::Kind::Blocked).items(100).rate(0.001);
     let mut filter = inbloom::Filter::new(plan.build().expect("a plan")).expect("small");
     filter.insert("alice").expect("room");
     inbloom::file::save(&filter, folder.join("list.ib")).expect("a file");
@@ -633,7 +633,7 @@ fn a_list_that_was_opened_is_kept_by_its_path() {
     let folder = folder.path().canonicalize().expect("a path");
     let hasher = inbloom::Hasher::default();
     let digests: Vec<_> = (0..100_000).map(|key: u64| hasher.digest(key.to_string())).collect();
-    let plan = inbloom::Plan::new(inbloom::Kind::Ribbon).items(100_000).rate(0.001);
+    let plan = inbloom::Plan::builder(inbloom::Kind::Ribbon).items(100_000).rate(0.001);
     let plain = inbloom::Filter::build(plan.build().expect("a plan"), hasher, &digests);
     let plain = plain.expect("a filter");
     let mut changed = plain.clone().into_overlay(0.001).expect("a list");

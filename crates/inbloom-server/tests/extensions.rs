@@ -412,7 +412,7 @@ impl Folders {
 
 /// Saves a filter that has `a`, `b` and `c`.
 fn build(kind: Kind, hasher: Hasher, path: &Path) {
-    let plan = Plan::new(kind).items(100).rate(0.0001).build().expect("a plan");
+    let plan = Plan::builder(kind).items(100).rate(0.0001).build().expect("a plan");
     let digests: Vec<_> = ["a", "b", "c"].iter().map(|item| hasher.digest(item)).collect();
     let filter = Filter::build(plan, hasher, &digests).expect("a filter");
     file::save(&filter, path).expect("a file");
@@ -496,7 +496,8 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
 #[test]
 fn a_file_that_has_grown_answers_as_a_whole_and_does_not_grow_here() {
     let folders = Folders::new();
-    let plan = Plan::new(Kind::Blocked).items(100).rate(1e-6).growing().build().expect("a plan");
+    let plan =
+        Plan::builder(Kind::Blocked).items(100).rate(1e-6).growing().build().expect("a plan");
     let mut filter = Filter::new(plan).and_then(Filter::into_growing).expect("a filter");
     filter.insert_many(&names("item", 5000), &mut Vec::new()).expect("it grows");
     file::save(&filter, folders.inside.join("grown.ib")).expect("a file");
@@ -542,7 +543,7 @@ fn a_list_larger_than_max_memory_is_served_from_its_file() {
     let folders = Folders::new();
     let (path, hasher) = (folders.inside.join("list.ib"), Hasher::default());
     let digests: Vec<_> = names("item", 100_000).iter().map(|item| hasher.digest(item)).collect();
-    let plan = Plan::new(Kind::Ribbon).items(100_000).rate(1e-6).build().expect("a plan");
+    let plan = Plan::builder(Kind::Ribbon).items(100_000).rate(1e-6).build().expect("a plan");
     let plain = Filter::build(plan, hasher, &digests).expect("a filter");
     let mut changed = plain.clone().into_overlay(2e-6).expect("a ribbon can be changed");
     assert!(changed.insert("new").expect("it grows") && changed.remove("item1").expect("it was"));
@@ -1104,7 +1105,8 @@ fn a_file_that_was_written_to_answers_nothing_any_more() {
     for kind in [Kind::Blocked, Kind::Ribbon, Kind::Counting, Kind::Window] {
         let path = folders.inside.join("f.ib");
         if kind == Kind::Window {
-            let plan = Plan::new(kind).items(100).window(Duration::from_secs(60)).build().unwrap();
+            let plan =
+                Plan::builder(kind).items(100).window(Duration::from_secs(60)).build().unwrap();
             file::save(&Filter::new(plan).unwrap(), &path).unwrap();
         } else {
             build(kind, Hasher::default(), &path);

@@ -703,7 +703,7 @@ fn info_has_the_fields_that_dashboards_read() {
 fn a_filter_takes_what_the_planner_says_for_its_base() {
     let mut client = Client::new();
     let planned = |rate: f64| {
-        let plan = inbloom::Plan::new(inbloom::Kind::Blocked).items(50_000_000).rate(rate);
+        let plan = inbloom::Plan::builder(inbloom::Kind::Blocked).items(50_000_000).rate(rate);
         plan.build().unwrap().bytes()
     };
     for (name, options, rate) in [("fixed", " NONSCALING", 0.001), ("grows", "", 0.0005)] {

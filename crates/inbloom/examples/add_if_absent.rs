@@ -8,7 +8,7 @@ use inbloom::{Filter, Kind, Plan, file};
 const PAGES: [&str; 3] = ["/8/8217/5159455.html", "/8/8217/5159456.html", "/8/8217/5159457.html"];
 
 fn plan() -> inbloom::Result<Plan> {
-    Plan::new(Kind::Blocked).items(1_000_000).rate(1e-4).build()
+    Plan::builder(Kind::Blocked).items(1_000_000).rate(1e-4).build()
 }
 
 /// One run of the program: open the filter to change it, if there is one, and save it as a whole.

@@ -26,7 +26,7 @@ struct Outcome {
 }
 
 fn run() -> inbloom::Result<Outcome> {
-    let plan = Plan::new(Kind::Blocked).items(READ_AT_MOST).rate(RATE).build()?;
+    let plan = Plan::builder(Kind::Blocked).items(READ_AT_MOST).rate(RATE).build()?;
     let mut read: HashMap<u64, Filter> = HashMap::new();
     let mut exact: HashMap<u64, HashSet<u64>> = HashMap::new(); // to compare
     for user in 0..USERS {

@@ -25,7 +25,7 @@ struct Proxy {
 
 impl Proxy {
     fn new() -> inbloom::Result<Proxy> {
-        let plan = Plan::new(Kind::Counting).items(CACHED as u64).rate(RATE).build()?;
+        let plan = Plan::builder(Kind::Counting).items(CACHED as u64).rate(RATE).build()?;
         let mut digest = Vec::new();
         let summary = Filter::new(plan)?;
         summary.write_to(&mut digest)?;

@@ -74,7 +74,7 @@ fn run(guard: Option<Filter>) -> inbloom::Result<Outcome> {
 }
 
 fn guard() -> inbloom::Result<Filter> {
-    Filter::new(Plan::new(Kind::Blocked).items(ROWS + PUTS).rate(RATE).build()?)
+    Filter::new(Plan::builder(Kind::Blocked).items(ROWS + PUTS).rate(RATE).build()?)
 }
 
 fn main() -> inbloom::Result<()> {

@@ -39,7 +39,7 @@ fn crawl(folder: &Path, outcome: &mut Outcome) -> inbloom::Result<bool> {
     let mut seen = if seen_path.exists() {
         file::open_mut(&seen_path)?
     } else {
-        Filter::new(Plan::new(KIND.0).items(KIND.1).rate(RATE).build()?)?
+        Filter::new(Plan::builder(KIND.0).items(KIND.1).rate(RATE).build()?)?
     };
     let frontier = fs::read_to_string(&frontier_path).unwrap_or("https://example.org/0".into());
     let mut frontier: VecDeque<String> = frontier.lines().map(str::to_owned).collect();

@@ -21,7 +21,7 @@ impl Interceptor {
     fn new() -> inbloom::Result<Interceptor> {
         // New requests, and the one in ten that comes again when it was forgotten.
         let items = in_requests(WINDOW) * 11 / 10;
-        let plan = Plan::new(Kind::Window).items(items).window(WINDOW).rate(RATE).build()?;
+        let plan = Plan::builder(Kind::Window).items(items).window(WINDOW).rate(RATE).build()?;
         Ok(Interceptor { recent: Filter::new(plan)? })
     }
 

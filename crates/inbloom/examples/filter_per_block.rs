@@ -19,7 +19,7 @@ struct Outcome {
 
 fn run() -> inbloom::Result<Outcome> {
     // The table: for every block, the bytes of its filter. (The rows themselves are left out.)
-    let plan = Plan::new(Kind::Blocked).items(ROWS).rate(RATE).build()?;
+    let plan = Plan::builder(Kind::Blocked).items(ROWS).rate(RATE).build()?;
     let mut table = Vec::new();
     let mut offsets = vec![0];
     for block in 0..BLOCKS {

@@ -48,7 +48,7 @@ fn run() -> inbloom::Result<Outcome> {
     let path = folder.path().join("spam.ib");
 
     // Once, somewhere: the list becomes a file. How its keys were written is noted in it.
-    let mut list = Filter::new(Plan::new(Kind::Blocked).items(SPAMMERS).rate(RATE).build()?)?;
+    let mut list = Filter::new(Plan::builder(Kind::Blocked).items(SPAMMERS).rate(RATE).build()?)?;
     list.set_normalization("trimmed, lower case")?;
     let addresses: Vec<String> = (0..SPAMMERS).map(|n| normalized(&spammer(n))).collect();
     list.insert_many(&addresses, &mut Vec::new())?;

@@ -49,7 +49,7 @@ struct Outcome {
 fn run() -> inbloom::Result<Outcome> {
     let words: BTreeSet<&str> = WORDS.split_whitespace().collect();
     // The kind with the fewest bits.
-    let plan = Plan::new(Kind::Classic).items(words.len() as u64).rate(RATE).build()?;
+    let plan = Plan::builder(Kind::Classic).items(words.len() as u64).rate(RATE).build()?;
     let mut dictionary = Filter::new(plan)?;
     for word in &words {
         dictionary.insert(word)?;

@@ -128,7 +128,7 @@ impl fmt::Debug for SecretKey {
 /// ```
 /// use inbloom::{Filter, Hasher, Kind, Plan};
 ///
-/// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).build()?;
+/// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).build()?;
 /// let mut members = Filter::with_hasher(plan, Hasher::xxh3(1))?;
 /// let mut active = Filter::with_hasher(plan, Hasher::xxh3(2))?;
 /// members.insert("alice")?;

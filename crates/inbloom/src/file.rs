@@ -45,7 +45,7 @@ pub use watch::{Watch, open_watched};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("seen.ib");
-/// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(1000).build()?)?;
+/// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?;
 /// filter.insert("alice")?;
 /// file::save(&filter, &path)?;
 ///
@@ -206,7 +206,7 @@ pub fn save_sharded(sharded: &Sharded, stem: impl AsRef<Path>) -> Result<()> {
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let stem = folder.path().join("seen");
-/// let mut seen = Sharded::new(Plan::new(Kind::Blocked).items(1000).build()?, 16)?;
+/// let mut seen = Sharded::new(Plan::builder(Kind::Blocked).items(1000).build()?, 16)?;
 /// seen.insert("alice")?;
 /// file::save_sharded(&seen, &stem)?;
 /// assert!(file::open_sharded(&stem)?.contains("alice"));

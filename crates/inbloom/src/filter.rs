@@ -35,7 +35,7 @@ pub use view::View;
 /// ```
 /// use inbloom::{Filter, Kind, Plan};
 ///
-/// let plan = Plan::new(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+/// let plan = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
 /// let mut seen = Filter::new(plan)?;
 /// assert!(seen.insert("/8/8217/5159455.html")?); // new
 /// assert!(!seen.insert("/8/8217/5159455.html")?); // seen before
@@ -91,7 +91,7 @@ impl Filter {
     /// use inbloom::{Filter, Hasher, Kind, Plan};
     ///
     /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
-    /// let plan = Plan::new(Kind::Ribbon).items(3).rate(1e-6).build()?;
+    /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(1e-6).build()?;
     /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
     /// let mut filter = Filter::build(plan, hasher, &digests)?;
     /// assert!(filter.contains("carol") && !filter.contains("dave"));
@@ -130,7 +130,7 @@ impl Filter {
     /// use inbloom::{Filter, Hasher, Kind, Plan};
     ///
     /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
-    /// let plan = Plan::new(Kind::Ribbon).items(3).rate(0.9e-6).build()?;
+    /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(0.9e-6).build()?;
     /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
     /// let mut list = Filter::build(plan, hasher, &digests)?.into_overlay(1e-6)?;
     /// assert!(list.insert("dave")? && list.remove("alice")?);
@@ -162,7 +162,7 @@ impl Filter {
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
     ///
-    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).growing().build()?;
+    /// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).growing().build()?;
     /// let mut seen = Filter::new(plan)?.into_growing()?;
     /// for key in 0..50_000_u64 {
     ///     seen.insert(key.to_le_bytes())?;
@@ -301,7 +301,7 @@ impl Filter {
     /// let hasher = Hasher::default();
     /// let digests: Vec<_> = (0..2000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
     /// let (members, foreign) = digests.split_at(1000);
-    /// let plan = Plan::new(Kind::Ribbon).items(1000).rate(0.1).build()?;
+    /// let plan = Plan::builder(Kind::Ribbon).items(1000).rate(0.1).build()?;
     /// let mut list = Filter::build(plan, hasher, members)?.into_overlay(0.1)?;
     /// assert!(list.deny_digests(foreign)? > 0);
     /// assert!(!foreign.iter().any(|digest| list.contains_digest(*digest)));
@@ -444,7 +444,7 @@ impl Filter {
     ///
     /// let hasher = Hasher::default();
     /// let digests: Vec<_> = (0..1000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
-    /// let plan = Plan::new(Kind::Ribbon).items(500).rate(1e-9).build()?;
+    /// let plan = Plan::builder(Kind::Ribbon).items(500).rate(1e-9).build()?;
     /// let filter = Filter::build(plan, hasher, &digests[..500])?;
     /// let mut found = Vec::new();
     /// filter.sweep_digests(&digests, &mut found);
@@ -512,7 +512,7 @@ impl Filter {
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
     ///
-    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(10_000).build()?)?;
+    /// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(10_000).build()?)?;
     /// for key in 0..10_000_u64 {
     ///     filter.insert(key.to_le_bytes())?;
     /// }
@@ -792,11 +792,11 @@ impl Filter {
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
     ///
-    /// let mut grown = Filter::new(Plan::new(Kind::Scalable).items(100).rate(0.01).build()?)?;
+    /// let mut grown = Filter::new(Plan::builder(Kind::Scalable).items(100).rate(0.01).build()?)?;
     /// let keys: Vec<String> = (0..50_000).map(|i| format!("key {i}")).collect();
     /// grown.insert_many(&keys, &mut Vec::new())?;
     ///
-    /// let plan = Plan::new(Kind::Blocked).items(grown.inserted()).rate(0.01).build()?;
+    /// let plan = Plan::builder(Kind::Blocked).items(grown.inserted()).rate(0.01).build()?;
     /// let compact = grown.rebuild(plan, &keys)?;
     /// assert!(keys.iter().all(|key| compact.contains(key)));
     /// assert!(compact.bytes() < grown.bytes() * 2 / 3);

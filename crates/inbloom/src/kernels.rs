@@ -412,7 +412,7 @@ mod tests {
                 for blocks in [lines, 7, 20_000] {
                     let bits = u64::from(blocks) * 512;
                     let bytes = bits / 8;
-                    let plan = Plan::new(Kind::Blocked).items(blocks.into()).bytes(bytes);
+                    let plan = Plan::builder(Kind::Blocked).items(blocks.into()).bytes(bytes);
                     let plan = plan.lines(lines).probes(lines * per_line).build().unwrap();
                     assert_eq!((plan.bits(), plan.lines()), (bits, lines));
                     geometries.push(Geometry::new(&plan));

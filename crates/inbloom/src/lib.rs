@@ -6,7 +6,7 @@
 //! use inbloom::{Filter, Kind, Plan, file};
 //!
 //! // Plan first: how many keys, how often may it be wrong? The plan tells what that takes.
-//! let plan = Plan::new(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+//! let plan = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
 //! assert!(plan.bytes() < 2_000_000);
 //!
 //! let mut seen = Filter::new(plan)?;

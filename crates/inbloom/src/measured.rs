@@ -65,7 +65,7 @@ impl Measurement {
 /// ```
 /// use inbloom::{Kind, Plan, measure};
 ///
-/// let plan = Plan::new(Kind::Classic).items(10_000).rate(0.01).build()?;
+/// let plan = Plan::builder(Kind::Classic).items(10_000).rate(0.01).build()?;
 /// let measured = measure(&plan, 100_000, 1)?;
 /// assert!(measured.keeps_promise());
 /// assert!(measured.rate > 0.008);

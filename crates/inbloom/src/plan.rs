@@ -266,7 +266,7 @@ const DENSE_UNIVERSE: u64 = 1 << 33;
 /// use inbloom::{Kind, Plan};
 ///
 /// // Ten billion keys at one error in ten thousand, in a Bloom filter: 19.17 bits per key.
-/// let plan = Plan::new(Kind::Classic).items(10_000_000_000).rate(1e-4).build()?;
+/// let plan = Plan::builder(Kind::Classic).items(10_000_000_000).rate(1e-4).build()?;
 /// assert_eq!(format!("{:.2}", plan.bits_per_key()), "19.17");
 /// assert_eq!(plan.probes(), 13);
 /// assert!(plan.rate_at(10e9) <= 1e-4);
@@ -320,8 +320,7 @@ impl fmt::Display for Span {
 
 impl Plan {
     /// Starts a plan for a kind. The rate is 0.01 unless it is given or follows from the rest.
-    #[expect(clippy::new_ret_no_self, reason = "Plan::new(kind).items(n).build() is the plan")]
-    pub fn new(kind: Kind) -> PlanBuilder {
+    pub fn builder(kind: Kind) -> PlanBuilder {
         PlanBuilder::new(kind)
     }
 
@@ -339,7 +338,7 @@ impl Plan {
     /// ```
     pub fn exact(kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
         match kind {
-            Kind::Bitmap => return Plan::new(kind).universe(bits).build(),
+            Kind::Bitmap => return Plan::builder(kind).universe(bits).build(),
             Kind::Classic | Kind::Blocked | Kind::Counting => {}
             Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => {
                 return Err(Error::Unsupported {
@@ -360,11 +359,11 @@ impl Plan {
 
     /// The plan of a blocked filter that was made before, from the numbers that tell it: for those
     /// who keep many small filters beside less than a file's header of 192 bytes. It is what it
-    /// was, whatever [`Plan::new`] would plan now.
+    /// was, whatever [`Plan::builder`] would plan now.
     ///
     /// ```
     /// use inbloom::{Kind, Plan};
-    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.001).build()?;
+    /// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.001).build()?;
     /// let numbers = (plan.items(), plan.rate(), plan.bits(), plan.probes(), plan.lines());
     /// let (items, rate, bits, probes, lines) = numbers;
     /// assert_eq!(Plan::blocked(items, rate, bits, probes, lines)?, plan);
@@ -758,7 +757,7 @@ impl Plan {
     ///
     /// ```
     /// # use inbloom::{Kind, Plan};
-    /// let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).build()?;
+    /// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).build()?;
     /// assert_eq!(plan.rate_at(0.0), 0.0);
     /// assert!(plan.rate_at(1000.0) <= 0.01);
     /// assert!(plan.rate_at(2000.0) > 0.05);

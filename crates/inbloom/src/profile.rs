@@ -140,7 +140,7 @@ mod tests {
 
     /// A filter of each kind for so many keys, in one array or several.
     fn filters(items: u64) -> Vec<Filter> {
-        let plan = |kind| Plan::new(kind).items(items).rate(0.01);
+        let plan = |kind| Plan::builder(kind).items(items).rate(0.01);
         let plans = [
             plan(Kind::Classic),
             plan(Kind::Blocked),
@@ -175,7 +175,7 @@ mod tests {
             assert!(slices.len() <= SLICES && !slices.is_empty(), "{kind}: {}", slices.len());
             assert!(slices.iter().all(|slice| (0.0..=1.0).contains(&slice.fill)), "{kind}");
         }
-        let plan = Plan::new(Kind::Classic).items(50).build().unwrap();
+        let plan = Plan::builder(Kind::Classic).items(50).build().unwrap();
         let mut filter = Filter::new(plan).unwrap();
         filter.insert("alice").unwrap();
         // As many slices as bits: each is set or not.
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_bitmap_shows_where_its_members_are() {
         for universe in [1000, 1 << 60] {
-            let plan = Plan::new(Kind::Bitmap).universe(universe).items(100).build().unwrap();
+            let plan = Plan::builder(Kind::Bitmap).universe(universe).items(100).build().unwrap();
             let mut filter = Filter::new(plan).unwrap();
             for i in 0..100 {
                 filter.insert((universe / 2 + i).to_le_bytes()).unwrap();

@@ -42,7 +42,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 /// ```
 /// use inbloom::{Filter, Kind, Plan};
 ///
-/// let plan = Plan::new(Kind::Blocked).items(10_000).build()?;
+/// let plan = Plan::builder(Kind::Blocked).items(10_000).build()?;
 /// let shared = Filter::new(plan)?.into_shared()?;
 /// std::thread::scope(|scope| {
 ///     for thread in 0..4u64 {
@@ -183,7 +183,7 @@ impl SharedFilter {
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
     ///
-    /// let plan = Plan::new(Kind::Cuckoo).items(1000).build()?;
+    /// let plan = Plan::builder(Kind::Cuckoo).items(1000).build()?;
     /// let seen = Filter::new(plan)?.into_shared()?;
     /// let new: usize = std::thread::scope(|scope| {
     ///     let threads = [(); 4].map(|()| scope.spawn(|| seen.insert_if_absent("alice").unwrap()));
@@ -348,7 +348,7 @@ impl SharedFilter {
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("seen.ib");
-    /// let seen = Filter::new(Plan::new(Kind::Blocked).items(1000).build()?)?.into_shared()?;
+    /// let seen = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?.into_shared()?;
     /// seen.insert("alice")?;
     /// seen.save(&path)?;
     /// assert!(file::open(&path)?.contains("alice"));

@@ -65,14 +65,14 @@ fn a_filter_that_grows_counts_the_keys_that_it_took_for_others() {
             if keys == 1_000_000 && rate != 0.01 {
                 continue;
             }
-            let plan = Plan::new(Kind::Scalable).rate(rate);
+            let plan = Plan::builder(Kind::Scalable).rate(rate);
             check(&format!("scalable at {rate}"), keys, filled(plan));
         }
-        let plan = Plan::new(Kind::Scalable).rate(rate).items(50_000);
+        let plan = Plan::builder(Kind::Scalable).rate(rate).items(50_000);
         check(&format!("scalable from 50,000 at {rate}"), 200_000, filled(plan));
-        let plan = Plan::new(Kind::Scalable).rate(rate).items(50_000).growth(0);
+        let plan = Plan::builder(Kind::Scalable).rate(rate).items(50_000).growth(0);
         check(&format!("scalable without growth at {rate}"), 50_000, filled(plan));
-        let plan = Plan::new(Kind::Scalable).rate(rate).growth(4);
+        let plan = Plan::builder(Kind::Scalable).rate(rate).growth(4);
         check(&format!("scalable by 4 at {rate}"), 100_000, filled(plan));
     }
 }
@@ -80,7 +80,7 @@ fn a_filter_that_grows_counts_the_keys_that_it_took_for_others() {
 #[test]
 fn an_overlay_counts_the_keys_that_it_took_for_others() {
     for (rate, keys) in [(0.1, 30_000), (0.01, 30_000), (0.01, 300_000)] {
-        let plan = Plan::new(Kind::Ribbon).items(keys / 2).rate(rate * 0.9).build().unwrap();
+        let plan = Plan::builder(Kind::Ribbon).items(keys / 2).rate(rate * 0.9).build().unwrap();
         check(&format!("overlay at {rate}"), keys, |hasher, digests| {
             let (first, later) = digests.split_at((keys / 2) as usize);
             let mut list = Filter::build(plan, hasher, first).unwrap().into_overlay(rate).unwrap();
@@ -95,10 +95,10 @@ fn filters_of_bits_and_counters_know_their_deviation() {
     for rate in [0.1, 0.01, 1e-4] {
         for keys in [1_000, 30_000] {
             for kind in [Kind::Blocked, Kind::Classic, Kind::Counting] {
-                let plan = Plan::new(kind).items(keys).rate(rate);
+                let plan = Plan::builder(kind).items(keys).rate(rate);
                 check(&format!("{kind} at {rate}"), keys, filled(plan));
             }
-            let plan = Plan::new(Kind::Blocked).items(keys).rate(rate).lines(2);
+            let plan = Plan::builder(Kind::Blocked).items(keys).rate(rate).lines(2);
             check(&format!("blocked with two lines at {rate}"), keys, filled(plan));
         }
     }
@@ -108,11 +108,11 @@ fn filters_of_bits_and_counters_know_their_deviation() {
 fn a_cuckoo_filter_counts_keys_and_not_their_copies() {
     for rate in [0.1, 0.01, 1e-4] {
         for keys in [1_000, 30_000] {
-            let plan = Plan::new(Kind::Cuckoo).items(keys * 6 / 5).rate(rate).build().unwrap();
+            let plan = Plan::builder(Kind::Cuckoo).items(keys * 6 / 5).rate(rate).build().unwrap();
             check(
                 &format!("cuckoo at {rate}"),
                 keys,
-                filled(Plan::new(Kind::Cuckoo).items(keys * 6 / 5).rate(rate)),
+                filled(Plan::builder(Kind::Cuckoo).items(keys * 6 / 5).rate(rate)),
             );
             check(&format!("cuckoo, once each, at {rate}"), keys, |hasher, digests| {
                 let mut filter = Filter::with_hasher(plan, hasher).unwrap();
@@ -129,7 +129,7 @@ fn a_cuckoo_filter_counts_keys_and_not_their_copies() {
 
 #[test]
 fn a_merged_cuckoo_filter_counts_common_keys_once() {
-    let plan = Plan::new(Kind::Cuckoo).items(60_000).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Cuckoo).items(60_000).rate(0.01).build().unwrap();
     check("cuckoo, merged", 30_000, |hasher, digests| {
         let of = |digests: &[Digest]| {
             let mut filter = Filter::with_hasher(plan, hasher).unwrap();
@@ -145,7 +145,8 @@ fn a_merged_cuckoo_filter_counts_common_keys_once() {
 #[test]
 fn a_window_knows_the_deviation_of_its_generations() {
     for rate in [0.1, 0.01] {
-        let plan = Plan::new(Kind::Window).items(20_000).window(Duration::from_secs(4)).rate(rate);
+        let plan =
+            Plan::builder(Kind::Window).items(20_000).window(Duration::from_secs(4)).rate(rate);
         let plan = plan.build().unwrap();
         check(&format!("window at {rate}"), 20_000, |hasher, digests| {
             let mut filter = Filter::with_hasher(plan, hasher).unwrap();
@@ -162,7 +163,7 @@ fn a_window_knows_the_deviation_of_its_generations() {
 #[test]
 fn a_ribbon_counts_exactly() {
     let hasher = Hasher::xxh3(7);
-    let plan = Plan::new(Kind::Ribbon).items(11_000).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(11_000).rate(0.01).build().unwrap();
     let estimate =
         Filter::build(plan, hasher, &digests(hasher, 1, 10_000)).unwrap().estimated_items();
     assert_eq!((estimate.items, estimate.error), (10_000.0, 0.0));

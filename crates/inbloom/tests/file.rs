@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const KEY: SecretKey = SecretKey::new([7; 16]);
 
 fn plan() -> Plan {
-    Plan::new(Kind::Blocked).items(1000).rate(0.001).build().unwrap()
+    Plan::builder(Kind::Blocked).items(1000).rate(0.001).build().unwrap()
 }
 
 fn filled(plan: Plan, keys: std::ops::Range<u64>) -> Filter {
@@ -49,15 +49,15 @@ fn names(folder: &TempDir) -> Vec<String> {
 
 #[test]
 fn what_is_saved_is_what_is_opened() {
-    let dense = Plan::new(Kind::Bitmap).universe(5000).build().unwrap();
-    let sparse = Plan::new(Kind::Bitmap).universe(1 << 50).items(1000).build().unwrap();
+    let dense = Plan::builder(Kind::Bitmap).universe(5000).build().unwrap();
+    let sparse = Plan::builder(Kind::Bitmap).universe(1 << 50).items(1000).build().unwrap();
     // The last is large enough to start on a page of its own, and to be given huge pages.
     let large = Plan::exact(Kind::Blocked, 512 * 100_000, 8).unwrap();
     let classic = Plan::exact(Kind::Classic, 10_007, 5).unwrap();
-    let of = |kind: Kind| Plan::new(kind).items(1000).rate(0.001).build().unwrap();
+    let of = |kind: Kind| Plan::builder(kind).items(1000).rate(0.001).build().unwrap();
     // Of several generations.
-    let window = Plan::new(Kind::Window).last(1000).generations(3).build().unwrap();
-    let of_time = Plan::new(Kind::Window).window(Duration::from_secs(60)).items(1000).build();
+    let window = Plan::builder(Kind::Window).last(1000).generations(3).build().unwrap();
+    let of_time = Plan::builder(Kind::Window).window(Duration::from_secs(60)).items(1000).build();
     let (counting, cuckoo) = (of(Kind::Counting), of(Kind::Cuckoo));
     let others = [counting, cuckoo, window, of_time.unwrap()];
     for plan in [plan(), classic, dense, sparse, large].into_iter().chain(others) {
@@ -123,9 +123,9 @@ fn an_open_filter_refuses_changes_and_says_what_to_do() {
     for plan in [
         plan(),
         Plan::exact(Kind::Classic, 10_007, 5).unwrap(),
-        Plan::new(Kind::Bitmap).universe(5000).build().unwrap(),
-        Plan::new(Kind::Counting).items(1000).build().unwrap(),
-        Plan::new(Kind::Cuckoo).items(1000).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe(5000).build().unwrap(),
+        Plan::builder(Kind::Counting).items(1000).build().unwrap(),
+        Plan::builder(Kind::Cuckoo).items(1000).build().unwrap(),
     ] {
         let saved = filled(plan, 0..10);
         file::save(&saved, &path).unwrap();
@@ -300,7 +300,7 @@ fn unfinished_files_are_written_through_no_link() {
     let (link, second) = (folder.path().join("link"), folder.path().join("second"));
     symlink(&path, &link).unwrap();
     fs::hard_link(&path, &second).unwrap();
-    let plan = Plan::new(Kind::Blocked).items(1000).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
     let like = Filter::new(plan).unwrap();
     for (there, problem) in [(&link, "a symbolic link"), (&second, "a second name")] {
         let error = file::BlockedWriter::create(there, plan, &like).err().expect("it is refused");
@@ -432,7 +432,7 @@ const PAYLOAD: u64 = 4096;
 /// checksum is not that of the zeros, which only `verify` would find out.
 fn sparse_file(plan: &Plan) -> tempfile::NamedTempFile {
     let shape = match plan.kind() {
-        Kind::Bitmap => Plan::new(Kind::Bitmap).universe(64).build(),
+        Kind::Bitmap => Plan::builder(Kind::Bitmap).universe(64).build(),
         Kind::Classic => Plan::exact(Kind::Classic, 64, plan.probes()),
         _ => Plan::exact(Kind::Blocked, 1024, plan.probes()),
     };
@@ -458,12 +458,12 @@ fn sparse_file(plan: &Plan) -> tempfile::NamedTempFile {
 
 /// Just above 2^36 bits, 8 GiB, in every kind that has an array of bits.
 fn large_plans() -> [Plan; 4] {
-    let two_lines = Plan::new(Kind::Blocked).items(1 << 32).bytes((1 << 33) + (1 << 20));
+    let two_lines = Plan::builder(Kind::Blocked).items(1 << 32).bytes((1 << 33) + (1 << 20));
     [
         Plan::exact(Kind::Blocked, (1 << 36) + 512, 8).unwrap(),
         two_lines.lines(2).probes(16).build().unwrap(),
         Plan::exact(Kind::Classic, (1 << 36) + 1, 7).unwrap(),
-        Plan::new(Kind::Bitmap).universe((1 << 36) + 1).items(1 << 36).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe((1 << 36) + 1).items(1 << 36).build().unwrap(),
     ]
 }
 
@@ -577,7 +577,7 @@ fn a_large_file_is_queried_in_place_without_being_read() {
 #[ignore = "takes 4 GiB of memory and of disk, and a minute"]
 fn four_gibibytes_open_in_ten_milliseconds() {
     let (_folder, path) = place();
-    let plan = Plan::new(Kind::Blocked).bytes(4 << 30).rate(0.001).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).bytes(4 << 30).rate(0.001).build().unwrap();
     let keys = 50_000_000;
     let mut filter = Filter::new(plan).unwrap();
     let mut new = Vec::new();
@@ -610,7 +610,7 @@ fn four_gibibytes_open_in_ten_milliseconds() {
 
 /// A shared filter, and what it writes in pieces.
 fn in_pieces(items: u64, keys: std::ops::Range<u64>) -> (SharedBlocked, Vec<u8>) {
-    let plan = Plan::new(Kind::Blocked).items(items).rate(0.001).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(items).rate(0.001).build().unwrap();
     let shared = SharedBlocked::from_filter(filled(plan, keys.clone())).unwrap();
     let mut written = Vec::new();
     let put = |at: u64, bytes: &[u8]| {
@@ -685,7 +685,7 @@ fn only_a_blocked_filter_of_the_same_hash_is_opened_for_many_threads() {
     let refused = |hasher: Hasher| file::open_shared(&path, &hasher).err().unwrap();
     assert!(matches!(refused(Hasher::xxh3(1)), Error::Mismatch { field: "hash seed", .. }));
     assert!(matches!(refused(Hasher::sip13(KEY)), Error::Mismatch { field: "hash", .. }));
-    let classic = Plan::new(Kind::Classic).items(1000).build().unwrap();
+    let classic = Plan::builder(Kind::Classic).items(1000).build().unwrap();
     file::save(&filled(classic, 0..500), &path).unwrap();
     assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
     let mut clearing = filled(plan(), 0..500);

@@ -42,9 +42,9 @@ fn samples() -> Vec<Sample> {
         Sample { name, filter, members }
     };
     let blocked = Plan::exact(Kind::Blocked, 512, 8).unwrap();
-    let two_lines = Plan::new(Kind::Blocked).items(12).bytes(192).lines(2).probes(16).build();
-    let dense = Plan::new(Kind::Bitmap).universe(100).build().unwrap();
-    let sparse = Plan::new(Kind::Bitmap).universe(u64::MAX).items(4).build().unwrap();
+    let two_lines = Plan::builder(Kind::Blocked).items(12).bytes(192).lines(2).probes(16).build();
+    let dense = Plan::builder(Kind::Bitmap).universe(100).build().unwrap();
+    let sparse = Plan::builder(Kind::Bitmap).universe(u64::MAX).items(4).build().unwrap();
     assert!(sparse.is_sparse() && !dense.is_sparse());
 
     let mut samples = vec![
@@ -111,32 +111,32 @@ fn samples() -> Vec<Sample> {
 }
 
 fn small_and_growing(kind: Kind) -> Plan {
-    Plan::new(kind).items(15).rate(0.1).growing().build().unwrap()
+    Plan::builder(kind).items(15).rate(0.1).growing().build().unwrap()
 }
 
 fn small(kind: Kind, rate: f64) -> Plan {
-    Plan::new(kind).items(12).rate(rate).build().unwrap()
+    Plan::builder(kind).items(12).rate(rate).build().unwrap()
 }
 
 /// Two lines of counters that are whole bytes.
 fn counting_bytes() -> Plan {
-    let plan = Plan::new(Kind::Counting).items(12).bytes(128).width(8);
+    let plan = Plan::builder(Kind::Counting).items(12).bytes(128).width(8);
     plan.lines(2).probes(8).build().unwrap()
 }
 
 /// Of twelve keys the first six are in one generation, the others in the next.
 fn window_of_keys() -> Plan {
-    Plan::new(Kind::Window).last(12).generations(2).build().unwrap()
+    Plan::builder(Kind::Window).last(12).generations(2).build().unwrap()
 }
 
 /// Planned for more keys than come, so that there are several shards, and bits that are read alone.
 fn three_shards() -> Plan {
-    Plan::new(Kind::Ribbon).items(5_000_000).rate(0.3).build().unwrap()
+    Plan::builder(Kind::Ribbon).items(5_000_000).rate(0.3).build().unwrap()
 }
 
 fn window_of_time() -> Plan {
     let second = Duration::from_secs(1);
-    Plan::new(Kind::Window).window(second).items(24).generations(2).build().unwrap()
+    Plan::builder(Kind::Window).window(second).items(24).generations(2).build().unwrap()
 }
 
 fn write(filter: &Filter) -> Vec<u8> {
@@ -168,7 +168,7 @@ fn victim_with_note() -> Vec<u8> {
 }
 
 fn victim_sparse() -> Vec<u8> {
-    let plan = Plan::new(Kind::Bitmap).universe(1 << 40).items(2).build().unwrap();
+    let plan = Plan::builder(Kind::Bitmap).universe(1 << 40).items(2).build().unwrap();
     let mut filter = Filter::new(plan).unwrap();
     filter.insert(9u64.to_le_bytes()).unwrap();
     write(&filter)
@@ -502,7 +502,7 @@ fn use_up(mut filter: Filter, sample: &Sample) {
 /// The count of cells in use is the header's claim until somebody verifies it.
 #[test]
 fn removing_from_a_filter_whose_count_is_wrong_does_not_panic() {
-    let bitmap = Plan::new(Kind::Bitmap).universe(64).build().unwrap();
+    let bitmap = Plan::builder(Kind::Bitmap).universe(64).build().unwrap();
     for plan in [bitmap, counting_bytes(), small(Kind::Cuckoo, 0.01)] {
         let mut filter = Filter::new(plan).unwrap();
         filter.insert([7]).unwrap();
@@ -1351,7 +1351,7 @@ fn many_empty_sections_cost_no_more_than_their_table() {
 #[test]
 fn bits_that_no_key_can_set_are_refused_by_whoever_looks() {
     let classic = Plan::exact(Kind::Classic, 100, 3).unwrap();
-    let dense = Plan::new(Kind::Bitmap).universe(100).build().unwrap();
+    let dense = Plan::builder(Kind::Bitmap).universe(100).build().unwrap();
     let block = Plan::exact(Kind::Blocked, 1024, 4).unwrap();
     // Behind the last slot, and in the first generation, behind the directory.
     let (cuckoo, window) = (small(Kind::Cuckoo, 0.01), window_of_keys());

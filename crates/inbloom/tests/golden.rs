@@ -111,17 +111,17 @@ fn at_once(filter: &mut Filter, keys: &[Vec<u8>]) {
 const KEY: SecretKey = SecretKey::new(*b"0123456789abcdef");
 
 fn blocked(bits: u64, lines: u32, probes: u32) -> PlanBuilder {
-    Plan::new(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
+    Plan::builder(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
 }
 
 /// 4096 counters.
 fn counting(width: u32, lines: u32, probes: u32) -> PlanBuilder {
-    let plan = Plan::new(Kind::Counting).items(400).bytes(512 * u64::from(width)).width(width);
+    let plan = Plan::builder(Kind::Counting).items(400).bytes(512 * u64::from(width)).width(width);
     plan.lines(lines).probes(probes)
 }
 
 fn cuckoo(items: u64, rate: f64) -> PlanBuilder {
-    Plan::new(Kind::Cuckoo).items(items).rate(rate)
+    Plan::builder(Kind::Cuckoo).items(items).rate(rate)
 }
 
 /// A list of members 0 to 900 and, since it was built, 900 to 920; of those that it was built from,
@@ -152,7 +152,7 @@ fn start(plan: Plan, hasher: Hasher, members: Members) -> Filter {
 }
 
 fn ribbon(items: u64, rate: f64, members: u64) -> Filter {
-    let plan = Plan::new(Kind::Ribbon).items(items).rate(rate).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(items).rate(rate).build().unwrap();
     start(plan, Hasher::default(), Members::Built(members))
 }
 
@@ -264,7 +264,7 @@ const GOLDEN: &[Golden] = &[
     },
     Golden {
         name: "bitmap-dense",
-        make: || filter(Plan::new(Kind::Bitmap).universe(1003)),
+        make: || filter(Plan::builder(Kind::Bitmap).universe(1003)),
         members: Members::Integers(|| vec![0, 1, 63, 64, 65, 500, 999, 1002]),
         payload: 0xc649_9a43_96d9_b207,
         false_positives: &[],
@@ -272,7 +272,7 @@ const GOLDEN: &[Golden] = &[
     // Scattered members and a run of 5000: containers of both sorts, under two high halves.
     Golden {
         name: "bitmap-sparse",
-        make: || filter(Plan::new(Kind::Bitmap).universe(1 << 40).items(5100)),
+        make: || filter(Plan::builder(Kind::Bitmap).universe(1 << 40).items(5100)),
         members: Members::Integers(|| {
             let scattered = (0..100).map(|i| i * 10_000_000_019);
             let run = (1 << 33) + 70_000..(1 << 33) + 75_000;
@@ -381,7 +381,7 @@ const GOLDEN: &[Golden] = &[
     // The last 300 of 850: four generations of a hundred, of which the newest has 50.
     Golden {
         name: "window-keys",
-        make: || filter(Plan::new(Kind::Window).last(300).generations(3).rate(0.02)),
+        make: || filter(Plan::builder(Kind::Window).last(300).generations(3).rate(0.02)),
         members: Members::Steps(&[Step::Insert(0, 850)], (550, 850)),
         payload: 0x7da8_df16_75c7_ed3f,
         false_positives: &[361, 371, 453, 489, 662, 668, 886, 1163, 1211, 1212],
@@ -390,7 +390,7 @@ const GOLDEN: &[Golden] = &[
     Golden {
         name: "window-time",
         make: || {
-            let plan = Plan::new(Kind::Window).window(Duration::from_secs(1)).items(400);
+            let plan = Plan::builder(Kind::Window).window(Duration::from_secs(1)).items(400);
             filter(plan.rate(0.02))
         },
         members: Members::Steps(
@@ -413,7 +413,7 @@ const GOLDEN: &[Golden] = &[
     // One table, grown several times; the 64 tables that it is divided into; and one that cannot grow.
     Golden {
         name: "scalable-small",
-        make: || filter(Plan::new(Kind::Scalable).items(10).rate(0.05)),
+        make: || filter(Plan::builder(Kind::Scalable).items(10).rate(0.05)),
         members: Members::Words(700),
         payload: 0x8325_9d26_37df_4f9f,
         false_positives: &[
@@ -422,14 +422,16 @@ const GOLDEN: &[Golden] = &[
     },
     Golden {
         name: "scalable-divided",
-        make: || filter(Plan::new(Kind::Scalable).items(100).rate(0.1).tightening(0.6).growth(4)),
+        make: || {
+            filter(Plan::builder(Kind::Scalable).items(100).rate(0.1).tightening(0.6).growth(4))
+        },
         members: Members::Words(9000),
         payload: 0x3ae9_5e5f_b20a_cf61,
         false_positives: &[769, 1378, 2094, 2397, 2453, 2645, 3112, 3608, 4062, 5565],
     },
     Golden {
         name: "scalable-fixed",
-        make: || filter(Plan::new(Kind::Scalable).items(500).rate(0.02).growth(0)),
+        make: || filter(Plan::builder(Kind::Scalable).items(500).rate(0.02).growth(0)),
         members: Members::Words(500),
         payload: 0x32db_80f1_4c0b_aec5,
         false_positives: &[68, 181, 342, 500, 587, 644, 652, 674, 761, 911],
@@ -467,7 +469,7 @@ const GOLDEN: &[Golden] = &[
     Golden {
         name: "blocked-grown",
         make: || {
-            let plan = Plan::new(Kind::Blocked).items(100).rate(0.01).growing();
+            let plan = Plan::builder(Kind::Blocked).items(100).rate(0.01).growing();
             filter(plan).into_growing().unwrap()
         },
         members: Members::Beyond(300),
@@ -695,7 +697,7 @@ fn the_example_in_the_document_is_what_is_written() {
             dump.push(u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits"));
         }
     }
-    let plan = Plan::new(Kind::Blocked).items(64).bytes(128).rate(0.01).lines(1).probes(12);
+    let plan = Plan::builder(Kind::Blocked).items(64).bytes(128).rate(0.01).lines(1).probes(12);
     let mut filter = filter(plan);
     filter.set_note("example").unwrap();
     filter.insert("alice").unwrap();
@@ -713,7 +715,7 @@ fn the_words_of_the_other_examples_are_what_is_written() {
     let document = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
     let document = fs::read_to_string(document).expect("the document");
     let counting = Plan::exact(Kind::Counting, 1024, 8).unwrap();
-    let cuckoo = Plan::new(Kind::Cuckoo).items(8).rate(0.01).build().unwrap();
+    let cuckoo = Plan::builder(Kind::Cuckoo).items(8).rate(0.01).build().unwrap();
     for (plan, from) in [(counting, 0x100), (cuckoo, 0xc0)] {
         let mut filter = Filter::new(plan).unwrap();
         filter.insert("alice").unwrap();

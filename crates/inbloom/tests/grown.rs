@@ -19,7 +19,7 @@ fn digests(numbers: std::ops::Range<u64>) -> Vec<Digest> {
 }
 
 fn plan(kind: Kind, items: u64, rate: f64) -> PlanBuilder {
-    Plan::new(kind).items(items).rate(rate)
+    Plan::builder(kind).items(items).rate(rate)
 }
 
 fn growing(kind: Kind, items: u64, rate: f64) -> Filter {
@@ -121,10 +121,12 @@ fn a_plan_that_grows_takes_its_share_of_the_rate_and_reports_the_target() {
             assert_eq!((plan.bits(), plan.probes()), (alone.bits(), alone.probes()));
         }
     }
-    let by_memory = Plan::new(Kind::Blocked).bytes(1 << 20).rate(0.01).growing().build().unwrap();
+    let by_memory =
+        Plan::builder(Kind::Blocked).bytes(1 << 20).rate(0.01).growing().build().unwrap();
     assert!(by_memory.bytes() <= 1 << 20 && by_memory.rate() == 0.01);
     assert!(by_memory.rate_at(by_memory.items() as f64) <= 0.005);
-    let told = Plan::new(Kind::Blocked).bytes(1 << 20).items(500_000).growing().build().unwrap();
+    let told =
+        Plan::builder(Kind::Blocked).bytes(1 << 20).items(500_000).growing().build().unwrap();
     let reached = told.rate_at(500_000.0);
     assert!((told.rate() / reached - 2.0).abs() < 1e-9, "{} and {reached}", told.rate());
     let error = plan(Kind::Blocked, 100, MIN_RATE).growing().build().unwrap_err();
@@ -285,7 +287,7 @@ fn a_merge_has_the_keys_of_both_whichever_of_them_has_grown() {
 
 #[test]
 fn what_takes_the_bits_for_all_of_a_filter_is_refused() {
-    let even = Plan::new(Kind::Blocked).items(1000).bytes(1 << 12).lines(1).growing();
+    let even = Plan::builder(Kind::Blocked).items(1000).bytes(1 << 12).lines(1).growing();
     let even = even.build().unwrap();
     let mut alone = Filter::new(even).unwrap();
     let mut one = alone.clone().into_growing().unwrap();

@@ -328,7 +328,7 @@ impl Membership for Forgetful {
 
 #[test]
 fn the_laws_notice_a_set_that_forgets_every_hundredth_key() {
-    let plan = Plan::new(Kind::Blocked).items(5000).rate(1e-6).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(5000).rate(1e-6).build().unwrap();
     let forgetful = || Forgetful { kept: Blocked::new(plan).unwrap(), inserts: 0 };
     let digests = digests("blocked", 5000);
     let how = no_false_negatives(&mut forgetful(), &digests).expect_err("a broken law");
@@ -464,7 +464,7 @@ impl Membership for Hasty {
 
 #[test]
 fn the_laws_notice_a_batch_that_differs_from_single_calls() {
-    let plan = Plan::new(Kind::Blocked).items(5000).rate(1e-6).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(5000).rate(1e-6).build().unwrap();
     let digests = with_repeats(&digests("blocked", 5000));
     for (flaw, expected) in [
         (Flaw::AnswersFirst, "inserts of a batch of 127 differ"),
@@ -693,10 +693,10 @@ fn after_a_merge_the_count_is_an_estimate_within_what_is_possible() {
 fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
     let plan = |bits: u64, probes: u32| Plan::exact(Kind::Classic, bits, probes).unwrap();
     let lines = |lines: u32| {
-        let plan = Plan::new(Kind::Blocked).items(100).bytes(1024);
+        let plan = Plan::builder(Kind::Blocked).items(100).bytes(1024);
         plan.lines(lines).probes(8).build().unwrap()
     };
-    let bitmap = |items: u64| Plan::new(Kind::Bitmap).universe(1 << 20).items(items);
+    let bitmap = |items: u64| Plan::builder(Kind::Bitmap).universe(1 << 20).items(items);
     let new = |plan: Plan| Filter::new(plan).unwrap();
     let hashed = |hasher: Hasher| Filter::with_hasher(plan(1024, 4), hasher).unwrap();
     let check = |left: Filter, right: Filter, expected: &str| {
@@ -727,15 +727,15 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         "layout: sparse here, dense there",
     );
     let counters = |width: u32| {
-        let plan = Plan::new(Kind::Counting).items(100).bytes(4096).width(width);
+        let plan = Plan::builder(Kind::Counting).items(100).bytes(4096).width(width);
         plan.lines(1).probes(8).build().unwrap()
     };
     check(new(counters(2)), new(counters(8)), "width: 2 here, 8 there");
-    let cuckoo = |items| Plan::new(Kind::Cuckoo).items(items).rate(0.01).build().unwrap();
+    let cuckoo = |items| Plan::builder(Kind::Cuckoo).items(items).rate(0.01).build().unwrap();
     check(new(cuckoo(8)), new(cuckoo(16)), "bits: 80 here, 360 there");
     // Of the same bits in every generation.
     let window = |generations: u32| {
-        let plan = Plan::new(Kind::Window).bytes(128 * (1 + u64::from(generations)));
+        let plan = Plan::builder(Kind::Window).bytes(128 * (1 + u64::from(generations)));
         plan.lines(1).probes(8).generations(generations)
     };
     let built = |plan: inbloom::PlanBuilder| new(plan.build().unwrap());
@@ -750,7 +750,7 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         "window: the last 1000 keys here, 1 s there",
     );
     check(built(window(2).last(100)), built(window(5).last(100)), "generations: 2 here, 5 there");
-    let scalable = |rate| Plan::new(Kind::Scalable).items(100).rate(rate);
+    let scalable = |rate| Plan::builder(Kind::Scalable).items(100).rate(rate);
     check(built(scalable(0.01)), built(scalable(0.5)), "rate: 0.01 here, 0.5 there");
     check(
         built(scalable(0.01).tightening(0.5)),
@@ -779,8 +779,8 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
 
 #[test]
 fn plans_for_other_items_and_rates_merge_if_their_bits_agree() {
-    let wished = Plan::new(Kind::Classic).items(1000).bytes(2000).probes(7).build().unwrap();
-    let other = Plan::new(Kind::Classic).items(1500).bytes(2000).probes(7).build().unwrap();
+    let wished = Plan::builder(Kind::Classic).items(1000).bytes(2000).probes(7).build().unwrap();
+    let other = Plan::builder(Kind::Classic).items(1500).bytes(2000).probes(7).build().unwrap();
     let mut filter = with_keys(wished, &keys(0..100));
     filter.merge(&with_keys(other, &keys(100..200))).unwrap();
     assert_members(&filter, &keys(0..200), "classic");
@@ -1071,7 +1071,8 @@ fn batches_clear_where_single_inserts_would() {
 
 #[test]
 fn a_key_that_is_refused_clears_nothing() {
-    let mut filter = Filter::new(Plan::new(Kind::Bitmap).universe(100).build().unwrap()).unwrap();
+    let mut filter =
+        Filter::new(Plan::builder(Kind::Bitmap).universe(100).build().unwrap()).unwrap();
     filter.set_auto_clear(Some(0.5)).unwrap();
     let values: Vec<[u8; 8]> = (0..60_u64).map(u64::to_le_bytes).collect();
     filter.insert_many(&values[..51], &mut Vec::new()).unwrap();
@@ -1083,7 +1084,7 @@ fn a_key_that_is_refused_clears_nothing() {
 
 #[test]
 fn a_share_that_is_no_share_is_refused() {
-    let mut filter = Filter::new(Plan::new(Kind::Blocked).items(10).build().unwrap()).unwrap();
+    let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(10).build().unwrap()).unwrap();
     for (share, shown) in
         [(0.0, "0"), (1.0, "1"), (-0.5, "-0.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")]
     {
@@ -1100,7 +1101,7 @@ fn a_share_that_is_no_share_is_refused() {
 #[test]
 fn integers_come_out_sorted_and_once() {
     for items in [None, Some(1)] {
-        let mut plan = Plan::new(Kind::Bitmap).universe(100_000);
+        let mut plan = Plan::builder(Kind::Bitmap).universe(100_000);
         if let Some(items) = items {
             plan = plan.items(items);
         }
@@ -1123,7 +1124,8 @@ fn integers_come_out_sorted_and_once() {
 
 #[test]
 fn an_integer_is_the_same_in_any_number_of_bytes() {
-    let mut filter = Filter::new(Plan::new(Kind::Bitmap).universe(300).build().unwrap()).unwrap();
+    let mut filter =
+        Filter::new(Plan::builder(Kind::Bitmap).universe(300).build().unwrap()).unwrap();
     assert!(filter.insert([7]).unwrap());
     for bytes in [&7_u16.to_le_bytes()[..], &7_u32.to_le_bytes(), &7_u64.to_le_bytes()] {
         assert!(filter.contains(bytes) && !filter.insert(bytes).unwrap());
@@ -1134,8 +1136,8 @@ fn an_integer_is_the_same_in_any_number_of_bytes() {
 #[test]
 fn values_outside_the_universe_are_refused_and_never_found() {
     for plan in [
-        Plan::new(Kind::Bitmap).universe(1000).build().unwrap(),
-        Plan::new(Kind::Bitmap).universe(1000).items(1).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe(1000).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe(1000).items(1).build().unwrap(),
     ] {
         let mut filter = Filter::new(plan).unwrap();
         for value in [1000, u64::MAX] {
@@ -1306,11 +1308,11 @@ fn a_full_filter_is_left_as_it_was() {
 
 /// A window of the last so many keys, in so many steps, at a rate that no test here sees.
 fn last(keys: u64, generations: u32) -> Plan {
-    Plan::new(Kind::Window).last(keys).generations(generations).rate(1e-9).build().unwrap()
+    Plan::builder(Kind::Window).last(keys).generations(generations).rate(1e-9).build().unwrap()
 }
 
 fn of_time(millis: u64, generations: u32) -> Plan {
-    let plan = Plan::new(Kind::Window).window(Duration::from_millis(millis)).items(1000);
+    let plan = Plan::builder(Kind::Window).window(Duration::from_millis(millis)).items(1000);
     plan.generations(generations).rate(1e-9).build().unwrap()
 }
 
@@ -1518,7 +1520,7 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
 
 #[test]
 fn seeds_and_secret_keys_make_different_filters_of_the_same_keys() {
-    let plan = Plan::new(Kind::Blocked).items(1000).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).build().unwrap();
     let hashers = [
         Hasher::xxh3(0),
         Hasher::xxh3(1),
@@ -1550,7 +1552,7 @@ fn seeds_and_secret_keys_make_different_filters_of_the_same_keys() {
 #[test]
 fn a_hash_that_does_not_fit_the_kind_is_refused() {
     let text = |plan: Plan, hasher| Filter::with_hasher(plan, hasher).unwrap_err().to_string();
-    let bitmap = Plan::new(Kind::Bitmap).universe(10).build().unwrap();
+    let bitmap = Plan::builder(Kind::Bitmap).universe(10).build().unwrap();
     assert_eq!(
         text(bitmap, Hasher::default()),
         "kind bitmap cannot hash its keys: it is exact; use Hasher::integers()"
@@ -1606,7 +1608,7 @@ fn a_measurement_finds_the_promise_kept() {
 #[test]
 fn a_measurement_finds_a_broken_promise() {
     for kind in [Kind::Classic, Kind::Blocked] {
-        let plan = Plan::new(kind).items(2000).rate(0.01).build().unwrap();
+        let plan = Plan::builder(kind).items(2000).rate(0.01).build().unwrap();
         let foreign = || (1 << 30..(1 << 30) + 100_000_u64).map(u64::to_le_bytes);
         let kept = measure_absent(&with_keys(plan, &keys(0..2000)), foreign());
         assert!(kept.keeps_promise(), "{kind}: {kept:?}");
@@ -1879,7 +1881,7 @@ proptest! {
 fn a_key_that_is_no_integer_is_at_no_position_of_a_bitmap() {
     for universe in [1 << 10, u64::MAX] {
         let mut filter =
-            Filter::new(Plan::new(Kind::Bitmap).universe(universe).build().unwrap()).unwrap();
+            Filter::new(Plan::builder(Kind::Bitmap).universe(universe).build().unwrap()).unwrap();
         filter.insert(0_u64.to_le_bytes()).unwrap();
         let key = "more than eight bytes";
         assert!(!filter.contains(key));
@@ -1889,7 +1891,7 @@ fn a_key_that_is_no_integer_is_at_no_position_of_a_bitmap() {
 
 #[test]
 fn measuring_a_sparse_bitmap_takes_the_planned_items_only() {
-    let plan = Plan::new(Kind::Bitmap).universe(1 << 40).items(1000).build().unwrap();
+    let plan = Plan::builder(Kind::Bitmap).universe(1 << 40).items(1000).build().unwrap();
     assert!(plan.is_sparse());
     let measured = measure(&plan, 5000, 1).unwrap();
     assert_eq!((measured.inserted, measured.probed, measured.false_positives), (1000, 5000, 0));
@@ -1898,7 +1900,7 @@ fn measuring_a_sparse_bitmap_takes_the_planned_items_only() {
 #[test]
 fn nothing_to_insert_is_no_change_to_refuse() {
     let mut bytes = Vec::new();
-    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(10).build().unwrap();
     Filter::new(plan).unwrap().write_to(&mut bytes).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("read-only.ib");
@@ -1920,7 +1922,7 @@ fn a_plan_from_bits_and_probes_is_for_a_key_at_least() {
 
 #[test]
 fn a_measurement_without_probes_says_nothing() {
-    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(10).build().unwrap();
     let measured = measure_absent(&Filter::new(plan).unwrap(), [""; 0]);
     assert_eq!((measured.probed, measured.low, measured.high), (0, 0.0, 1.0));
 }
@@ -1928,7 +1930,7 @@ fn a_measurement_without_probes_says_nothing() {
 /// One filter was not told the time for most of its window, and so has no generation there.
 #[test]
 fn a_merge_into_a_window_that_slept_keeps_keys_no_longer_than_a_step_more() {
-    let plan = Plan::new(Kind::Window).window(Duration::from_millis(1000)).items(100);
+    let plan = Plan::builder(Kind::Window).window(Duration::from_millis(1000)).items(100);
     let plan = plan.generations(10).build().unwrap();
     let (mut slept, mut other) = (Filter::new(plan).unwrap(), Filter::new(plan).unwrap());
     slept.advance(0).unwrap();
@@ -1948,7 +1950,8 @@ fn a_merge_into_a_window_that_slept_keeps_keys_no_longer_than_a_step_more() {
 #[test]
 fn scalable_filters_of_another_growth_do_not_merge() {
     let grown = |growth, rate| {
-        let plan = Plan::new(Kind::Scalable).items(10).rate(rate).growth(growth).build().unwrap();
+        let plan =
+            Plan::builder(Kind::Scalable).items(10).rate(rate).growth(growth).build().unwrap();
         Filter::new(plan).unwrap()
     };
     let refused = grown(2, 0.5).merge(&grown(0, 0.5)).unwrap_err().to_string();
@@ -1959,7 +1962,7 @@ fn scalable_filters_of_another_growth_do_not_merge() {
 #[test]
 fn coarse_scalable_filters_grow_merge_and_stay_within_memory() {
     for rate in [0.9, 0.5, 0.1] {
-        let plan = Plan::new(Kind::Scalable).items(1).rate(rate).build().unwrap();
+        let plan = Plan::builder(Kind::Scalable).items(1).rate(rate).build().unwrap();
         let mut filter = Filter::new(plan).unwrap();
         let mut new = Vec::new();
         filter.insert_many(&keys(0..100_000), &mut new).unwrap();

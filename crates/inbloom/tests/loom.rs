@@ -25,7 +25,7 @@ fn explore(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 /// The smallest filters of each kind: an insert touches one word, up to three, and up to four.
 fn plans() -> [Plan; 3] {
     [
-        Plan::new(Kind::Bitmap).universe(64).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe(64).build().unwrap(),
         Plan::exact(Kind::Classic, 192, 3).unwrap(),
         Plan::exact(Kind::Blocked, 512, 4).unwrap(),
     ]
@@ -258,7 +258,7 @@ fn of_two_racing_plain_inserts_at_least_one_is_told_new() {
 
 /// Blocked filters of one block, and of two with a line of every key in each.
 fn shapes() -> [Plan; 2] {
-    let two_lines = Plan::new(Kind::Blocked).items(2).bytes(128).lines(2).probes(8);
+    let two_lines = Plan::builder(Kind::Blocked).items(2).bytes(128).lines(2).probes(8);
     [Plan::exact(Kind::Blocked, 512, 4).unwrap(), two_lines.build().unwrap()]
 }
 
@@ -348,7 +348,7 @@ fn a_copy_that_begins_after_an_insert_has_its_key_and_no_lock() {
 /// A scalable filter that grows when the key is inserted: a step within its one table, or the step
 /// from that to its shards.
 fn about_to_grow(to_shards: bool) -> (Filter, Vec<[u8; 8]>, [u8; 8]) {
-    let plan = Plan::new(Kind::Scalable).items(1).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Scalable).items(1).rate(0.01).build().unwrap();
     let mut filter = Filter::new(plan).unwrap();
     let mut keys = Vec::new();
     for key in (0_u64..).map(u64::to_le_bytes) {

@@ -23,7 +23,7 @@ fn digests(numbers: std::ops::Range<u64>) -> Vec<Digest> {
 /// A filter of these numbers, planned for a share of the rate.
 fn base(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
     let items = numbers.end - numbers.start;
-    let plan = Plan::new(Kind::Ribbon).items(items).rate(rate * BASE_SHARE).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(items).rate(rate * BASE_SHARE).build().unwrap();
     Filter::build(plan, Hasher::default(), &digests(numbers)).unwrap()
 }
 
@@ -149,7 +149,7 @@ fn rates_add_up_to_the_promise_and_no_more() {
 fn a_base_that_was_planned_for_all_of_the_rate_says_so() {
     // Fingerprints of 7 bits, which is all that the rate allows.
     let rate = 2f64.powi(-7);
-    let plan = Plan::new(Kind::Ribbon).items(1000).rate(rate).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(1000).rate(rate).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..1000)).unwrap();
     let mut list = base.into_overlay(rate).unwrap();
     list.insert_digests(&digests(5000..6000), &mut Vec::new()).unwrap();
@@ -194,7 +194,8 @@ fn only_what_was_removed_counts_as_gone() {
 
 #[test]
 fn keys_are_denied_by_an_open_list_only_and_removed_in_batches_by_others_too() {
-    let mut counting = Filter::new(Plan::new(Kind::Counting).items(100).build().unwrap()).unwrap();
+    let mut counting =
+        Filter::new(Plan::builder(Kind::Counting).items(100).build().unwrap()).unwrap();
     counting.insert_digests(&digests(0..10), &mut Vec::new()).unwrap();
     assert_eq!(counting.remove_digests(&digests(0..10)).unwrap(), 10);
     assert_eq!((counting.inserted(), counting.occupied()), (0, 0));
@@ -279,7 +280,7 @@ fn a_key_that_comes_back_is_in_and_denied_no_more() {
 
 #[test]
 fn a_list_without_changes_is_its_base_to_the_byte() {
-    let plan = Plan::new(Kind::Ribbon).items(100).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(100).rate(0.01).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..100)).unwrap();
     let mut list = base.clone().into_overlay(0.01).unwrap();
     let same = |list: &Filter, base: &Filter| {
@@ -340,7 +341,8 @@ fn only_a_list_that_was_opened_for_it_takes_changes() {
 #[test]
 fn what_is_no_static_filter_or_no_promise_is_refused() {
     for kind in [Kind::Blocked, Kind::Cuckoo, Kind::Scalable] {
-        let filter = Filter::new(Plan::new(kind).items(10).rate(0.01).build().unwrap()).unwrap();
+        let filter =
+            Filter::new(Plan::builder(kind).items(10).rate(0.01).build().unwrap()).unwrap();
         let text = filter.into_overlay(0.01).unwrap_err().to_string();
         assert!(text.contains("takes changes as it is"), "{text}");
     }
@@ -352,7 +354,7 @@ fn what_is_no_static_filter_or_no_promise_is_refused() {
 
 #[test]
 fn the_least_rate_of_a_ribbon_takes_additions_too() {
-    let plan = Plan::new(Kind::Ribbon).items(100).rate(2.4e-10).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(100).rate(2.4e-10).build().unwrap();
     let base = Filter::build(plan, Hasher::default(), &digests(0..100)).unwrap();
     let mut list = base.into_overlay(2.4e-10).unwrap();
     list.insert_digests(&digests(1000..3000), &mut Vec::new()).unwrap();
@@ -394,7 +396,7 @@ fn threads_may_share_a_list_and_change_it() {
 #[test]
 fn a_keyed_list_is_read_with_its_key_and_verified_without() {
     let hasher = Hasher::sip13(KEY);
-    let plan = Plan::new(Kind::Ribbon).items(3).rate(1e-6).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(3).rate(1e-6).build().unwrap();
     let keys: Vec<_> = ["alice", "bob"].iter().map(|key| hasher.digest(key)).collect();
     let mut list = Filter::build(plan, hasher, &keys).unwrap().into_overlay(1e-5).unwrap();
     assert!(list.insert("carol").unwrap() && list.remove("alice").unwrap());
@@ -417,7 +419,7 @@ fn keys_rebuild_a_list_into_one_filter() {
     list.insert_digests(&digests(5000..5500), &mut Vec::new()).unwrap();
     (0..100).for_each(|number| assert!(list.remove_digest(digest(number)).unwrap()));
     let keys = || (100..2000_u64).chain(5000..5500).map(u64::to_le_bytes);
-    let plan = Plan::new(Kind::Ribbon).items(2400).rate(0.01).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(2400).rate(0.01).build().unwrap();
     let rebuilt = list.rebuild(plan, keys()).unwrap();
     assert!(keys().all(|key| rebuilt.contains(key)) && rebuilt.bytes() < list.bytes());
     // A key that was removed is none of them.
@@ -510,7 +512,7 @@ fn assert_refused(bytes: &[u8], part: &str, context: &str) {
 }
 
 fn small(kind: Kind, hasher: Hasher) -> Vec<u8> {
-    let plan = Plan::new(kind).items(10).rate(0.01).build().unwrap();
+    let plan = Plan::builder(kind).items(10).rate(0.01).build().unwrap();
     write(&Filter::build(plan, hasher, &[digest(1)]).unwrap())
 }
 
@@ -568,7 +570,7 @@ fn other_kinds_have_no_such_sections() {
         (Kind::Blocked, b"GONE", "BITS, MORE, note or norm in kind blocked"),
         (Kind::Classic, b"GONE", "BITS, MORE, note or norm in kind classic"),
     ] {
-        let filter = Filter::new(Plan::new(kind).items(10).build().unwrap()).unwrap();
+        let filter = Filter::new(Plan::builder(kind).items(10).build().unwrap()).unwrap();
         let bytes = with_sections(&filter, &[(tag, &[0; 16])]);
         assert_refused(&bytes, &format!("section: expected {expected}"), kind.name());
     }
@@ -576,7 +578,7 @@ fn other_kinds_have_no_such_sections() {
 
 #[test]
 fn a_growing_part_is_a_whole_scalable_filter_of_the_same_hash() {
-    let filter = Filter::new(Plan::new(Kind::Blocked).items(10).build().unwrap()).unwrap();
+    let filter = Filter::new(Plan::builder(Kind::Blocked).items(10).build().unwrap()).unwrap();
     let nested = small(Kind::Scalable, Hasher::default());
     let nested = with_sections(&filter, &[(b"MORE", &nested)]);
     for (more, expected) in [

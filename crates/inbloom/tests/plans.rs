@@ -36,20 +36,20 @@ fn formula(rate: f64) -> f64 {
 fn bits_per_key_at_10_1_and_a_tenth_of_a_percent_are_those_of_the_textbook() {
     for (rate, expected) in [(0.1, 4.79), (0.01, 9.59), (0.001, 14.38)] {
         assert_near(formula(rate), expected, 0.001);
-        let plan = built(Plan::new(Kind::Classic).items(1_000_000).rate(rate));
+        let plan = built(Plan::builder(Kind::Classic).items(1_000_000).rate(rate));
         assert_near(plan.bits_per_key(), expected, 0.005);
     }
 }
 
 #[test]
 fn eight_bits_per_key_give_about_two_percent() {
-    let plan = built(Plan::new(Kind::Classic).items(1_000_000).bits_per_key(8.0));
+    let plan = built(Plan::builder(Kind::Classic).items(1_000_000).bits_per_key(8.0));
     assert_near(plan.rate(), 0.0216, 0.005);
 }
 
 #[test]
 fn ten_billion_keys_at_one_in_ten_thousand_take_19_17_bits_each_and_13_probes() {
-    let plan = built(Plan::new(Kind::Classic).items(10_000_000_000).rate(1e-4));
+    let plan = built(Plan::builder(Kind::Classic).items(10_000_000_000).rate(1e-4));
     assert_near(plan.bits_per_key(), 19.17, 0.001);
     assert_eq!(plan.probes(), 13);
     assert!(plan.bytes() <= 30_000_000_000);
@@ -58,8 +58,8 @@ fn ten_billion_keys_at_one_in_ten_thousand_take_19_17_bits_each_and_13_probes() 
 #[test]
 fn ten_billion_keys_in_25_gb_have_14_probes_and_a_rate_of_67_in_a_million() {
     for size in [
-        Plan::new(Kind::Classic).bits_per_key(20.0),
-        Plan::new(Kind::Classic).bytes(25_000_000_000),
+        Plan::builder(Kind::Classic).bits_per_key(20.0),
+        Plan::builder(Kind::Classic).bytes(25_000_000_000),
     ] {
         let plan = built(size.items(10_000_000_000));
         assert_eq!(plan.bytes(), 25_000_000_000);
@@ -70,14 +70,14 @@ fn ten_billion_keys_in_25_gb_have_14_probes_and_a_rate_of_67_in_a_million() {
 
 #[test]
 fn one_probe_alone_takes_99_5_bits_per_key_for_one_percent() {
-    let plan = built(Plan::new(Kind::Classic).items(1_000_000).rate(0.01).probes(1));
+    let plan = built(Plan::builder(Kind::Classic).items(1_000_000).rate(0.01).probes(1));
     assert_near(plan.bits_per_key(), 99.5, 0.0005);
 }
 
 /// One source says 13 bits per key and 8 probes for 1%: that is 0.2%.
 #[test]
 fn thirteen_bits_per_key_and_eight_probes_give_a_fifth_of_a_percent() {
-    let plan = built(Plan::new(Kind::Classic).items(1_000_000).bits_per_key(13.0).probes(8));
+    let plan = built(Plan::builder(Kind::Classic).items(1_000_000).bits_per_key(13.0).probes(8));
     assert_near(plan.rate(), 0.002, 0.05);
 }
 
@@ -85,19 +85,19 @@ fn thirteen_bits_per_key_and_eight_probes_give_a_fifth_of_a_percent() {
 #[test]
 fn tiers_have_the_rates_that_their_names_promise() {
     for (tier, expected) in Tier::ALL.iter().zip([0.147, 0.0216, 0.000466, 2.1e-7]) {
-        let plan = built(Plan::new(Kind::Classic).items(1_000_000).tier(*tier));
+        let plan = built(Plan::builder(Kind::Classic).items(1_000_000).tier(*tier));
         assert_eq!(plan.bits(), tier.bits_per_key() as u64 * 1_000_000);
         assert_near(plan.rate(), expected, 0.02);
         assert_eq!(tier.name().parse::<Tier>().unwrap(), *tier);
     }
-    let twelve = Plan::new(Kind::Classic).items(1_000_000).tier(Tier::Middle).probes(12);
+    let twelve = Plan::builder(Kind::Classic).items(1_000_000).tier(Tier::Middle).probes(12);
     assert_near(built(twelve).rate(), 0.000466, 0.002);
     assert_eq!(Tier::default(), Tier::Middle);
 }
 
 #[test]
 fn ten_million_possible_values_take_exactly_1_250_000_bytes() {
-    assert_eq!(built(Plan::new(Kind::Bitmap).universe(10_000_000)).bytes(), 1_250_000);
+    assert_eq!(built(Plan::builder(Kind::Bitmap).universe(10_000_000)).bytes(), 1_250_000);
 }
 
 // ----------------------------------------------------------------------- from any part to the rest
@@ -114,11 +114,11 @@ fn items_and_bytes_and_rate_each_follow_from_the_other_two() {
     for kind in HASHED {
         for items in [1, 2, 10, 100, 10_000, 1_000_000, 1_000_000_000, 10_000_000_000_000] {
             for rate in [0.5, 0.1, 0.01, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12] {
-                let plan = built(Plan::new(kind).items(items).rate(rate));
+                let plan = built(Plan::builder(kind).items(items).rate(rate));
                 assert_eq!((plan.items(), plan.rate()), (items, rate));
                 assert_kept(&plan);
 
-                let same_bytes = Plan::new(kind).bytes(plan.bytes()).rate(rate);
+                let same_bytes = Plan::builder(kind).bytes(plan.bytes()).rate(rate);
                 let back = built(same_bytes.lines(plan.lines()));
                 assert!(back.items() >= items, "{kind} {items} at {rate}: back {}", back.items());
                 // Left to choose, it may prefer one line to a second that holds less than 15% more.
@@ -127,7 +127,7 @@ fn items_and_bytes_and_rate_each_follow_from_the_other_two() {
                 assert!(back.bytes() <= plan.bytes());
                 assert_kept(&back);
 
-                let back = built(Plan::new(kind).items(items).bytes(plan.bytes()));
+                let back = built(Plan::builder(kind).items(items).bytes(plan.bytes()));
                 assert!(back.rate() <= rate, "{kind} {items} at {rate}: back {}", back.rate());
                 assert!(back.bytes() <= plan.bytes());
                 assert_kept(&back);
@@ -153,11 +153,11 @@ fn a_fixed_number_of_probes_or_lines_stays_fixed_on_every_way() {
         });
     };
     for probes in [1, 2, 7, 20, 64] {
-        check(Plan::new(Kind::Classic).probes(probes), probes, 1);
+        check(Plan::builder(Kind::Classic).probes(probes), probes, 1);
     }
     for (lines, per_line) in line_shapes() {
         let probes = lines * per_line;
-        check(Plan::new(Kind::Blocked).lines(lines).probes(probes), probes, lines);
+        check(Plan::builder(Kind::Blocked).lines(lines).probes(probes), probes, lines);
     }
 }
 
@@ -169,7 +169,7 @@ fn whatever_any_shape_can_keep_is_no_contradiction() {
         for step in 0..80 {
             let rate = 10f64.powf(-2.0 - f64::from(step) / 20.0);
             for lines in [1, 2] {
-                let plan = Plan::new(Kind::Blocked).items(items).rate(rate);
+                let plan = Plan::builder(Kind::Blocked).items(items).rate(rate);
                 let bytes = built(plan.lines(lines)).bytes();
                 assert_kept(&built(plan.bytes(bytes)));
             }
@@ -180,12 +180,12 @@ fn whatever_any_shape_can_keep_is_no_contradiction() {
 #[test]
 fn bytes_and_bits_per_key_give_the_items() {
     for kind in HASHED {
-        let plan = built(Plan::new(kind).bytes(1 << 20).bits_per_key(16.0));
+        let plan = built(Plan::builder(kind).bytes(1 << 20).bits_per_key(16.0));
         assert_eq!((plan.items(), plan.bytes()), (1 << 19, 1 << 20));
         assert_kept(&plan);
         assert!(plan.rate() < 0.001, "{kind}: {}", plan.rate());
         assert_eq!(
-            refusal(Plan::new(kind).bytes(1 << 53).bits_per_key(1e-9).build()),
+            refusal(Plan::builder(kind).bytes(1 << 53).bits_per_key(1e-9).build()),
             "items is 18446744073709551615, but must be at most 10^15"
         );
     }
@@ -194,15 +194,16 @@ fn bytes_and_bits_per_key_give_the_items() {
 #[test]
 fn the_rate_is_one_percent_unless_it_is_given_or_follows() {
     for kind in HASHED {
-        assert_eq!(built(Plan::new(kind).items(1000)).rate(), 0.01);
-        assert_eq!(built(Plan::new(kind).bytes(1000)).rate(), 0.01);
+        assert_eq!(built(Plan::builder(kind).items(1000)).rate(), 0.01);
+        assert_eq!(built(Plan::builder(kind).bytes(1000)).rate(), 0.01);
     }
 }
 
 #[test]
 fn a_plan_for_no_items_is_one_for_a_single_item() {
     for kind in HASHED {
-        let (none, one) = (built(Plan::new(kind).items(0)), built(Plan::new(kind).items(1)));
+        let (none, one) =
+            (built(Plan::builder(kind).items(0)), built(Plan::builder(kind).items(1)));
         assert_eq!((none.items(), none.bits(), none.probes()), (0, one.bits(), one.probes()));
         assert!(Filter::new(none).unwrap().insert("a key all the same").unwrap());
     }
@@ -228,7 +229,7 @@ fn bits_and_probes_of_other_programs_are_taken_as_they_are() {
 fn one_bit_fewer_misses_the_rate_of_a_classic_filter() {
     for items in [1, 2, 3, 10, 12, 13, 100, 10_000, 1_000_000] {
         for rate in [0.1, 0.01, 1e-3, 1e-4, 1e-6, 1e-12] {
-            let plan = built(Plan::new(Kind::Classic).items(items).rate(rate));
+            let plan = built(Plan::builder(Kind::Classic).items(items).rate(rate));
             let fewer = |probes| {
                 let smaller = Plan::exact(Kind::Classic, plan.bits() - 1, probes);
                 smaller.map_or(1.0, |plan| plan.rate_at(items as f64))
@@ -244,7 +245,7 @@ fn one_block_fewer_misses_the_rate_of_a_blocked_filter() {
     for items in [1, 2, 10, 100, 10_000, 1_000_000, 100_000_000] {
         for rate in [0.1, 0.01, 1e-3, 1e-4, 1e-6, 1e-9] {
             for lines in [1, 2] {
-                let plan = built(Plan::new(Kind::Blocked).items(items).rate(rate).lines(lines));
+                let plan = built(Plan::builder(Kind::Blocked).items(items).rate(rate).lines(lines));
                 let blocks = plan.bits() / 512;
                 // Two lines need blocks that divide evenly into ranges: that much is rounding.
                 let step = if lines == 2 { blocks.div_ceil(16_383) } else { 1 };
@@ -253,7 +254,7 @@ fn one_block_fewer_misses_the_rate_of_a_blocked_filter() {
                 }
                 let bytes = (blocks - step) * 64;
                 let smaller =
-                    built(Plan::new(Kind::Blocked).items(items).bytes(bytes).lines(lines));
+                    built(Plan::builder(Kind::Blocked).items(items).bytes(bytes).lines(lines));
                 let reached = smaller.rate();
                 assert!(reached > rate, "{plan:?}: {step} blocks fewer give {reached:e}");
             }
@@ -265,7 +266,7 @@ fn one_block_fewer_misses_the_rate_of_a_blocked_filter() {
 fn classic_takes_the_bits_of_the_formula_within_half_a_percent() {
     for items in [10_000, 100_000, 1_000_000, 1_000_000_000, 10_000_000_000_000] {
         for rate in [0.1, 0.01, 1e-3, 1e-4, 1e-6, 1e-9, 1e-12] {
-            let plan = built(Plan::new(Kind::Classic).items(items).rate(rate));
+            let plan = built(Plan::builder(Kind::Classic).items(items).rate(rate));
             assert_near(plan.bits_per_key(), formula(rate), 0.005);
         }
     }
@@ -275,7 +276,7 @@ fn classic_takes_the_bits_of_the_formula_within_half_a_percent() {
 #[test]
 fn blocked_takes_the_bits_that_the_documentation_says() {
     for (rate, expected) in [(0.01, 10.1), (1e-3, 15.8), (1e-4, 22.2)] {
-        let plan = built(Plan::new(Kind::Blocked).items(1_000_000).rate(rate));
+        let plan = built(Plan::builder(Kind::Blocked).items(1_000_000).rate(rate));
         assert_near(plan.bits_per_key(), expected, 0.005);
     }
 }
@@ -285,7 +286,7 @@ fn blocked_takes_the_bits_that_the_documentation_says() {
 /// of one of the line's L keys, and a fourth in which it may also meet the reserved one.
 #[test]
 fn the_reserved_bit_is_in_the_model() {
-    let plan = built(Plan::new(Kind::Blocked).items(1_000_000).bits_per_key(32.0).probes(4));
+    let plan = built(Plan::builder(Kind::Blocked).items(1_000_000).bits_per_key(32.0).probes(4));
     let load = 1e6 / (plan.bits() / 512) as f64;
     let (mut expected, mut without, mut weight) = (0.0, 0.0, (-load).exp()); // Poisson
     for keys in 1..200 {
@@ -304,9 +305,9 @@ fn the_reserved_bit_is_in_the_model() {
 fn more_items_never_take_fewer_bytes() {
     for rate in [0.3, 0.1, 0.01, 1e-3, 1e-5, 1e-8] {
         for fixed in [
-            Plan::new(Kind::Classic),
-            Plan::new(Kind::Blocked).lines(1),
-            Plan::new(Kind::Blocked).lines(2),
+            Plan::builder(Kind::Classic),
+            Plan::builder(Kind::Blocked).lines(1),
+            Plan::builder(Kind::Blocked).lines(2),
         ] {
             let mut before = 0;
             let sizes = (0..300).chain((0..200).map(|i| 300 + i * i * i * i));
@@ -323,9 +324,9 @@ fn more_items_never_take_fewer_bytes() {
 fn a_lower_rate_never_takes_fewer_bytes() {
     for items in [1, 10, 1000, 1_000_000, 1_000_000_000] {
         for fixed in [
-            Plan::new(Kind::Classic),
-            Plan::new(Kind::Blocked).lines(1),
-            Plan::new(Kind::Blocked).lines(2),
+            Plan::builder(Kind::Classic),
+            Plan::builder(Kind::Blocked).lines(1),
+            Plan::builder(Kind::Blocked).lines(2),
         ] {
             let mut before = 0;
             for step in 1..=240 {
@@ -347,7 +348,7 @@ fn the_change_to_two_lines_is_the_only_drop_in_size() {
         let mut changes = 0;
         for step in 1..=1200 {
             let rate = 10f64.powf(-f64::from(step) / 100.0).max(1e-12);
-            let plan = built(Plan::new(Kind::Blocked).items(items).rate(rate));
+            let plan = built(Plan::builder(Kind::Blocked).items(items).rate(rate));
             if let Some(before) = before {
                 changes += u32::from(before.lines() != plan.lines());
                 if plan.bytes() < before.bytes() {
@@ -408,9 +409,10 @@ fn every_plan() -> Vec<Plan> {
     for items in [1, 2, 10, 20, 1000, 1_000_000, 10_000_000_000] {
         for rate in [0.1, 1e-3, 1e-6] {
             for lines in [1, 2] {
-                plans.push(built(Plan::new(Kind::Blocked).items(items).rate(rate).lines(lines)));
+                plans
+                    .push(built(Plan::builder(Kind::Blocked).items(items).rate(rate).lines(lines)));
             }
-            plans.push(built(Plan::new(Kind::Classic).items(items).rate(rate)));
+            plans.push(built(Plan::builder(Kind::Classic).items(items).rate(rate)));
         }
     }
     plans
@@ -443,7 +445,7 @@ proptest! {
         lines in prop::option::weighted(0.2, 0..4_u32),
     ) {
         let kind = if blocked { Kind::Blocked } else { Kind::Classic };
-        let mut builder = Plan::new(kind);
+        let mut builder = Plan::builder(kind);
         if let Some(items) = items { builder = builder.items(items) }
         if let Some(bytes) = bytes { builder = builder.bytes(bytes) }
         if let Some(per_key) = per_key { builder = builder.bits_per_key(per_key) }
@@ -482,8 +484,8 @@ fn a_rate_that_is_no_rate_is_refused() {
         ] {
             let expected =
                 format!("rate {shown} is out of reach: it must lie strictly between 0 and 1");
-            assert_eq!(refusal(Plan::new(kind).items(10).rate(rate).build()), expected);
-            assert_eq!(refusal(Plan::new(kind).bytes(1000).rate(rate).build()), expected);
+            assert_eq!(refusal(Plan::builder(kind).items(10).rate(rate).build()), expected);
+            assert_eq!(refusal(Plan::builder(kind).bytes(1000).rate(rate).build()), expected);
         }
     }
 }
@@ -491,12 +493,12 @@ fn a_rate_that_is_no_rate_is_refused() {
 #[test]
 fn a_rate_below_ten_to_the_minus_twelve_is_refused() {
     for rate in [9.9e-13, 1e-100, f64::MIN_POSITIVE, 5e-324] {
-        let text = refusal(Plan::new(Kind::Blocked).items(10).rate(rate).build());
+        let text = refusal(Plan::builder(Kind::Blocked).items(10).rate(rate).build());
         let reason = "is out of reach: rates below 1e-12 are not offered, because memory and disks \
                       err more often than that; for no errors keep the keys themselves";
         assert_eq!(text, format!("rate {rate} {reason}"));
     }
-    assert_kept(&built(Plan::new(Kind::Blocked).items(10).rate(1e-12)));
+    assert_kept(&built(Plan::builder(Kind::Blocked).items(10).rate(1e-12)));
 }
 
 #[test]
@@ -504,7 +506,7 @@ fn too_many_items_are_refused() {
     for kind in HASHED {
         for items in [MAX_ITEMS + 1, u64::MAX] {
             assert_eq!(
-                refusal(Plan::new(kind).items(items).build()),
+                refusal(Plan::builder(kind).items(items).build()),
                 format!("items is {items}, but must be at most 10^15")
             );
         }
@@ -513,15 +515,15 @@ fn too_many_items_are_refused() {
 
 #[test]
 fn more_bits_than_are_addressed_are_refused() {
-    let plan = built(Plan::new(Kind::Classic).items(MAX_ITEMS).rate(1e-12));
+    let plan = built(Plan::builder(Kind::Classic).items(MAX_ITEMS).rate(1e-12));
     assert!(plan.bits() <= MAX_BITS);
-    let text = refusal(Plan::new(Kind::Classic).items(MAX_ITEMS).bits_per_key(80.0).build());
+    let text = refusal(Plan::builder(Kind::Classic).items(MAX_ITEMS).bits_per_key(80.0).build());
     assert_eq!(
         text,
         "the plan needs about 8.000e16 bits, but at most 72057594037927936 are supported: \
          plan fewer items or a higher rate"
     );
-    let text = refusal(Plan::new(Kind::Classic).items(MAX_ITEMS).rate(0.01).probes(1).build());
+    let text = refusal(Plan::builder(Kind::Classic).items(MAX_ITEMS).rate(0.01).probes(1).build());
     assert_eq!(
         text,
         "the plan needs about 9.950e16 bits, but at most 72057594037927936 are supported: \
@@ -533,29 +535,31 @@ fn more_bits_than_are_addressed_are_refused() {
 fn a_size_that_is_no_size_is_refused() {
     for kind in HASHED {
         assert_eq!(
-            refusal(Plan::new(kind).items(10).bytes(0).build()),
+            refusal(Plan::builder(kind).items(10).bytes(0).build()),
             "bytes is 0, but must be at least 1"
         );
         for bytes in [(1 << 53) + 1, u64::MAX] {
             let expected = format!("bytes is {bytes}, but must be at most 2^53 (8 PiB)");
-            assert_eq!(refusal(Plan::new(kind).items(10).bytes(bytes).build()), expected);
-            assert_eq!(refusal(Plan::new(kind).rate(0.01).bytes(bytes).build()), expected);
+            assert_eq!(refusal(Plan::builder(kind).items(10).bytes(bytes).build()), expected);
+            assert_eq!(refusal(Plan::builder(kind).rate(0.01).bytes(bytes).build()), expected);
         }
         for (bits, shown) in
             [(0.0, "0"), (-1.0, "-1"), (f64::NAN, "NaN"), (f64::INFINITY, "inf"), (4097.0, "4097")]
         {
             assert_eq!(
-                refusal(Plan::new(kind).items(10).bits_per_key(bits).build()),
+                refusal(Plan::builder(kind).items(10).bits_per_key(bits).build()),
                 format!("bits per key is {shown}, but must be above 0 and at most 4096")
             );
         }
     }
     assert_eq!(
-        refusal(Plan::new(Kind::Blocked).items(10).bytes(63).build()),
+        refusal(Plan::builder(Kind::Blocked).items(10).bytes(63).build()),
         "bytes is 63, but must be at least 64, one block"
     );
     // 24 probes are those of two lines.
-    for two_lines in [Plan::new(Kind::Blocked).lines(2), Plan::new(Kind::Blocked).probes(24)] {
+    for two_lines in
+        [Plan::builder(Kind::Blocked).lines(2), Plan::builder(Kind::Blocked).probes(24)]
+    {
         assert_eq!(
             refusal(two_lines.items(10).bytes(127).build()),
             "bytes is 127, but must be at least 128, two blocks"
@@ -568,7 +572,7 @@ fn a_size_that_is_no_size_is_refused() {
 fn probes_that_the_kind_does_not_have_are_refused() {
     for probes in [0, 65, 1000, u32::MAX] {
         assert_eq!(
-            refusal(Plan::new(Kind::Classic).items(10).probes(probes).build()),
+            refusal(Plan::builder(Kind::Classic).items(10).probes(probes).build()),
             format!("probes is {probes}, but must be 1 to 64")
         );
         assert_eq!(
@@ -581,7 +585,10 @@ fn probes_that_the_kind_does_not_have_are_refused() {
             "probes is {probes}, but must be 4, 8, 12 or 16, \
              or 8, 16, 24 or 32 with two lines per key"
         );
-        assert_eq!(refusal(Plan::new(Kind::Blocked).items(10).probes(probes).build()), expected);
+        assert_eq!(
+            refusal(Plan::builder(Kind::Blocked).items(10).probes(probes).build()),
+            expected
+        );
         assert_eq!(refusal(Plan::exact(Kind::Blocked, 1024, probes)), expected);
     }
 }
@@ -590,16 +597,16 @@ fn probes_that_the_kind_does_not_have_are_refused() {
 fn lines_that_the_kind_does_not_have_are_refused() {
     for lines in [0, 3, u32::MAX] {
         assert_eq!(
-            refusal(Plan::new(Kind::Blocked).items(10).lines(lines).build()),
+            refusal(Plan::builder(Kind::Blocked).items(10).lines(lines).build()),
             format!("lines is {lines}, but must be 1 or 2 for kind blocked")
         );
         assert_eq!(
-            refusal(Plan::new(Kind::Window).last(10).lines(lines).build()),
+            refusal(Plan::builder(Kind::Window).last(10).lines(lines).build()),
             format!("lines is {lines}, but must be 1 or 2 for kind window")
         );
     }
     assert_eq!(
-        refusal(Plan::new(Kind::Classic).items(10).lines(2).build()),
+        refusal(Plan::builder(Kind::Classic).items(10).lines(2).build()),
         "kind classic cannot choose its cache lines: blocked, counting and window can"
     );
 }
@@ -608,9 +615,9 @@ fn lines_that_the_kind_does_not_have_are_refused() {
 #[test]
 fn options_of_other_kinds_are_refused() {
     let sized = |kind: Kind| match kind {
-        Kind::Bitmap => Plan::new(kind).universe(100),
-        Kind::Window => Plan::new(kind).last(100).items(100),
-        _ => Plan::new(kind).items(100),
+        Kind::Bitmap => Plan::builder(kind).universe(100),
+        Kind::Window => Plan::builder(kind).last(100).items(100),
+        _ => Plan::builder(kind).items(100),
     };
     type Give = fn(PlanBuilder) -> PlanBuilder;
     let options: [(Give, &[Kind], &str); 6] = [
@@ -657,48 +664,48 @@ fn options_out_of_their_range_are_refused() {
     let text = |builder: PlanBuilder| refusal(builder.build());
     for width in [0, 1, 3, 5, 16, u32::MAX] {
         assert_eq!(
-            text(Plan::new(Kind::Counting).items(10).width(width)),
+            text(Plan::builder(Kind::Counting).items(10).width(width)),
             format!("width is {width}, but must be 2, 4 or 8 for kind counting")
         );
     }
     for growth in [1, 3, 16, u32::MAX] {
         assert_eq!(
-            text(Plan::new(Kind::Scalable).growth(growth)),
+            text(Plan::builder(Kind::Scalable).growth(growth)),
             format!("growth is {growth}, but must be 2, 4 or 8, or 0 for none")
         );
     }
     for (share, shown) in [(0.0, "0"), (1.0, "1"), (f64::NAN, "NaN"), (-0.5, "-0.5")] {
         assert_eq!(
-            text(Plan::new(Kind::Scalable).tightening(share)),
+            text(Plan::builder(Kind::Scalable).tightening(share)),
             format!("tightening is {shown}, but must be 0.5 to 0.99")
         );
     }
     for generations in [0, 65, u32::MAX] {
         assert_eq!(
-            text(Plan::new(Kind::Window).last(1000).generations(generations)),
+            text(Plan::builder(Kind::Window).last(1000).generations(generations)),
             format!("generations is {generations}, but must be 1 to 64")
         );
     }
     for last in [0, 3] {
         assert_eq!(
-            text(Plan::new(Kind::Window).last(last)),
+            text(Plan::builder(Kind::Window).last(last)),
             format!("window is {last}, but must be at least as long as it has generations")
         );
     }
     assert_eq!(
-        text(Plan::new(Kind::Window).window(Duration::from_micros(3900)).items(10)),
+        text(Plan::builder(Kind::Window).window(Duration::from_micros(3900)).items(10)),
         "window is 3, but must be at least as long as it has generations"
     );
     assert_eq!(
-        text(Plan::new(Kind::Window).last(100).items(200)),
+        text(Plan::builder(Kind::Window).last(100).items(200)),
         "items is 200, but must be 100 as the window is, or left out"
     );
     assert_eq!(
-        text(Plan::new(Kind::Window).items(100)),
+        text(Plan::builder(Kind::Window).items(100)),
         "a plan for kind window needs the window: a time, or a number of keys"
     );
     assert_eq!(
-        text(Plan::new(Kind::Window).window(Duration::from_secs(1))),
+        text(Plan::builder(Kind::Window).window(Duration::from_secs(1))),
         "a plan for kind window needs the number of items, or the bytes it may take"
     );
 }
@@ -733,9 +740,9 @@ fn bits_that_the_kind_does_not_have_are_refused() {
 fn too_little_is_refused_with_what_would_do() {
     for kind in HASHED {
         for builder in [
-            Plan::new(kind),
-            Plan::new(kind).rate(0.01),
-            Plan::new(kind).bits_per_key(10.0).rate(0.01),
+            Plan::builder(kind),
+            Plan::builder(kind).rate(0.01),
+            Plan::builder(kind).bits_per_key(10.0).rate(0.01),
         ] {
             assert_eq!(
                 refusal(builder.build()),
@@ -746,14 +753,14 @@ fn too_little_is_refused_with_what_would_do() {
         }
     }
     assert_eq!(
-        refusal(Plan::new(Kind::Bitmap).items(10).build()),
+        refusal(Plan::builder(Kind::Bitmap).items(10).build()),
         "a plan for kind bitmap needs the universe, which is the number of possible integers"
     );
 }
 
 #[test]
 fn a_contradiction_is_refused_with_what_can_be_reached() {
-    let error = Plan::new(Kind::Classic).items(1_000_000).bytes(1_000_000).rate(0.001).build();
+    let error = Plan::builder(Kind::Classic).items(1_000_000).bytes(1_000_000).rate(0.001).build();
     assert!(matches!(error, Err(Error::Unreachable { items: 1_000_000, bytes: 1_000_000, .. })));
     assert_eq!(
         refusal(error),
@@ -761,26 +768,26 @@ fn a_contradiction_is_refused_with_what_can_be_reached() {
          allow more bytes, fewer items or a higher rate"
     );
     // The bytes are those that were given, also where only whole blocks of them can be used.
-    let error = Plan::new(Kind::Blocked).items(100).bytes(100).rate(0.001).build();
+    let error = Plan::builder(Kind::Blocked).items(100).bytes(100).rate(0.001).build();
     assert!(refusal(error).starts_with("100 items in 100 bytes reach a rate of "));
-    let error = Plan::new(Kind::Blocked).bytes(100).rate(1e-12).probes(4).build();
+    let error = Plan::builder(Kind::Blocked).bytes(100).rate(1e-12).probes(4).build();
     assert!(refusal(error).starts_with("1 items in 100 bytes reach a rate of "));
     assert_eq!(
-        refusal(Plan::new(Kind::Classic).items(10).bytes(100).bits_per_key(80.0).build()),
+        refusal(Plan::builder(Kind::Classic).items(10).bytes(100).bits_per_key(80.0).build()),
         "bits per key is given beside items and bytes, but must be left out, since it follows from \
          them"
     );
     // What can be kept is no contradiction.
-    assert_eq!(built(Plan::new(Kind::Classic).items(100).bytes(1000).rate(0.5)).bytes(), 1000);
+    assert_eq!(built(Plan::builder(Kind::Classic).items(100).bytes(1000).rate(0.5)).bytes(), 1000);
 }
 
 #[test]
 fn a_bitmap_takes_a_universe_and_nothing_that_hashed_kinds_have() {
     for builder in [
-        Plan::new(Kind::Bitmap).universe(10).rate(0.1),
-        Plan::new(Kind::Bitmap).universe(10).probes(1),
-        Plan::new(Kind::Bitmap).universe(10).lines(1),
-        Plan::new(Kind::Bitmap).universe(10).bits_per_key(8.0),
+        Plan::builder(Kind::Bitmap).universe(10).rate(0.1),
+        Plan::builder(Kind::Bitmap).universe(10).probes(1),
+        Plan::builder(Kind::Bitmap).universe(10).lines(1),
+        Plan::builder(Kind::Bitmap).universe(10).bits_per_key(8.0),
     ] {
         assert_eq!(
             refusal(builder.build()),
@@ -790,28 +797,28 @@ fn a_bitmap_takes_a_universe_and_nothing_that_hashed_kinds_have() {
     }
     for kind in HASHED {
         assert_eq!(
-            refusal(Plan::new(kind).items(10).universe(10).build()),
+            refusal(Plan::builder(kind).items(10).universe(10).build()),
             format!("kind {kind} cannot take a universe: only a bitmap has one; give items")
         );
     }
     assert_eq!(
-        refusal(Plan::new(Kind::Bitmap).universe(0).build()),
+        refusal(Plan::builder(Kind::Bitmap).universe(0).build()),
         "bits is 0, but must be at least 1 and at most 2^56"
     );
     assert_eq!(
-        refusal(Plan::new(Kind::Bitmap).universe(10).items(11).build()),
+        refusal(Plan::builder(Kind::Bitmap).universe(10).items(11).build()),
         "items is 11, but must be at most the universe, 10"
     );
     assert_eq!(
-        refusal(Plan::new(Kind::Bitmap).universe(1000).bytes(100).build()),
+        refusal(Plan::builder(Kind::Bitmap).universe(1000).bytes(100).build()),
         "the filter needs 128 bytes, the limit is 100: raise the limit or plan a smaller filter"
     );
 }
 
 #[test]
 fn a_bitmap_is_sparse_where_that_is_smaller() {
-    let dense = built(Plan::new(Kind::Bitmap).universe(1 << 20).items(1 << 19));
-    let sparse = built(Plan::new(Kind::Bitmap).universe(u64::MAX).items(1_000_000));
+    let dense = built(Plan::builder(Kind::Bitmap).universe(1 << 20).items(1 << 19));
+    let sparse = built(Plan::builder(Kind::Bitmap).universe(u64::MAX).items(1_000_000));
     assert!(!dense.is_sparse() && sparse.is_sparse());
     // A million members, each alone in its range of 2^32, took 254 MB.
     assert!((230_000_000..290_000_000).contains(&sparse.bytes()), "{}", sparse.bytes());
@@ -836,7 +843,7 @@ fn kinds_and_tiers_are_known_by_name() {
 
 #[test]
 fn a_filter_larger_than_the_callers_limit_is_refused() {
-    let plan = built(Plan::new(Kind::Classic).bytes(1 << 20));
+    let plan = built(Plan::builder(Kind::Classic).bytes(1 << 20));
     assert_eq!(
         refusal(Filter::new_within(plan, 1000)),
         "the filter needs 1048576 bytes, the limit is 1000: \
@@ -847,7 +854,7 @@ fn a_filter_larger_than_the_callers_limit_is_refused() {
 
 #[test]
 fn memory_that_is_not_there_is_refused() {
-    let plan = built(Plan::new(Kind::Classic).bytes(1 << 53));
+    let plan = built(Plan::builder(Kind::Classic).bytes(1 << 53));
     let text = refusal(Filter::new(plan));
     assert!(text.starts_with("could not get 9007199254740992 bytes of memory for the filter ("));
     assert!(text.ends_with("): plan a smaller filter or free memory"), "{text}");

@@ -200,8 +200,8 @@ const OTHERS: Effort =
 /// A plan for as many items; for a window, of as many keys, in steps of at least one.
 fn plan_for(kind: Kind, items: u64, rate: f64) -> Plan {
     let plan = match kind {
-        Kind::Window => Plan::new(kind).last(items).generations(items.min(4) as u32),
-        _ => Plan::new(kind).items(items),
+        Kind::Window => Plan::builder(kind).last(items).generations(items.min(4) as u32),
+        _ => Plan::builder(kind).items(items),
     };
     plan.rate(rate).build().expect("a plan")
 }
@@ -405,7 +405,7 @@ fn a_window_of_keys_keeps_its_rate_and_its_keys_across_rotations() {
     fn check<C: Corpus>() {
         const LAST: u64 = 20_000;
         for (generations, rate) in [(1, 0.01), (4, 0.01), (4, 1e-4), (64, 0.01)] {
-            let plan = Plan::new(Kind::Window).last(LAST).generations(generations).rate(rate);
+            let plan = Plan::builder(Kind::Window).last(LAST).generations(generations).rate(rate);
             let mut stream = Stream::<C>::new(plan);
             let step = LAST.div_ceil(u64::from(generations));
             // Moments at every part of a step, over ten windows.
@@ -429,7 +429,7 @@ fn a_window_of_time_keeps_its_rate_and_its_keys_across_rotations() {
         const SPAN: u64 = 1000;
         const EACH: u64 = 200; // every 10 ms
         for (generations, start) in [(1, 0), (4, 0), (4, 1_700_000_000_007), (10, 123)] {
-            let plan = Plan::new(Kind::Window).window(Duration::from_millis(SPAN));
+            let plan = Plan::builder(Kind::Window).window(Duration::from_millis(SPAN));
             let plan = plan.items(SPAN / 10 * EACH).generations(generations).rate(0.01);
             let mut stream = Stream::<C>::new(plan);
             let step = SPAN.div_ceil(u64::from(generations));
@@ -474,7 +474,7 @@ fn a_window_of_time_keeps_its_rate_and_its_keys_across_rotations() {
 #[test]
 fn a_key_is_forgotten_when_its_time_has_come() {
     for (span, generations) in [(1000, 1), (1000, 4), (1000, 3), (7, 7), (64, 64), (100, 64)] {
-        let plan = Plan::new(Kind::Window).window(Duration::from_millis(span)).items(1000);
+        let plan = Plan::builder(Kind::Window).window(Duration::from_millis(span)).items(1000);
         let plan = plan.generations(generations).rate(1e-9).build().expect("a plan");
         let step = span.div_ceil(u64::from(generations));
         for inserted in [0, 1, step - 1, step, step + 1, 3 * span / 2] {
@@ -513,10 +513,10 @@ fn a_key_is_forgotten_when_its_time_has_come() {
 #[test]
 fn as_many_counters_saturate_as_planned() {
     let plan = |width: u32, items: u64, bytes: u64, lines: u32, probes: u32| {
-        let plan = Plan::new(Kind::Counting).items(items).bytes(bytes).width(width);
+        let plan = Plan::builder(Kind::Counting).items(items).bytes(bytes).width(width);
         plan.lines(lines).probes(probes).build().expect("a plan")
     };
-    let usual = |width, rate| Plan::new(Kind::Counting).items(100_000).rate(rate).width(width);
+    let usual = |width, rate| Plan::builder(Kind::Counting).items(100_000).rate(rate).width(width);
     let mut off = Vec::new();
     for plan in [
         usual(2, 0.01).build().expect("a plan"),
@@ -588,7 +588,8 @@ fn the_model_of_classic_is_the_measured_rate_from_one_key_on() {
     let mut off = Vec::new();
     for items in [1, 2, 3, 5, 10, 20, 100, 10_000] {
         for target in [0.1, 0.01, 1e-3] {
-            let plan = Plan::new(Kind::Classic).items(items).rate(target).build().expect("a plan");
+            let plan =
+                Plan::builder(Kind::Classic).items(items).rate(target).build().expect("a plan");
             let loads: &[f64] = if items < 100 { &[1.0, 2.0] } else { &LOADS };
             off.extend(compare(&format!("classic {items} at {target}"), plan, loads, 8_000_000));
         }
@@ -602,7 +603,7 @@ fn the_model_of_blocked_is_the_measured_rate_in_every_shape() {
     for (lines, probes) in line_shapes() {
         for blocks in [40, 4000] {
             // So many items that the rate can be measured at a quarter of them.
-            let shape = Plan::new(Kind::Blocked).bytes(64 * blocks).lines(lines);
+            let shape = Plan::builder(Kind::Blocked).bytes(64 * blocks).lines(lines);
             let shape = shape.probes(lines * probes);
             let quarter = shape.rate(2e-4).build().expect("a plan").items();
             let plan = shape.items(4 * quarter).build().expect("a plan");
@@ -618,7 +619,7 @@ fn the_model_of_counting_is_the_measured_rate() {
     let mut off = Vec::new();
     for (width, lines, probes) in [(2, 1, 8), (4, 1, 4), (4, 1, 12), (4, 2, 16), (8, 1, 8)] {
         for blocks in [40, 4000] {
-            let shape = Plan::new(Kind::Counting).bytes(64 * blocks).width(width);
+            let shape = Plan::builder(Kind::Counting).bytes(64 * blocks).width(width);
             let shape = shape.lines(lines).probes(probes);
             let quarter = shape.rate(4e-4).build().expect("a plan").items();
             let plan = shape.items(4 * quarter).build().expect("a plan");
@@ -650,7 +651,7 @@ fn the_model_of_two_lines_is_safe_for_few_blocks() {
     let mut off = Vec::new();
     for blocks in [2, 3, 4, 6, 10] {
         for probes_per_line in [4, 8, 12, 16] {
-            let plan = Plan::new(Kind::Blocked).lines(2).probes(2 * probes_per_line);
+            let plan = Plan::builder(Kind::Blocked).lines(2).probes(2 * probes_per_line);
             let plan = plan.bytes(64 * blocks).rate(1e-3).build().expect("a plan");
             assert_eq!(plan.bits(), 512 * blocks);
             for load in [1.0, 2.0] {
@@ -770,10 +771,10 @@ fn indexes_of_32_bits_a_pick_reaches_both_ends_and_every_residue_of_any_range() 
 #[test]
 fn hashes_of_64_bits_a_digest_that_agrees_in_one_half_is_still_foreign() {
     for kind in [Kind::Classic, Kind::Blocked] {
-        let plan = Plan::new(kind).items(500_000_000).rate(1e-12).build().expect("a plan");
+        let plan = Plan::builder(kind).items(500_000_000).rate(1e-12).build().expect("a plan");
         assert!(plan.rate_at(5e8) <= 1e-12, "{kind}: {:e}", plan.rate_at(5e8));
 
-        let plan = Plan::new(kind).items(20_000).rate(1e-6).build().expect("a plan");
+        let plan = Plan::builder(kind).items(20_000).rate(1e-6).build().expect("a plan");
         let mut filter = seeded(plan, 0);
         let member = |number| Digest { place: mix(2 * number), print: mix(2 * number + 1) };
         for number in 0..20_000 {
@@ -825,7 +826,7 @@ fn hashes_of_64_bits_the_halves_of_a_digest_are_independent() {
 #[test]
 fn hashes_of_64_bits_nothing_is_claimed_at_ten_to_the_minus_twelve() {
     for kind in [Kind::Classic, Kind::Blocked] {
-        let plan = Plan::new(kind).items(1_000_000).rate(1e-12).build().expect("a plan");
+        let plan = Plan::builder(kind).items(1_000_000).rate(1e-12).build().expect("a plan");
         let measured = measure::<SequentialIntegers>(plan, 1_000_000, 1, 20_000_000);
         assert_eq!(measured.rate, 0.0, "{kind}");
     }
@@ -836,7 +837,7 @@ fn hashes_of_64_bits_nothing_is_claimed_at_ten_to_the_minus_twelve() {
 #[test]
 fn bad_double_hashing_a_hundred_keys_at_ten_to_the_minus_six_keep_their_rate() {
     for kind in [Kind::Classic, Kind::Blocked] {
-        let plan = Plan::new(kind).items(100).rate(1e-6).build().expect("a plan");
+        let plan = Plan::builder(kind).items(100).rate(1e-6).build().expect("a plan");
         let measured = measure::<RandomBytes>(plan, 100, 20_000, 100_000_000);
         let ratio = measured.rate / 1e-6;
         assert!(measured.keeps(1e-6, 1.05), "{kind}: measured {ratio:.2} times the target");
@@ -850,7 +851,7 @@ fn weak_base_hash_no_corpus_is_worse_than_random_bytes() {
     fn check<C: Corpus>() {
         for kind in [Kind::Classic, Kind::Blocked] {
             for target in [0.01, 1e-4] {
-                let plan = Plan::new(kind).items(100_000).rate(target).build().expect("a plan");
+                let plan = Plan::builder(kind).items(100_000).rate(target).build().expect("a plan");
                 let measured = measure::<C>(plan, 100_000, 10, 10_000_000);
                 let (ratio, model) = (measured.rate / target, plan.rate_at(1e5));
                 assert!(
@@ -874,7 +875,7 @@ fn weak_base_hash_no_corpus_is_worse_than_random_bytes() {
 fn tiny_filters_keep_a_low_rate_from_one_key_on() {
     for kind in [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo] {
         for items in [1, 2, 3, 5, 10, 20, 50] {
-            let plan = Plan::new(kind).items(items).rate(1e-7).build().expect("a plan");
+            let plan = Plan::builder(kind).items(items).rate(1e-7).build().expect("a plan");
             let measured = measure::<SequentialIntegers>(plan, items, 20_000, 20_000_000);
             let ratio = measured.rate / 1e-7;
             assert!(
@@ -917,7 +918,7 @@ fn a_filter_with_half_of_its_bits_set_does_not_compress() {
     let mut plans =
         vec![Plan::exact(Kind::Classic, 1 << 23, 1), Plan::exact(Kind::Classic, 1 << 23, 7)];
     for (lines, probes) in line_shapes() {
-        let plan = Plan::new(Kind::Blocked).bytes(1 << 20).lines(lines);
+        let plan = Plan::builder(Kind::Blocked).bytes(1 << 20).lines(lines);
         plans.push(plan.probes(lines * probes).build());
     }
     for plan in plans {
@@ -935,7 +936,7 @@ fn a_filter_as_planned_compresses_no_further_than_its_share_of_set_bits_explains
     for kind in [Kind::Classic, Kind::Blocked] {
         for target in [0.1, 0.01, 1e-3, 1e-4, 1e-6] {
             let plan =
-                Plan::new(kind).bytes(1 << 20).rate(target).build().expect("a plan of 1 MiB");
+                Plan::builder(kind).bytes(1 << 20).rate(target).build().expect("a plan of 1 MiB");
             let mut filter = seeded(plan, 0);
             for number in 0..plan.items() {
                 filter.insert(number.to_le_bytes()).expect("an insert into memory");

@@ -26,7 +26,7 @@ fn digests(key: MakeKey, numbers: std::ops::Range<u64>) -> Vec<Digest> {
 
 /// A plan whose fingerprints have so many bits.
 fn plan(items: u64, width: i32) -> Plan {
-    let plan = Plan::new(Kind::Ribbon).items(items).rate(2f64.powi(-width)).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(items).rate(2f64.powi(-width)).build().unwrap();
     assert_eq!(plan.width(), width as u32);
     plan
 }
@@ -173,7 +173,7 @@ fn a_hundred_million_keys_at_one_in_ten_thousand_take_13_45_bits() {
 
 /// A filter that claims one in ten thousand of the foreign keys, and not more, in so many bits.
 fn assert_exact(items: u64, most: f64) {
-    let plan = Plan::new(Kind::Ribbon).items(items).rate(1e-4).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(items).rate(1e-4).build().unwrap();
     assert!(plan.rate_at(items as f64) <= 1e-4, "{}", plan.rate_at(items as f64));
     let members = digests(SORTS[0].1, 0..items);
     let filter = build(plan, &members);
@@ -315,7 +315,7 @@ fn a_mapped_filter_answers_as_it_did() {
 fn other_kinds_become_ribbons_from_their_keys() {
     let keys: Vec<Vec<u8>> = (0..3000).map(SORTS[2].1).collect();
     let mut blocked =
-        Filter::new(Plan::new(Kind::Blocked).items(3000).rate(1e-4).build().unwrap()).unwrap();
+        Filter::new(Plan::builder(Kind::Blocked).items(3000).rate(1e-4).build().unwrap()).unwrap();
     blocked.insert_many(&keys, &mut Vec::new()).unwrap();
     blocked.set_note("May").unwrap();
     let compact = blocked.rebuild(plan(3000, 14), &keys).unwrap();
@@ -327,34 +327,35 @@ fn other_kinds_become_ribbons_from_their_keys() {
 
 #[test]
 fn plans_find_the_widest_fingerprint_and_the_most_items() {
-    let of = |bytes| Plan::new(Kind::Ribbon).items(1_000_000).bytes(bytes).build();
+    let of = |bytes| Plan::builder(Kind::Ribbon).items(1_000_000).bytes(bytes).build();
     let from_bytes = of(1_800_000).unwrap();
     assert_eq!((from_bytes.width(), from_bytes.rate()), (14, 2f64.powi(-14)));
     assert!(from_bytes.bytes() <= 1_800_000);
     assert!(of(100_000).unwrap_err().to_string().contains("at least"));
-    let per_key = Plan::new(Kind::Ribbon).items(1000).bits_per_key(16.0).build().unwrap();
+    let per_key = Plan::builder(Kind::Ribbon).items(1000).bits_per_key(16.0).build().unwrap();
     assert!(per_key.bits_per_key() <= 16.0 && per_key.width() >= 11);
-    let most = Plan::new(Kind::Ribbon).bytes(1 << 20).rate(1e-3).build().unwrap();
+    let most = Plan::builder(Kind::Ribbon).bytes(1 << 20).rate(1e-3).build().unwrap();
     assert!(most.bytes() <= 1 << 20 && most.items() > 830_000, "{}", most.items());
     assert!(most.rate_at(most.items() as f64) <= 1e-3);
-    let unreachable = Plan::new(Kind::Ribbon).items(1000).bytes(1000).rate(1e-6).build();
+    let unreachable = Plan::builder(Kind::Ribbon).items(1000).bytes(1000).rate(1e-6).build();
     assert!(unreachable.unwrap_err().to_string().contains("allow more bytes"));
     for (items, rate) in [(1000, 1e-10), (10_000_000_000, 5e-10)] {
-        let refused = Plan::new(Kind::Ribbon).items(items).rate(rate).build().unwrap_err();
+        let refused = Plan::builder(Kind::Ribbon).items(items).rate(rate).build().unwrap_err();
         assert!(refused.to_string().contains("fingerprints of at most 32 bits"), "{refused}");
     }
     // What 64 bits leave of 10^10 keys is counted.
-    let many = Plan::new(Kind::Ribbon).items(10_000_000_000).rate(2f64.powi(-26)).build().unwrap();
+    let many =
+        Plan::builder(Kind::Ribbon).items(10_000_000_000).rate(2f64.powi(-26)).build().unwrap();
     assert_eq!(many.width(), 27);
     assert!(many.bytes() < 34_000_000_000);
-    let urls = Plan::new(Kind::Ribbon).items(10_000_000_000).rate(1e-4).build().unwrap();
+    let urls = Plan::builder(Kind::Ribbon).items(10_000_000_000).rate(1e-4).build().unwrap();
     assert_eq!(format!("{:.1} GB", urls.bytes() as f64 / 1e9), "16.8 GB");
 }
 
 /// From 8 million planned keys on shards of two widths make up the rate. (The keys are fewer here.)
 #[test]
 fn a_large_filter_meets_its_rate_and_takes_no_bits_to_undercut_it() {
-    let plan = Plan::new(Kind::Ribbon).items(100_000_000).rate(0.003).build().unwrap();
+    let plan = Plan::builder(Kind::Ribbon).items(100_000_000).rate(0.003).build().unwrap();
     assert_eq!(plan.width(), 9);
     // 8.38 bits are the least that any filter takes; 9.06 it would be with 9 in all shards.
     assert!(plan.bits_per_key() < 8.56, "{}", plan.bits_per_key());
@@ -372,7 +373,8 @@ fn a_large_filter_meets_its_rate_and_takes_no_bits_to_undercut_it() {
 /// as they are, and no plan promises more than it keeps.
 #[test]
 fn plans_of_ten_million_keys_mix_widths() {
-    let planned = |items, rate| Plan::new(Kind::Ribbon).items(items).rate(rate).build().unwrap();
+    let planned =
+        |items, rate| Plan::builder(Kind::Ribbon).items(items).rate(rate).build().unwrap();
     for (items, most) in [(1 << 23, 13.6), (10_000_000, 13.6), (100_000_000, 13.5)] {
         let plan = planned(items, 1e-4);
         assert!(plan.bits_per_key() <= most, "{items}: {:.4}", plan.bits_per_key());
@@ -385,7 +387,7 @@ fn plans_of_ten_million_keys_mix_widths() {
     assert_eq!(fewer.rate_at(8e6), 2f64.powi(-14));
     // More keys fit than could if all had the wider fingerprints, and the search finds them.
     let bytes = planned(1 << 23, 1e-4).bytes();
-    let most = Plan::new(Kind::Ribbon).bytes(bytes).rate(1e-4).build().unwrap();
+    let most = Plan::builder(Kind::Ribbon).bytes(bytes).rate(1e-4).build().unwrap();
     assert!(most.items() >= 1 << 23 && most.bytes() <= bytes, "{} keys", most.items());
     assert!(fewer.bytes() > bytes);
 }

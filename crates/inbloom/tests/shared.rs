@@ -171,16 +171,16 @@ fn race(
 
 /// Filters in which none of so many keys is claimed before it is inserted.
 fn racing_plans(keys: u64) -> Vec<Plan> {
-    let low = |kind: Kind| Plan::new(kind).items(keys).rate(1e-11);
+    let low = |kind: Kind| Plan::builder(kind).items(keys).rate(1e-11);
     vec![
-        Plan::new(Kind::Bitmap).universe(common::UNIVERSE).build().unwrap(),
+        Plan::builder(Kind::Bitmap).universe(common::UNIVERSE).build().unwrap(),
         low(Kind::Classic).build().unwrap(),
         low(Kind::Blocked).lines(1).build().unwrap(),
         low(Kind::Blocked).lines(2).build().unwrap(),
         low(Kind::Counting).build().unwrap(),
         // Room for what every thread inserts: a key that comes again in a later step counts again.
         low(Kind::Cuckoo).items(2 * THREADS * keys).build().unwrap(),
-        Plan::new(Kind::Window).last(THREADS * keys).rate(1e-11).build().unwrap(),
+        Plan::builder(Kind::Window).last(THREADS * keys).rate(1e-11).build().unwrap(),
     ]
 }
 
@@ -188,8 +188,8 @@ fn racing_plans(keys: u64) -> Vec<Plan> {
 fn of_racing_inserts_if_absent_exactly_one_is_told_new_and_inserts() {
     const KEYS: u64 = 100_000;
     // Losers take no room: this one is not planned for them.
-    let cuckoo = Plan::new(Kind::Cuckoo).items(KEYS).rate(1e-11).build().unwrap();
-    let scalable = Plan::new(Kind::Scalable).rate(1e-11).build().unwrap();
+    let cuckoo = Plan::builder(Kind::Cuckoo).items(KEYS).rate(1e-11).build().unwrap();
+    let scalable = Plan::builder(Kind::Scalable).rate(1e-11).build().unwrap();
     for plan in racing_plans(KEYS).into_iter().chain([cuckoo, scalable]) {
         let shared = Filter::new(plan).unwrap().into_shared().unwrap();
         let told = race(&shared, KEYS, |shared, key| shared.insert_if_absent(key).unwrap());
@@ -276,7 +276,7 @@ fn what_is_inserted_after_a_clear_returned_is_found_whatever_others_do() {
 
 #[test]
 fn debug_output_names_the_plan_and_the_counts() {
-    let plan = Plan::new(Kind::Blocked).items(100).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(100).build().unwrap();
     let shared = exclusive(plan, &keys(0..3)).into_shared().unwrap();
     let text = format!("{shared:?}");
     assert!(
@@ -335,7 +335,7 @@ fn a_filter_comes_back_from_sharing_as_it_went() {
 #[test]
 fn what_cannot_be_shared_says_so() {
     let refusal = |filter: Filter| filter.into_shared().expect_err("a refusal").to_string();
-    let plan = Plan::new(Kind::Blocked).items(10).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(10).build().unwrap();
     let mut filter = Filter::new(plan).unwrap();
     filter.set_auto_clear(Some(0.5)).unwrap();
     assert_eq!(
@@ -453,7 +453,7 @@ fn peak_memory() -> Option<u64> {
 fn sharing_and_taking_back_copies_nothing() {
     const SIZE: u64 = 256 << 20;
     let Some(_) = peak_memory() else { return };
-    let plan = Plan::new(Kind::Blocked).bytes(SIZE).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).bytes(SIZE).build().unwrap();
     let mut filter = Filter::new(plan).unwrap();
     // Touches every page: 65,536 of them, or 128 huge ones.
     for first in (0..2_000_000_u64).step_by(1000) {
@@ -475,7 +475,7 @@ fn sharing_and_taking_back_copies_nothing() {
 #[test]
 fn a_shared_filter_that_was_filled_and_emptied_counts_no_keys() {
     for kind in [Kind::Counting, Kind::Cuckoo] {
-        let plan = Plan::new(kind).items(4000).rate(0.1).build().unwrap();
+        let plan = Plan::builder(kind).items(4000).rate(0.1).build().unwrap();
         let shared = Filter::new(plan).unwrap().into_shared().unwrap();
         for number in 0..4000 {
             shared.insert(key(number)).unwrap();

@@ -13,7 +13,7 @@ const PAIRS: u64 = 16;
 const QUERIES: u64 = 250_000;
 
 fn filter(kind: Kind, hasher: Hasher, series: u64, keys: u64) -> Filter {
-    let plan = Plan::new(kind).items(keys).rate(0.05).build().unwrap();
+    let plan = Plan::builder(kind).items(keys).rate(0.05).build().unwrap();
     let mut filter = Filter::with_hasher(plan, hasher).unwrap();
     let keys: Vec<[u8; 8]> = (0..keys).map(|number| key(series, number)).collect();
     filter.insert_many(&keys, &mut Vec::new()).unwrap();

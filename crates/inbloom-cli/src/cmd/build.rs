@@ -380,7 +380,7 @@ impl Builder<'_> {
         let mut like = match self.args.kind.is_static() {
             true => Filter::build(plan, self.hasher, &[])?,
             false => {
-                let small = Plan::new(self.args.kind).items(1).build()?;
+                let small = Plan::builder(self.args.kind).items(1).build()?;
                 small.for_shard(0, self.args.resources.shards.unwrap_or(1))?;
                 Filter::with_hasher(small, self.hasher)?
             }

@@ -154,7 +154,7 @@ fn a_window_of_time_forgets_before_it_takes_more() {
     let folder = Folder::new();
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     let window = Duration::from_secs(60);
-    let plan = Plan::new(Kind::Window).items(100).rate(1e-6).window(window).build();
+    let plan = Plan::builder(Kind::Window).items(100).rate(1e-6).window(window).build();
     let mut filter = Filter::new(plan.expect("a plan")).expect("little memory");
     filter.advance(now - 600_000).expect("it has a clock");
     filter.insert("alice").expect("it is writable");

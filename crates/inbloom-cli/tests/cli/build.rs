@@ -143,7 +143,7 @@ fn a_window_of_time_forgets_by_the_clock_of_the_system() {
     let folder = Folder::new();
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     for (window, code) in [(Duration::from_secs(60), 1), (Duration::from_secs(86_400), 0)] {
-        let plan = Plan::new(Kind::Window).items(10).rate(1e-6).window(window).build();
+        let plan = Plan::builder(Kind::Window).items(10).rate(1e-6).window(window).build();
         let mut filter = Filter::new(plan.expect("a plan")).expect("little memory");
         filter.advance(now - 600_000).expect("it has a clock");
         filter.insert("alice").expect("it is writable");

@@ -594,7 +594,7 @@ fn a_filter_that_cannot_be_read_is_not_replaced() {
     folder.write("f.ib", "not a filter");
     folder.run_with("dedup --filter f.ib", "a\n").expect_error(&["f.ib"]);
     assert_eq!(folder.read("f.ib"), b"not a filter");
-    let plan = Plan::new(Kind::Cuckoo).items(100).rate(0.01).build().expect("a plan");
+    let plan = Plan::builder(Kind::Cuckoo).items(100).rate(0.01).build().expect("a plan");
     file::save(&Filter::new(plan).expect("memory"), folder.path("full.ib")).expect("it is saved");
     // Taken knowingly, a cuckoo filter has an end all the same; what is saved is what was printed.
     let dedup = "dedup --filter full.ib --overfull continue";

@@ -372,7 +372,7 @@ fn a_secret_key_is_asked_for_and_never_shown() {
 #[test]
 fn a_filter_in_other_words_of_normalization_is_warned_of() {
     let folder = Folder::new();
-    let plan = Plan::new(Kind::Blocked).items(10).rate(1e-9).build().expect("a plan");
+    let plan = Plan::builder(Kind::Blocked).items(10).rate(1e-9).build().expect("a plan");
     let mut filter = Filter::new(plan).expect("memory");
     filter.set_normalization("as our database does").expect("it is short");
     filter.insert("alice").expect("it is not full");

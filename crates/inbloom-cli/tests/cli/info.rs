@@ -66,7 +66,7 @@ fn info_shows_what_is_particular_to_a_kind() {
 #[test]
 fn info_says_that_a_cuckoo_filter_is_full() {
     let folder = Folder::new();
-    let plan = Plan::new(Kind::Cuckoo).items(1_000).build().expect("a plan");
+    let plan = Plan::builder(Kind::Cuckoo).items(1_000).build().expect("a plan");
     let mut filter = Filter::new(plan).expect("little memory");
     let fits = (0..2_000_u64).take_while(|key| filter.insert(key.to_le_bytes()).is_ok()).count();
     assert!(fits > 1_000, "{fits}");
@@ -129,7 +129,7 @@ fn damage_is_found_and_named() {
 #[test]
 fn filters_that_lines_cannot_be_looked_up_in_as_they_are_say_so() {
     let folder = Folder::new();
-    let plan = Plan::new(Kind::Blocked).items(10).build().expect("a plan");
+    let plan = Plan::builder(Kind::Blocked).items(10).build().expect("a plan");
 
     let mut lower = Filter::new(plan).expect("little memory");
     lower.insert("alice").expect("it is writable");
@@ -180,7 +180,7 @@ fn a_histogram_shows_the_bands_of_a_bad_hash_and_says_so() {
     let folder = Folder::new();
     // Not classic, which mixes a digest once more for each probe.
     for kind in [Kind::Blocked, Kind::Counting] {
-        let plan = Plan::new(kind).items(20_000).build().expect("a plan");
+        let plan = Plan::builder(kind).items(20_000).build().expect("a plan");
         let mut filter = Filter::new(plan).expect("little memory");
         for key in 0..20_000_u64 {
             let digest = filter.digest(key.to_le_bytes());

@@ -70,7 +70,7 @@ fn what_is_merged_one_after_the_other_in_place_is_what_is_merged_at_once() {
 #[test]
 fn a_merge_of_what_differs_names_both_files_and_what_it_is() {
     let folder = Folder::with_names();
-    let plan = Plan::new(Kind::Blocked).items(100).build().expect("a plan");
+    let plan = Plan::builder(Kind::Blocked).items(100).build().expect("a plan");
     let save = |name: &str, hasher: Hasher, normalization: &str| {
         let mut filter = Filter::with_hasher(plan, hasher).expect("little memory");
         filter.set_normalization(normalization).expect("a short text");
@@ -157,7 +157,7 @@ fn the_first_note_is_kept_unless_another_is_given() {
 fn windows_of_time_forget_before_they_are_merged() {
     let folder = Folder::new();
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
-    let plan = Plan::new(Kind::Window).items(10).rate(1e-6).window(Duration::from_secs(3600));
+    let plan = Plan::builder(Kind::Window).items(10).rate(1e-6).window(Duration::from_secs(3600));
     let plan = plan.build().expect("a plan");
     for (name, key, age) in [("old.ib", "alice\n", 7_200_000), ("new.ib", "bob\n", 600_000)] {
         let mut filter = Filter::new(plan).expect("little memory");

@@ -63,15 +63,15 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
     };
     let mut all = Vec::new();
     let plans = [
-        ("blocked", Plan::new(Kind::Blocked).items(100)),
-        ("two lines", Plan::new(Kind::Blocked).items(20).bytes(256).lines(2).probes(16)),
-        ("classic", Plan::new(Kind::Classic).items(100)),
-        ("counting", Plan::new(Kind::Counting).items(100).rate(0.1)),
-        ("wide counting", Plan::new(Kind::Counting).items(100).rate(0.1).width(8)),
-        ("cuckoo", Plan::new(Kind::Cuckoo).items(100)),
-        ("scalable", Plan::new(Kind::Scalable).items(10).rate(0.01)),
-        ("last keys", Plan::new(Kind::Window).last(40).rate(0.1)),
-        ("time", Plan::new(Kind::Window).items(200).window(Duration::from_secs(100))),
+        ("blocked", Plan::builder(Kind::Blocked).items(100)),
+        ("two lines", Plan::builder(Kind::Blocked).items(20).bytes(256).lines(2).probes(16)),
+        ("classic", Plan::builder(Kind::Classic).items(100)),
+        ("counting", Plan::builder(Kind::Counting).items(100).rate(0.1)),
+        ("wide counting", Plan::builder(Kind::Counting).items(100).rate(0.1).width(8)),
+        ("cuckoo", Plan::builder(Kind::Cuckoo).items(100)),
+        ("scalable", Plan::builder(Kind::Scalable).items(10).rate(0.01)),
+        ("last keys", Plan::builder(Kind::Window).last(40).rate(0.1)),
+        ("time", Plan::builder(Kind::Window).items(200).window(Duration::from_secs(100))),
     ];
     for (name, plan) in plans {
         let mut filter = Filter::new(plan.build().expect(name)).expect(name);
@@ -85,7 +85,7 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         all.push((name, bytes(&filter)));
     }
     for (name, universe) in [("dense", 200), ("sparse", 1 << 40)] {
-        let plan = Plan::new(Kind::Bitmap).universe(universe).items(100).build().expect(name);
+        let plan = Plan::builder(Kind::Bitmap).universe(universe).items(100).build().expect(name);
         let mut filter = Filter::with_hasher(plan, Hasher::integers()).expect(name);
         for key in 0..60_u64 {
             filter.insert(key.to_le_bytes()).expect("it is in the universe");
@@ -93,7 +93,7 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         all.push((name, bytes(&filter)));
     }
     for (name, items) in [("ribbon", 100), ("ribbon of shards", 5_000_000)] {
-        let plan = Plan::new(Kind::Ribbon).items(items).rate(0.1).build().expect(name);
+        let plan = Plan::builder(Kind::Ribbon).items(items).rate(0.1).build().expect(name);
         let hasher = Hasher::default();
         let digests: Vec<_> = (0..60).map(|key: u64| hasher.digest(key.to_string())).collect();
         let ribbon = Filter::build(plan, hasher, &digests).expect(name);
@@ -105,7 +105,7 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         }
         all.push(("overlay", bytes(&overlay)));
     }
-    let plan = Plan::new(Kind::Blocked).items(100).build().expect("it is small");
+    let plan = Plan::builder(Kind::Blocked).items(100).build().expect("it is small");
     let mut keyed =
         Filter::with_hasher(plan, Hasher::sip13(SecretKey::new(KEY))).expect("it is small");
     insert(&mut keyed, 60);

@@ -380,7 +380,7 @@ fn overfull_is_refused_where_nothing_can_be_too_full_or_nothing_can_grow() {
     assert!(folder.names().is_empty());
     // A scalable filter does what is asked for.
     folder.run_with("dedup --overfull grow", "a\n").expect(0);
-    let plan = Plan::new(Kind::Counting).items(10).build().expect("a plan");
+    let plan = Plan::builder(Kind::Counting).items(10).build().expect("a plan");
     file::save(&Filter::new(plan).expect("memory"), folder.path("f.ib")).expect("it is saved");
     folder.run_with("add --overfull grow f.ib", "a\n").expect_error(&["f.ib", "counting"]);
 }

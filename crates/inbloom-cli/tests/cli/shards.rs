@@ -13,7 +13,7 @@ const SHARDS: u32 = 4;
 
 /// Empty shards for so many keys.
 fn empty(kind: Kind, items: u64, rate: f64, shards: u32) -> Sharded {
-    let plan = Plan::new(kind).items(items).rate(rate).build().expect("a plan");
+    let plan = Plan::builder(kind).items(items).rate(rate).build().expect("a plan");
     Sharded::new(plan, shards).expect("little memory")
 }
 
@@ -138,7 +138,7 @@ fn filters_in_shards_and_in_files_are_asked_together() {
 #[test]
 fn lines_are_normalized_as_the_keys_of_all_shards_were() {
     let folder = Folder::new();
-    let plan = Plan::new(Kind::Blocked).items(10).rate(1e-9).build().expect("a plan");
+    let plan = Plan::builder(Kind::Blocked).items(10).rate(1e-9).build().expect("a plan");
     let mut shards = Sharded::new(plan, SHARDS).expect("little memory").into_shards();
     for shard in &mut shards {
         shard.set_normalization("lower").expect("a short text");
@@ -166,7 +166,7 @@ fn keyed_shards_take_their_key() {
     folder.write("key", "07".repeat(16));
     folder.write("other", "08".repeat(16));
     for kind in [Kind::Blocked, Kind::Classic] {
-        let plan = Plan::new(kind).items(1_000).rate(1e-9).build().expect("a plan");
+        let plan = Plan::builder(kind).items(1_000).rate(1e-9).build().expect("a plan");
         let hasher = Hasher::sip13(SecretKey::new([7; 16]));
         let mut keyed = Sharded::with_hasher(plan, SHARDS, hasher).expect("little memory");
         insert(&mut keyed, 0, 1_000);
@@ -191,7 +191,7 @@ fn a_window_in_shards_forgets_by_the_clock() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let hour = Duration::from_secs(3600);
     for (ago, found) in [(Duration::ZERO, 1_000), (24 * hour, 0)] {
-        let window = Plan::new(Kind::Window).items(1_000).rate(1e-6).window(hour);
+        let window = Plan::builder(Kind::Window).items(1_000).rate(1e-6).window(hour);
         let plan = window.build().expect("a plan");
         let mut sharded = Sharded::new(plan, SHARDS).expect("little memory");
         sharded.advance((now - ago).as_millis() as u64).expect("it is writable");
@@ -211,7 +211,7 @@ fn info_is_one_screen_about_all_shards() {
     for kind in
         [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo, Kind::Scalable, Kind::Window]
     {
-        let plan = Plan::new(kind).items(10_000).rate(0.01);
+        let plan = Plan::builder(kind).items(10_000).rate(0.01);
         let plan = if kind == Kind::Window { plan.window(hour) } else { plan };
         let plan = plan.build().expect("a plan");
         let mut sharded = Sharded::new(plan, 16).expect("little memory");

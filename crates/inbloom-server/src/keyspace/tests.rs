@@ -10,7 +10,7 @@ const NOW: u64 = 1_700_000_000_000;
 fn value() -> Value {
     // Planned once: most of the time of a small filter is its plan.
     static SMALL: LazyLock<Plan> =
-        LazyLock::new(|| Plan::new(Kind::Blocked).items(10).build().expect("a small plan"));
+        LazyLock::new(|| Plan::builder(Kind::Blocked).items(10).build().expect("a small plan"));
     Value::filter(Filter::new(*SMALL).expect("a small filter"))
 }
 
@@ -266,7 +266,7 @@ fn every_key_is_as_likely_to_be_the_random_one() {
 #[test]
 fn a_large_filter_is_freed_by_nobody_who_serves_clients() {
     let keyspace = Keyspace::new();
-    let plan = Plan::new(Kind::Blocked).bytes(8 << 20).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).bytes(8 << 20).build().unwrap();
     let large = Value::filter(Filter::new(plan).unwrap());
     let Created::New(entry) = keyspace.create(key("large"), large, NOW) else { panic!() };
     let alive = Arc::downgrade(&entry);

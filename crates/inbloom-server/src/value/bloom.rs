@@ -111,7 +111,8 @@ impl Wish {
 
     /// Computes the shape of the base: up to milliseconds, so that it is worth keeping.
     pub fn shape(self) -> Result<Arc<Shape>, Error> {
-        let plan = Plan::new(Kind::Blocked).items(self.capacity).rate(self.base_rate()).build()?;
+        let plan =
+            Plan::builder(Kind::Blocked).items(self.capacity).rate(self.base_rate()).build()?;
         Shape::new(plan)
     }
 }
@@ -308,7 +309,7 @@ impl Bloom {
     fn first_rest(&self) -> Result<SharedScalable, Error> {
         let base = self.base.plan();
         let rate = self.rate() * (1.0 - base_part(self.expansion, base.items()));
-        let plan = Plan::new(Kind::Scalable).items(base.items()).rate(rate).build()?;
+        let plan = Plan::builder(Kind::Scalable).items(base.items()).rate(rate).build()?;
         SharedScalable::new(plan)
     }
 

@@ -97,7 +97,7 @@ impl Spec {
                 Ok((Value::Bloom(bloom), room))
             }
             Spec::Filter { kind, items, rate, span, clear } => {
-                let plan = Plan::new(kind).items(items).rate(rate);
+                let plan = Plan::builder(kind).items(items).rate(rate);
                 let plan = match span {
                     Some(span) => plan.window(span),
                     None => plan,

@@ -172,7 +172,7 @@ fn replan(content: &mut Vec<u8>, random: &mut Random) {
     let file = file.to_vec();
     let capacity = random.pick(&[0, 0, 1, 2, 30, 1000]);
     let rate = random.pick(&[0.001, 0.0005, 0.5, 0.99, 1e-9]);
-    let Ok(plan) = Plan::new(Kind::Blocked).items(capacity).rate(rate).build() else { return };
+    let Ok(plan) = Plan::builder(Kind::Blocked).items(capacity).rate(rate).build() else { return };
     content.truncate(HEADER);
     content.resize(HEADER + plan.bytes() as usize, 0);
     content.extend(file);

@@ -120,7 +120,7 @@ fn forged(payload: &[u8], fields: &[(usize, &[u8])]) -> Vec<u8> {
 
 /// A filter that has grown, with a base for no keys at all, as the planner would lay it out.
 fn of_capacity_zero(payload: &[u8], expansion: u32) -> Vec<u8> {
-    let plan = Plan::new(Kind::Blocked).items(0).rate(0.001).build().unwrap();
+    let plan = Plan::builder(Kind::Blocked).items(0).rate(0.001).build().unwrap();
     let base = u64::from_le_bytes(payload[40..48].try_into().unwrap()) as usize;
     let mut short = payload[..88].to_vec();
     short.resize(88 + plan.bytes() as usize, 0);
@@ -204,8 +204,8 @@ fn payload_of(filter: &inbloom::Filter) -> Vec<u8> {
 
 #[test]
 fn a_filter_that_brings_a_growing_part_grows_within_the_limits() {
-    let scalable = Plan::new(Kind::Scalable).items(1000).rate(0.01).build().unwrap();
-    let blocked = Plan::new(Kind::Blocked).items(1000).rate(0.01).growing().build().unwrap();
+    let scalable = Plan::builder(Kind::Scalable).items(1000).rate(0.01).build().unwrap();
+    let blocked = Plan::builder(Kind::Blocked).items(1000).rate(0.01).growing().build().unwrap();
     let blocked = inbloom::Filter::new(blocked).unwrap().into_growing().unwrap();
     for filter in [inbloom::Filter::new(scalable).unwrap(), blocked] {
         // Planned for many keys in the bits of few, as a file may say.

@@ -74,7 +74,7 @@ fn held(base: &dyn State, inserted: u64) -> u64 {
 }
 
 fn growing_plan(rate: f64, items: u64) -> Result<Plan> {
-    Plan::new(Kind::Scalable).items(items).rate(rate).build()
+    Plan::builder(Kind::Scalable).items(items).rate(rate).build()
 }
 
 /// The target rate of the growing part of a filter of which so many keys were new. Fails if too

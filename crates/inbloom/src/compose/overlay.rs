@@ -169,7 +169,7 @@ impl Overlay {
 /// A filter for keys to come.
 fn nothing_added(hasher: Hasher, promise: f64) -> Result<Filter> {
     let rate = (promise * ADDED_SHARE).max(MIN_RATE);
-    Filter::with_hasher(Plan::new(Kind::Scalable).rate(rate).build()?, hasher)
+    Filter::with_hasher(Plan::builder(Kind::Scalable).rate(rate).build()?, hasher)
 }
 
 /// Digests that are answered "no".

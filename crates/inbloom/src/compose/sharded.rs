@@ -63,7 +63,7 @@ use crate::storage::{Bits, Cells, Order};
 /// use inbloom::{Hasher, Kind, Plan, Sharded};
 ///
 /// let keys: Vec<String> = (0..10_000).map(|i| format!("key {i}")).collect();
-/// let plan = Plan::new(Kind::Blocked).items(10_000).rate(0.001).build()?;
+/// let plan = Plan::builder(Kind::Blocked).items(10_000).rate(0.001).build()?;
 /// let mut seen = Sharded::build(plan, 16, Hasher::default(), &keys, 4)?; // on 4 threads
 /// assert!(keys.iter().all(|key| seen.contains(key)));
 /// assert!(seen.insert("another")?);

@@ -19,8 +19,8 @@ use crate::plan::Plan;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("seen.ib");
 /// # let partial = folder.path().join("seen.ib.partial");
-/// let plan = Plan::new(Kind::Blocked).items(5_000_000).rate(1e-3).build()?;
-/// let mut like = Filter::new(Plan::new(Kind::Blocked).items(1).build()?)?;
+/// let plan = Plan::builder(Kind::Blocked).items(5_000_000).rate(1e-3).build()?;
+/// let mut like = Filter::new(Plan::builder(Kind::Blocked).items(1).build()?)?;
 /// like.set_note("no keys yet")?;
 /// let mut writer = file::BlockedWriter::create(&partial, plan, &like)?;
 /// let pieces = Pieces::new(plan);
@@ -135,7 +135,7 @@ mod tests {
 
     /// A filter of several pieces, and its digests in the order of their places.
     fn sample(items: u64, keys: u64, rate: f64, hasher: Hasher) -> (Filter, Vec<Digest>) {
-        let plan = Plan::new(Kind::Blocked).items(items).rate(rate).build().expect("a plan");
+        let plan = Plan::builder(Kind::Blocked).items(items).rate(rate).build().expect("a plan");
         let mut digests: Vec<_> = (0..keys).map(|key| hasher.digest(key.to_le_bytes())).collect();
         digests.sort_unstable_by_key(|digest| digest.place);
         let mut filter = Filter::with_hasher(plan, hasher).expect("memory");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn like(filter: &Filter) -> Filter {
-        let small = Plan::new(Kind::Blocked).items(1).build().expect("a plan");
+        let small = Plan::builder(Kind::Blocked).items(1).build().expect("a plan");
         let mut like = Filter::with_hasher(small, *filter.hasher()).expect("memory");
         like.set_note(filter.note()).expect("it is short");
         like.set_auto_clear(filter.auto_clear()).expect("a share");

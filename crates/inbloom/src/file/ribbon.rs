@@ -22,7 +22,7 @@ use crate::plan::ribbon::{ENTRY, TAIL};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("blacklist.ib");
 /// # let partial = folder.path().join("blacklist.ib.partial");
-/// let plan = Plan::new(Kind::Ribbon).items(5_000_000).rate(1e-4).build()?;
+/// let plan = Plan::builder(Kind::Ribbon).items(5_000_000).rate(1e-4).build()?;
 /// let mut like = Filter::build(plan, Hasher::default(), &[])?;
 /// like.set_note("no keys yet")?;
 /// let mut writer = file::RibbonWriter::create(&partial, &like)?;
@@ -150,7 +150,7 @@ mod tests {
 
     /// A filter of several shards, and its digests.
     fn sample(keys: u64) -> (Filter, Vec<crate::Digest>) {
-        let plan = Plan::new(Kind::Ribbon).items(9_000_000).rate(1e-3).build().expect("a plan");
+        let plan = Plan::builder(Kind::Ribbon).items(9_000_000).rate(1e-3).build().expect("a plan");
         let hasher = Hasher::default();
         let digests: Vec<_> = (0..keys).map(|key| hasher.digest(key.to_le_bytes())).collect();
         let mut filter = Filter::build(plan, hasher, &digests).expect("it is built");

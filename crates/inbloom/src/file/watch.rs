@@ -314,7 +314,7 @@ mod tests {
     fn saved(kind: Kind) -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seen.ib");
-        let mut filter = Filter::new(Plan::new(kind).items(100_000).build().unwrap()).unwrap();
+        let mut filter = Filter::new(Plan::builder(kind).items(100_000).build().unwrap()).unwrap();
         for key in 0..50_000u32 {
             filter.insert(key.to_le_bytes()).unwrap();
         }

@@ -19,7 +19,7 @@ impl Filter {
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
     ///
-    /// let mut filter = Filter::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+    /// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
     /// filter.insert("alice")?;
     /// let mut bytes = Vec::new();
     /// filter.write_to(&mut bytes)?;

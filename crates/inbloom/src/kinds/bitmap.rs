@@ -34,7 +34,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// use inbloom::kinds::bitmap::Bitmap;
 /// use inbloom::{Kind, Plan};
 ///
-/// let mut bitmap = Bitmap::new(Plan::new(Kind::Bitmap).universe(10).build()?)?;
+/// let mut bitmap = Bitmap::new(Plan::builder(Kind::Bitmap).universe(10).build()?)?;
 /// for value in [4, 7, 2, 5, 3, 7] {
 ///     bitmap.insert(value)?;
 /// }

@@ -149,7 +149,7 @@ impl Ribbon {
     ///
     /// let hasher = Hasher::default();
     /// let digests: Vec<_> = (0..10_000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
-    /// let plan = Plan::new(Kind::Ribbon).items(10_000).rate(1e-4).build()?;
+    /// let plan = Plan::builder(Kind::Ribbon).items(10_000).rate(1e-4).build()?;
     /// let ribbon = Ribbon::build(plan, &digests)?;
     /// assert!(digests.iter().all(|digest| ribbon.contains(*digest)));
     /// assert!(!ribbon.contains(hasher.digest("another")));
@@ -597,7 +597,7 @@ mod tests {
     /// A ribbon in a file whose columns were never written, nor read: none of their pages is in
     /// memory, and its answers are worth nothing.
     fn cold(paging: Paging) -> Ribbon {
-        let plan = Plan::new(Kind::Ribbon).items(200_000).rate(1e-9).build().unwrap();
+        let plan = Plan::builder(Kind::Ribbon).items(200_000).rate(1e-9).build().unwrap();
         let built = Ribbon::build(plan, &digests()).unwrap();
         // Beside the tests, and not where temporary files are: that may be memory.
         let tests = std::env::current_exe().unwrap();

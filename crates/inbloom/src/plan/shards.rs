@@ -22,7 +22,7 @@ impl Plan {
     /// ```
     /// use inbloom::{Kind, Plan};
     ///
-    /// let whole = Plan::new(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+    /// let whole = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
     /// let part = whole.for_shard(3, 16)?;
     /// assert_eq!(part.shard(), Some((3, 16)));
     /// assert_eq!(part.items(), 62_500);
@@ -141,7 +141,7 @@ impl Plan {
             return two_lines;
         }
         let mut one_line =
-            Plan::new(self.kind).items(self.items).rate(self.offered_rate()).lines(1);
+            Plan::builder(self.kind).items(self.items).rate(self.offered_rate()).lines(1);
         if self.kind == Kind::Counting {
             one_line = one_line.width(self.width);
         }
@@ -191,7 +191,7 @@ impl Plan {
 
     /// The fewest bits for a shard of so many items, but no fewer than its share.
     fn roomy_plan(&self, items: u64, shards: u32) -> Result<Plan> {
-        let mut builder = Plan::new(self.kind).rate(self.offered_rate()).probes(self.probes);
+        let mut builder = Plan::builder(self.kind).rate(self.offered_rate()).probes(self.probes);
         if self.kind == Kind::Window {
             builder = builder.lines(self.lines).generations(self.generations);
         }
@@ -235,7 +235,7 @@ impl Plan {
     /// A shard that can fill up.
     fn cuckoo_shard(&self, shards: u32) -> Result<Plan> {
         let items = self.most_of_a_share(shards);
-        let plan = Plan::new(self.kind).items(items).rate(self.offered_rate()).build()?;
+        let plan = Plan::builder(self.kind).items(items).rate(self.offered_rate()).build()?;
         let share = self.bits / u64::from(shards);
         // Whoever gave it more bits than it needs has wider fingerprints.
         let shape = cuckoo::widest(items, share).filter(|shape| shape.bits() > plan.bits);
@@ -248,7 +248,7 @@ impl Plan {
             0 => self.most_of_a_share(shards),
             _ => self.items.div_ceil(u64::from(shards)),
         };
-        Plan::new(self.kind)
+        Plan::builder(self.kind)
             .items(items)
             .rate(self.rate)
             .growth(self.growth)
@@ -303,7 +303,7 @@ mod tests {
     fn shares_add_up() {
         for kind in [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo] {
             for (items, shards) in [(0, 3), (1, 3), (100, 7), (1_000_003, 16)] {
-                let whole = Plan::new(kind).items(items).rate(1e-4).build().unwrap();
+                let whole = Plan::builder(kind).items(items).rate(1e-4).build().unwrap();
                 let plans = whole.for_shards(shards).unwrap();
                 assert_eq!(plans.len(), shards as usize);
                 assert!(plans.iter().all(|plan| plan.bits == plans[0].bits));
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn a_rounded_plan_is_left_alone() {
         for (items, rate) in [(10_000, 0.01), (2_000_000, 1e-6), (50_000_000, 1e-6)] {
-            let plan = Plan::new(Kind::Blocked).items(items).rate(rate).build().unwrap();
+            let plan = Plan::builder(Kind::Blocked).items(items).rate(rate).build().unwrap();
             for shards in [2, 7, 16] {
                 let whole = Plan::of_shards(&plan.for_shards(shards).unwrap()).unwrap();
                 let again = Plan::of_shards(&whole.for_shards(shards).unwrap()).unwrap();
@@ -332,13 +332,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_divided_says_so() {
-        let plan = Plan::new(Kind::Blocked).items(1000).build().unwrap();
+        let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
         let text = |result: Result<Plan>| result.unwrap_err().to_string();
         assert_eq!(text(plan.for_shard(0, 0)), "shards is 0, but must be 1 to 2^20");
         assert!(text(plan.for_shard(5, 5)).contains("shard is 5, but must be below"));
         let part = plan.for_shard(1, 4).unwrap();
         assert!(text(part.for_shard(0, 2)).contains("shard 1 of 4"));
-        let bitmap = Plan::new(Kind::Bitmap).universe(1000).build().unwrap();
+        let bitmap = Plan::builder(Kind::Bitmap).universe(1000).build().unwrap();
         assert!(text(bitmap.for_shard(0, 2)).contains("an integer is not hashed"));
         let strange = Plan { shards: 3, ..bitmap };
         assert!(strange.check().is_err());

@@ -40,32 +40,36 @@ pub fn shapes(items: u64) -> Vec<(String, Plan)> {
 pub fn shapes_for(items: u64, most: u64) -> Vec<(String, Plan)> {
     let built = |builder: PlanBuilder| builder.build().expect("a plan that can be built");
     let mut shapes = vec![
-        ("dense bitmap".to_owned(), built(Plan::new(Kind::Bitmap).universe(UNIVERSE))),
-        ("sparse bitmap".to_owned(), built(Plan::new(Kind::Bitmap).universe(1 << 40).items(items))),
+        ("dense bitmap".to_owned(), built(Plan::builder(Kind::Bitmap).universe(UNIVERSE))),
+        (
+            "sparse bitmap".to_owned(),
+            built(Plan::builder(Kind::Bitmap).universe(1 << 40).items(items)),
+        ),
     ];
     for probes in [1, 7, 20] {
-        let plan = Plan::new(Kind::Classic).items(items).bits_per_key(20.0).probes(probes);
+        let plan = Plan::builder(Kind::Classic).items(items).bits_per_key(20.0).probes(probes);
         shapes.push((format!("classic with {probes} probes"), built(plan)));
     }
     for (lines, probes) in line_shapes() {
-        let plan = Plan::new(Kind::Blocked).items(items).bits_per_key(24.0);
+        let plan = Plan::builder(Kind::Blocked).items(items).bits_per_key(24.0);
         let plan = built(plan.lines(lines).probes(lines * probes));
         shapes.push((format!("blocked with {lines} lines of {probes} probes"), plan));
     }
     for width in [2, 4, 8] {
         for (lines, rate) in [(1, 1e-3), (2, 1e-5)] {
-            let plan = Plan::new(Kind::Counting).items(items).rate(rate).width(width).lines(lines);
+            let plan =
+                Plan::builder(Kind::Counting).items(items).rate(rate).width(width).lines(lines);
             shapes.push((format!("counting with {lines} lines of {width} bits"), built(plan)));
         }
     }
     shapes.extend(cuckoos(most));
     for generations in [1, 4] {
-        let plan = Plan::new(Kind::Window).last(most).generations(generations);
+        let plan = Plan::builder(Kind::Window).last(most).generations(generations);
         shapes.push((format!("window of keys in {generations} steps"), built(plan)));
     }
-    let plan = Plan::new(Kind::Window).window(SPAN).items(most);
+    let plan = Plan::builder(Kind::Window).window(SPAN).items(most);
     shapes.push(("window of time".to_owned(), built(plan)));
-    let plan = |items| Plan::new(Kind::Scalable).items(items).rate(1e-3);
+    let plan = |items| Plan::builder(Kind::Scalable).items(items).rate(1e-3);
     shapes.push(("scalable from 100 on".to_owned(), built(plan(100))));
     shapes.push(("scalable as planned".to_owned(), built(plan(items))));
     shapes.push(("scalable that does not grow".to_owned(), built(plan(most).growth(0))));
@@ -75,7 +79,7 @@ pub fn shapes_for(items: u64, most: u64) -> Vec<(String, Plan)> {
 /// The cuckoo filters among the shapes, for so many items and not for many more.
 pub fn cuckoos(items: u64) -> Vec<(String, Plan)> {
     let of_rate = |rate| {
-        let plan = Plan::new(Kind::Cuckoo).items(items).rate(rate).build();
+        let plan = Plan::builder(Kind::Cuckoo).items(items).rate(rate).build();
         (format!("cuckoo at {rate}"), plan.expect("a plan that can be built"))
     };
     [0.1, 0.001, 1e-6].map(of_rate).into()

@@ -632,7 +632,7 @@ impl<'a, 'b> Work<'a, 'b> {
             self.keep_read(Position::default(), true)?;
         }
         if self.unfinished.is_some() {
-            let like = self.builder.filter(Plan::new(Kind::Blocked).items(1).build()?)?;
+            let like = self.builder.filter(Plan::builder(Kind::Blocked).items(1).build()?)?;
             let (pieces, file) = (Pieces::new(plan), self.one_file());
             let path = file.path.clone();
             self.write(&parts::Blocked { plan, pieces, file, like: &like })?;

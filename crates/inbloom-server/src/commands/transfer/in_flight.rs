@@ -207,7 +207,7 @@ impl Transfers {
         if let Some(shape) = self.shape.lock().as_ref().filter(|shape| is_it(shape.plan())) {
             return Ok(Arc::clone(shape));
         }
-        let plan = Plan::new(Kind::Blocked).items(capacity).rate(rate).build();
+        let plan = Plan::builder(Kind::Blocked).items(capacity).rate(rate).build();
         let shape = plan.and_then(Shape::new).map_err(dump_format::bad)?;
         *self.shape.lock() = Some(Arc::clone(&shape));
         Ok(shape)

@@ -185,12 +185,13 @@ fn filter(plan: Plan, keys: u64) -> Filter {
 }
 
 fn planned(kind: Kind, items: u64) -> Plan {
-    Plan::new(kind).items(items).rate(0.01).build().unwrap()
+    Plan::builder(kind).items(items).rate(0.01).build().unwrap()
 }
 
 /// A window that has forgotten its first generation.
 fn window(items: u64) -> Filter {
-    let window = Plan::new(Kind::Window).items(items).rate(0.01).window(Duration::from_secs(60));
+    let window =
+        Plan::builder(Kind::Window).items(items).rate(0.01).window(Duration::from_secs(60));
     let mut window = Filter::new(window.build().unwrap()).unwrap();
     for (step, at) in (0..items / 2).enumerate() {
         window.advance(1_700_000_000_000 + step as u64 * 120_000 / items).unwrap();
@@ -733,7 +734,7 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
 
 #[test]
 fn an_image_of_a_filter_that_none_could_reserve_is_refused() {
-    let plan = |items| Plan::new(Kind::Blocked).items(items).rate(0.001).build().unwrap();
+    let plan = |items| Plan::builder(Kind::Blocked).items(items).rate(0.001).build().unwrap();
     let image = |items, expansion| {
         let plan = plan(items);
         let cells = Cow::Owned(vec![0; plan.bytes() as usize]);

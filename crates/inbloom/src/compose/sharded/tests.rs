@@ -7,8 +7,8 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
 
 fn plan(kind: Kind, items: u64, rate: f64) -> Plan {
     match kind {
-        Kind::Window => Plan::new(kind).last(items).rate(rate),
-        _ => Plan::new(kind).items(items).rate(rate),
+        Kind::Window => Plan::builder(kind).last(items).rate(rate),
+        _ => Plan::builder(kind).items(items).rate(rate),
     }
     .build()
     .unwrap()
@@ -35,12 +35,12 @@ fn written(sharded: &Sharded) -> Vec<u8> {
 #[test]
 fn shards_of_blocks_are_ranges_of_the_whole() {
     let plans = [
-        Plan::new(Kind::Blocked).items(20_000).rate(0.01),
-        Plan::new(Kind::Blocked).items(20_000).rate(1e-4).lines(1),
-        Plan::new(Kind::Blocked).items(5000).rate(1e-6),
-        Plan::new(Kind::Blocked).items(1_200_000).rate(1e-8).lines(2),
-        Plan::new(Kind::Blocked).items(10).rate(0.01),
-        Plan::new(Kind::Counting).items(20_000).rate(0.01),
+        Plan::builder(Kind::Blocked).items(20_000).rate(0.01),
+        Plan::builder(Kind::Blocked).items(20_000).rate(1e-4).lines(1),
+        Plan::builder(Kind::Blocked).items(5000).rate(1e-6),
+        Plan::builder(Kind::Blocked).items(1_200_000).rate(1e-8).lines(2),
+        Plan::builder(Kind::Blocked).items(10).rate(0.01),
+        Plan::builder(Kind::Counting).items(20_000).rate(0.01),
     ];
     let mut two_lines = 0;
     for plan in plans.map(|plan| plan.build().unwrap()) {
@@ -278,7 +278,7 @@ fn shards_make_a_whole_only_if_all_are_there_once() {
     assert!(text(foreign).contains("number of shards: 4 here, 5 there"));
     let whole = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
     assert!(Sharded::from_shards(vec![whole]).is_ok());
-    let bitmap = Filter::new(Plan::new(Kind::Bitmap).universe(9).build().unwrap()).unwrap();
+    let bitmap = Filter::new(Plan::builder(Kind::Bitmap).universe(9).build().unwrap()).unwrap();
     assert!(Sharded::new(*bitmap.plan(), 3).is_err());
     assert!(text(vec![bitmap]).contains("an integer is not hashed"));
 }
@@ -327,7 +327,7 @@ fn a_window_in_shards_reaches_as_far_back_as_the_whole() {
     let old = keys(0..16_000).iter().filter(|key| sharded.contains(key)).count();
     assert!(old < 20, "{old} of 16000 long gone are still there");
 
-    let timed = Plan::new(Kind::Window).window(std::time::Duration::from_secs(4));
+    let timed = Plan::builder(Kind::Window).window(std::time::Duration::from_secs(4));
     let mut timed = Sharded::new(timed.items(1000).build().unwrap(), 8).unwrap();
     timed.advance(0).unwrap();
     timed.insert_many(&keys(0..1000), &mut Vec::new()).unwrap();

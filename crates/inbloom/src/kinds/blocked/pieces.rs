@@ -20,7 +20,7 @@ const MOST: u64 = 2048;
 /// use inbloom::kinds::blocked::{Blocked, Pieces};
 /// use inbloom::{Hasher, Kind, Plan};
 ///
-/// let plan = Plan::new(Kind::Blocked).items(10_000_000).rate(1e-4).build()?;
+/// let plan = Plan::builder(Kind::Blocked).items(10_000_000).rate(1e-4).build()?;
 /// let pieces = Pieces::new(plan);
 /// let hasher = Hasher::default();
 /// let digests: Vec<_> = (0..1000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
@@ -143,7 +143,12 @@ mod tests {
     /// Of one line and of two; of one piece, of many, and with a last one that is shorter.
     fn plans() -> Vec<Plan> {
         let plan = |items, rate, lines| {
-            Plan::new(Kind::Blocked).items(items).rate(rate).lines(lines).build().expect("a plan")
+            Plan::builder(Kind::Blocked)
+                .items(items)
+                .rate(rate)
+                .lines(lines)
+                .build()
+                .expect("a plan")
         };
         let mut plans = Vec::new();
         for lines in [1, 2] {
@@ -204,7 +209,7 @@ mod tests {
     #[should_panic(expected = "index out of bounds")]
     fn a_digest_of_another_piece_is_refused() {
         let pieces = Pieces::new(
-            Plan::new(Kind::Blocked).items(5_000_000).rate(1e-3).build().expect("a plan"),
+            Plan::builder(Kind::Blocked).items(5_000_000).rate(1e-3).build().expect("a plan"),
         );
         let mut second = pieces.empty(1).expect("memory");
         second.insert(Digest { place: *pieces.places(1).start() - 1, print: 7 });

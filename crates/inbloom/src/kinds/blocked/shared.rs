@@ -144,7 +144,7 @@ pub(crate) fn share(cells: Cells) -> Result<Shared> {
 /// use inbloom::kinds::blocked::{Shape, SharedBlocked};
 /// use inbloom::{Hasher, Kind, Plan};
 ///
-/// let shape = Shape::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+/// let shape = Shape::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
 /// let filters = [SharedBlocked::new(&shape)?, SharedBlocked::new(&shape)?];
 /// let alice = Hasher::default().digest("alice");
 /// let told_new: usize = std::thread::scope(|scope| {
@@ -315,7 +315,7 @@ impl SharedBlocked {
     /// use inbloom::kinds::blocked::{Shape, SharedBlocked};
     /// use inbloom::{Filter, Hasher, Kind, Plan};
     ///
-    /// let shape = Shape::new(Plan::new(Kind::Blocked).items(100).build()?)?;
+    /// let shape = Shape::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
     /// let shared = SharedBlocked::new(&shape)?;
     /// shared.insert(Hasher::default().digest("alice"));
     /// let mut file = Vec::new();

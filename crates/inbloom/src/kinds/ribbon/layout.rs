@@ -16,7 +16,7 @@ use crate::storage::Cells;
 /// ```
 /// use inbloom::{Hasher, Kind, Plan, kinds::ribbon::{Layout, Ribbon}};
 ///
-/// let plan = Plan::new(Kind::Ribbon).items(5_000_000).rate(1e-4).build()?;
+/// let plan = Plan::builder(Kind::Ribbon).items(5_000_000).rate(1e-4).build()?;
 /// let layout = Layout::new(plan);
 /// let hasher = Hasher::default();
 /// let places: Vec<u64> = (0..50_000_u64).map(|key| hasher.digest(key.to_le_bytes()).place).collect();

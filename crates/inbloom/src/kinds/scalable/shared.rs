@@ -70,7 +70,7 @@ use crate::sync::{
 /// use inbloom::kinds::scalable::SharedScalable;
 /// use inbloom::{Hasher, Kind, Plan};
 ///
-/// let shared = SharedScalable::new(Plan::new(Kind::Scalable).items(100).build()?)?;
+/// let shared = SharedScalable::new(Plan::builder(Kind::Scalable).items(100).build()?)?;
 /// let digest = |key: u64| Hasher::default().digest(key.to_le_bytes());
 /// std::thread::scope(|scope| {
 ///     for thread in 0..4 {

@@ -7,7 +7,7 @@ use crate::kinds::State;
 use crate::kinds::blocked::Blocked;
 
 fn plan(items: u64, rate: f64, lines: u32) -> Plan {
-    Plan::new(Kind::Blocked).items(items).rate(rate).lines(lines).build().unwrap()
+    Plan::builder(Kind::Blocked).items(items).rate(rate).lines(lines).build().unwrap()
 }
 
 /// One line and two; a single block, a few, and more than stay in L2 by themselves.
@@ -319,7 +319,7 @@ fn filters_become_shared_and_come_back_the_same() {
         let shape = Shape::new(plan).unwrap();
         shared.share_shape(&shape);
         assert!(Arc::ptr_eq(shared.shape(), &shape));
-        let other = Plan::new(Kind::Blocked).items(77).build().unwrap();
+        let other = Plan::builder(Kind::Blocked).items(77).build().unwrap();
         shared.share_shape(&Shape::new(other).unwrap());
         assert!(Arc::ptr_eq(shared.shape(), &shape), "a shape of another plan is left alone");
     }
@@ -347,7 +347,7 @@ fn what_is_no_blocked_filter_or_has_a_lock_set_is_refused() {
         Err(error) => error.to_string(),
         Ok(_) => panic!("taken"),
     };
-    let classic = Plan::new(Kind::Classic).items(100).build().unwrap();
+    let classic = Plan::builder(Kind::Classic).items(100).build().unwrap();
     assert_eq!(
         refusal(Filter::new(classic).unwrap()),
         "kind classic cannot be shared line by line: only blocked can; use Filter::into_shared"

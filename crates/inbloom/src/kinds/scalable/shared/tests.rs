@@ -317,7 +317,7 @@ fn a_filter_goes_in_and_comes_out_as_it_was() {
         assert!(shared.snapshot(Hasher::default()).unwrap() == filter);
         assert!(shared.snapshot(Hasher::integers()).is_err());
     }
-    let blocked = Filter::new(Plan::new(Kind::Blocked).items(100).build().unwrap()).unwrap();
+    let blocked = Filter::new(Plan::builder(Kind::Blocked).items(100).build().unwrap()).unwrap();
     let error = SharedScalable::from_filter(blocked).err().unwrap();
     assert!(matches!(error, Error::Unsupported { kind: Kind::Blocked, .. }));
 }
