@@ -3,4 +3,3 @@
 pub mod grown;
 pub mod overlay;
 pub mod sharded;
-pub mod window;

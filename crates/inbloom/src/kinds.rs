@@ -8,6 +8,7 @@ pub mod counting;
 pub mod cuckoo;
 pub mod ribbon;
 pub mod scalable;
+pub mod window;
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -31,7 +31,7 @@
 //! | [`Ribbon`](kinds::ribbon::Ribbon) | 7.0, 10.0, 14.0 | 3 to 5 lines at once | fewest bits of all, for keys known beforehand |
 //! | [`Counting`](kinds::counting::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
 //! | [`Scalable`](kinds::scalable::Scalable) | 20, 28, 43 when grown | one line or two | when the number of keys is unknown |
-//! | [`Window`](compose::window::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
+//! | [`Window`](kinds::window::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
 //! | [`Bitmap`](kinds::bitmap::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
 //!
 //! # Three ideas

@@ -11,7 +11,7 @@ use common::{
     UNIVERSE, cuckoos, file_of, insert_over_time, key, keys, max_count, mean_and_deviation, mix,
     seeded, shapes, shapes_for, used_cells,
 };
-use inbloom::compose::window::Window;
+use inbloom::kinds::window::Window;
 use inbloom::kinds::{
     bitmap::Bitmap, blocked::Blocked, classic::Classic, counting::Counting, cuckoo::Cuckoo,
     scalable::Scalable,
