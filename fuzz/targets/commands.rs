@@ -170,7 +170,7 @@ fuzz_target!(|data: &[u8]| {
             unanswered = 0;
             quiet &= session.reply_mode != ReplyMode::On || session.transaction.is_some();
         }
-        server.keyspace.expire_due(inbloom_server::server::now(), 100);
+        server.keyspace.expire_due(inbloom_server::clock::now(), 100);
         assert!(server.keyspace.used() <= 64 << 20, "{} bytes", server.keyspace.used());
     }
 });

@@ -3,9 +3,10 @@
 //!
 //! The rows stand beside the functions, a slice for each file of `commands/`.
 
-use crate::reply_error::ReplyError;
+use crate::clients::Client;
+use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Reply};
-use crate::server::{Client, Server};
+use crate::server::Server;
 use crate::session::Session;
 use crate::users::Class;
 
@@ -204,9 +205,4 @@ fn unknown(arguments: Arguments<'_>) -> ReplyError {
         shown.push_str(&format!("'{}' ", excerpt(argument, 128 - shown.len())));
     }
     ReplyError::with(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
-}
-
-/// The beginning of bytes from a client, as text for an error.
-pub fn excerpt(bytes: &[u8], most: usize) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
 }

@@ -6,7 +6,6 @@ pub mod cuckoo;
 pub mod extensions;
 pub mod glob;
 pub mod keys;
-pub mod parse;
 pub mod server;
 pub mod transactions;
 pub mod transfer;

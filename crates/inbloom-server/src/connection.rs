@@ -32,8 +32,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_blocking, yield_now};
 
+use crate::clients::Client;
+use crate::clock::now;
 use crate::holdings::{CONNECTION, Excess};
-use crate::server::{Client, Server, now};
+use crate::server::Server;
 use crate::session::{Next, Place, Progress, Session, counted};
 use crate::tls::{Stream, Tls};
 
@@ -649,7 +651,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::config::Config;
+    use crate::settings::Config;
 
     /// What was logged as an error, by any thread.
     static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());

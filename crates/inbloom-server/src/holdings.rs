@@ -13,7 +13,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::server::{Client, Clients, Server};
+use crate::clients::{Client, Clients};
+use crate::server::Server;
 
 /// A client that holds no more is not disconnected because of what the others hold.
 const LITTLE: u64 = 64 << 10;

@@ -5,8 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use inbloom::file::{self, Watch};
 use inbloom::{Filter, Kind, SecretKey};
 
-use crate::command_table::excerpt;
-use crate::reply_error::ReplyError;
+use crate::reply_error::{ReplyError, excerpt};
 
 /// A path below the folder.
 pub struct Imported {

@@ -20,7 +20,8 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::commands::server::info;
 use crate::keyspace::DATABASES;
 use crate::persist;
-use crate::server::{Calls, Server};
+use crate::server::Server;
+use crate::statistics::Calls;
 
 /// What figures can be written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

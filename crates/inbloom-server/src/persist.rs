@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::config::Settings;
 use crate::server::Server;
+use crate::settings::Settings;
 use crate::value::Value;
 use disk::{Disk, Folder};
 use image::Fixed;

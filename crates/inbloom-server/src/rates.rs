@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::server::Statistics;
+use crate::statistics::Statistics;
 
 /// Looks that are kept.
 const LOOKS: usize = 16;

@@ -47,3 +47,8 @@ impl ReplyError {
         ReplyError::with(format!("ERR wrong number of arguments for '{name}' command"))
     }
 }
+
+/// The beginning of bytes from a client, as text for an error.
+pub fn excerpt(bytes: &[u8], most: usize) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+}

@@ -17,14 +17,17 @@ use std::time::{Duration, Instant};
 
 use inbloom::Digest;
 
+use crate::clients::Client;
+use crate::clock::now;
 use crate::command_table::{self, Call, Command};
 use crate::commands::bloom;
-use crate::config::Settings;
 use crate::holdings::{Budget, CONNECTION, Excess};
 use crate::keyspace::{Entry, Key, Stamp};
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
-use crate::server::{Calls, Client, Server, Slow, now};
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::statistics::{Calls, Slow};
 use crate::users::{Class, Identity, Users};
 use crate::value::{Value, take_found};
 

@@ -1,6 +1,7 @@
 //! What a key can hold: a Bloom filter, a cuckoo filter, or a filter of any other kind.
 
 pub mod bloom;
+pub mod dump_format;
 pub mod spec;
 
 use std::cell::Cell;
@@ -12,8 +13,7 @@ use inbloom::memory::allocated;
 use inbloom::{Filter, Kind};
 use parking_lot::RwLock;
 
-use crate::command_table::excerpt;
-use crate::reply_error::ReplyError;
+use crate::reply_error::{ReplyError, excerpt};
 use bloom::Bloom;
 
 /// A filter of the server. The most frequent one is kept small: a million of them may be there.

@@ -422,7 +422,7 @@ fn parameters_are_known_by_the_names_of_options_too() {
 fn keys_that_expire_are_counted_or_inferred() {
     use inbloom_server::keyspace::Key;
     let mut client = Client::new();
-    let (keys, now) = (20_000u64, inbloom_server::server::now());
+    let (keys, now) = (20_000u64, inbloom_server::clock::now());
     for number in 0..keys {
         let name = format!("key{number}");
         assert_eq!(client.ask(&format!("BF.RESERVE {name} 0.01 10")), "+OK");
@@ -638,7 +638,7 @@ fn the_only_user_may_do_all() {
 #[test]
 fn time_passes_and_the_start_is_the_last_save() {
     let mut client = Client::new();
-    let before = inbloom_server::server::now() / 1000;
+    let before = inbloom_server::clock::now() / 1000;
     let answer = client.ask("TIME");
     let seconds: u64 = answer.split(' ').nth(2).expect("a number").parse().expect("a number");
     assert!((before..=before + 60).contains(&seconds), "{answer}");

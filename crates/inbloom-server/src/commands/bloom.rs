@@ -158,7 +158,7 @@ fn adds_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) 
     }
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::server::now());
+    let entry = server.keyspace.get(key, crate::clock::now());
     let may_pause = |entry: &Entry| matches!(&entry.value, Value::Bloom(it) if it.may_pause());
     entry.is_some_and(|entry| may_pause(&entry) || is_slow(server, &entry.value, arguments))
 }
@@ -197,7 +197,7 @@ pub fn grows(filter: &Filter) -> bool {
 fn queries_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::server::now());
+    let entry = server.keyspace.get(key, crate::clock::now());
     entry.is_some_and(|entry| is_slow(server, &entry.value, arguments))
 }
 
@@ -214,7 +214,7 @@ fn insert_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>)
         arguments.get(2).is_some_and(|word| options::option(word).is_ok_and(|it| !it.is_items()));
     let is_missing = || {
         let key = Key { database: session.database, name: &arguments[1] };
-        server.keyspace.get(key, crate::server::now()).is_none()
+        server.keyspace.get(key, crate::clock::now()).is_none()
     };
     has_options && is_missing() || adds_are_heavy(server, session, arguments)
 }

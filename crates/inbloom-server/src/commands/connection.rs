@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::keys::database;
-use super::parse;
 use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
-use crate::command_table::{Call, Command, Keys, excerpt};
-use crate::reply_error::ReplyError;
+use crate::clients::{Client, ClientState};
+use crate::command_table::{Call, Command, Keys};
+use crate::parse;
+use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
-use crate::server::{Client, ClientState, Server};
+use crate::server::Server;
 use crate::session::{ReplyMode, Session, Watched};
 use crate::users::{DEFAULT, Users};
 

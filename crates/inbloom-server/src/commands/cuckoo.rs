@@ -11,11 +11,12 @@ use std::sync::Arc;
 use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
 
 use super::bloom::{MANY, note};
-use super::{parse, transfer};
-use crate::command_table::{Call, Command, Keys, excerpt};
+use super::transfer;
+use crate::command_table::{Call, Command, Keys};
 use crate::keyspace::{Created, Entry, Key};
+use crate::parse;
 use crate::persist::record::{Change, Verb};
-use crate::reply_error::ReplyError;
+use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
 use crate::session::Session;
@@ -200,7 +201,7 @@ fn items_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>)
     }
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::server::now());
+    let entry = server.keyspace.get(key, crate::clock::now());
     let Some(filter) = entry.as_deref().and_then(cuckoo_of) else { return false };
     filter.read(effort) * arguments.len() > MANY
 }
@@ -539,7 +540,7 @@ const STEP: usize = 1 << 16;
 fn compact_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::server::now());
+    let entry = server.keyspace.get(key, crate::clock::now());
     entry.is_some_and(|entry| entry.value.memory() > STEP as u64)
 }
 

@@ -7,12 +7,13 @@ use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
 use inbloom::{Error, Filter, file};
 
 use super::bloom::{Facts, Runs, grows, note};
-use crate::command_table::{Call, Command, Keys, excerpt, heavy};
+use crate::command_table::{Call, Command, Keys, heavy};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
+use crate::limits::Room;
 use crate::persist::record::{Record, Verb};
-use crate::reply_error::ReplyError;
-use crate::server::{Room, Server};
+use crate::reply_error::{ReplyError, excerpt};
+use crate::server::Server;
 use crate::value::spec::Memory;
 use crate::value::{Guarded, Value};
 

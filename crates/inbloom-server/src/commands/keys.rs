@@ -4,10 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use super::bloom::MANY;
+use super::glob;
 use super::server::introspection::help;
-use super::{glob, parse};
 use crate::command_table::{Call, Command, Keys, heavy};
 use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
+use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
 use crate::server::Server;
@@ -579,7 +580,7 @@ impl Conditions {
                 b"GT" => &mut found.if_later,
                 b"LT" => &mut found.if_earlier,
                 _ => {
-                    let word = crate::command_table::excerpt(word, 128);
+                    let word = crate::reply_error::excerpt(word, 128);
                     return Err(ReplyError::with(format!("ERR Unsupported option {word}")));
                 }
             };

@@ -14,8 +14,9 @@ use crate::command_table::{self, Call, Command, Keys};
 use crate::keyspace::Key;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser};
-use crate::server::{Calls, Server};
+use crate::server::Server;
 use crate::session::{ARGUMENT, Seen, Transaction, Watched};
+use crate::statistics::Calls;
 
 /// The rows of transactions.
 pub static COMMANDS: &[Command] = &[

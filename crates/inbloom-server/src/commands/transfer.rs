@@ -2,7 +2,7 @@
 //!
 //! **Forms.** Filters that are RedisBloom's (all of CF.*, and those of BF.* that came from it or
 //! were reserved with KIND redisbloom) are dumped in its form, which it loads. Our own are dumped
-//! in ours, drawn in `transfer/dump_format.rs`. LOADCHUNK and RESTORE take both, told apart by the first
+//! in ours, drawn in `value/dump_format.rs`. LOADCHUNK and RESTORE take both, told apart by the first
 //! bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later iterator
 //! is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a MiB.
 //! (Iterators of our form may carry the number of a copy in addition.)
@@ -27,7 +27,6 @@
 //! filter that is there is taken if it changes nothing, as it happens when a client repeats its
 //! last one, and refused otherwise. (RedisBloom overwrites the bits.)
 
-pub mod dump_format;
 mod in_flight;
 mod interval_set;
 mod loading;
@@ -37,16 +36,18 @@ use std::sync::Arc;
 use inbloom::interop::redisbloom::{self, Cuckoo, payload};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{bloom, cuckoo, parse};
+use super::{bloom, cuckoo};
 use crate::command_table::{Call, Command, Keys};
 use crate::keyspace::{Created, Entry, Key};
+use crate::limits::Room;
+use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
-use crate::server::{Room, Server};
+use crate::server::Server;
 use crate::session::Session;
 use crate::value::bloom::Bloom;
+use crate::value::dump_format::{self, Header};
 use crate::value::{Guarded, Value};
-use dump_format::Header;
 use in_flight::{Dump, Kept, Which};
 use loading::{CANNOT_LOAD, Loading, Ours, PIECE_APART};
 
@@ -107,7 +108,7 @@ fn no_memory(error: &redisbloom::Error) -> bool {
 pub fn dump_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
     let Some(name) = arguments.get(1) else { return false };
     let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::server::now());
+    let entry = server.keyspace.get(key, crate::clock::now());
     entry.is_some_and(|entry| entry.value.length() > LARGE as u64)
 }
 
@@ -118,7 +119,7 @@ pub fn load_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_
     data.len() > LARGE
         || server
             .transfers
-            .staged(key, crate::server::now())
+            .staged(key, crate::clock::now())
             .is_some_and(|staged| staged.file_bytes > LARGE as u64)
 }
 

@@ -38,10 +38,10 @@ use self::layout::{Base, Dump, Image, Part};
 use self::sealed::{Sealing, Unsealing};
 pub use self::shapes::{Outline, Shapes};
 use super::disk::{Disk, DiskFile};
-use crate::commands::transfer::dump_format;
 use crate::import::Imported;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
+use crate::value::dump_format;
 
 /// What has so many bytes is in a file of its own.
 pub const LARGE: u64 = 1 << 20;

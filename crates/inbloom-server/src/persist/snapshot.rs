@@ -39,8 +39,9 @@ use super::record::{FRAME, Fields, next_frame, put_bytes, put_number, put_time, 
 use super::segment::{self, Frames};
 use super::throttled_disk::ThrottledDisk;
 use super::{Error, Store};
+use crate::clock::now;
 use crate::keyspace::{DATABASES, Entry};
-use crate::server::{Server, now};
+use crate::server::Server;
 use crate::value::Value;
 
 /// What a frame of a pack says.

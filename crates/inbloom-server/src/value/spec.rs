@@ -20,9 +20,10 @@ use inbloom::{Filter, Kind, Plan};
 use super::Value;
 use super::bloom::{Bloom, Wish};
 use crate::commands::cuckoo::not_made;
+use crate::limits::Room;
 use crate::persist::record::{Fields, put_bytes, put_number};
 use crate::reply_error::ReplyError;
-use crate::server::{Room, Server};
+use crate::server::Server;
 
 /// What an empty filter is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]

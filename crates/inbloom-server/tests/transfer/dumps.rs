@@ -161,7 +161,7 @@ fn a_forgotten_copy_is_an_error_and_not_an_end() {
     let pieces = client.pieces("BF", "f");
     assert!(pieces.len() > 2 && client.server.transfers.bytes() > 0);
     let (last, _) = pieces[pieces.len() - 2];
-    let minutes = inbloom_server::server::now() + 61_000;
+    let minutes = inbloom_server::clock::now() + 61_000;
     client.server.transfers.forget_old(minutes);
     wait_for_nothing(&client);
     let text = client.say(&format!("BF.SCANDUMP f {last}")).error();

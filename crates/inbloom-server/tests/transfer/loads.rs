@@ -1,6 +1,6 @@
 //! LOADCHUNK: nothing is seen before it is whole, and nothing foreign is believed.
 
-use inbloom_server::server::now;
+use inbloom_server::clock::now;
 
 use crate::client::{Answer, Client, Integer, ok, server};
 use crate::dumps::wait_for_nothing;

@@ -1,8 +1,8 @@
 //! DUMP and RESTORE.
 
 use inbloom::{Kind, Plan};
+use inbloom_server::clock::now;
 use inbloom_server::keyspace::Key;
-use inbloom_server::server::now;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::client::{Answer, Client, Integer, ok, server};

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use super::find;
 use crate::command_table::Call;
-use crate::commands::parse;
+use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Protocol, Reply};
 use crate::value::bloom::layers;

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use inbloom::Kind;
 
-use crate::command_table::excerpt;
-use crate::commands::parse;
-use crate::reply_error::ReplyError;
+use crate::parse;
+use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::Arguments;
 use crate::server::Server;
 use crate::value::bloom::Wish;

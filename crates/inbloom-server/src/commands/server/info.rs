@@ -8,12 +8,15 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION, SERVER, config};
+use crate::clock::since_1970;
 use crate::command_table::{Call, Command};
-use crate::commands::parse;
 use crate::health::LOADING;
 use crate::keyspace::DATABASES;
+use crate::parse;
 use crate::reply_error::ReplyError;
-use crate::server::{Calls, Server, since_1970};
+use crate::server::Server;
+use crate::settings::shown_limit;
+use crate::statistics::Calls;
 
 pub const INFO: Command = Command {
     name: "info",
@@ -142,10 +145,10 @@ fn memory(call: &Call<'_>, lines: &mut Lines) {
     lines.bytes("used_memory_peak", peak);
     let percent = used as f64 * 100.0 / peak.max(1) as f64;
     lines.add("used_memory_peak_perc", format_args!("{percent:.2}%"));
-    if let Some(total) = crate::config::system_memory() {
+    if let Some(total) = crate::settings::system_memory() {
         lines.bytes("total_system_memory", total);
     }
-    lines.bytes("maxmemory", config::shown_limit(call.server.settings().max_memory));
+    lines.bytes("maxmemory", shown_limit(call.server.settings().max_memory));
     lines.add("maxmemory_policy", "noeviction");
 }
 

@@ -4,7 +4,7 @@
 use super::syntax::{self, Argument, Content};
 use super::{MODULE_NAME, SERVER, matches};
 use crate::command_table::{self, Call, Command, Keys};
-use crate::commands::parse;
+use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
 use crate::users::Role;

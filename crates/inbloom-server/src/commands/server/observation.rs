@@ -1,11 +1,12 @@
 //! Looking at the server from outside: MEMORY, SLOWLOG, LATENCY, MODULE, ACL.
 
 use super::introspection::{self, HELP};
-use super::{MODULE_NAME, MODULE_VERSION, SERVER, config, info};
-use crate::command_table::{Call, Command, Keys, excerpt};
-use crate::commands::parse;
+use super::{MODULE_NAME, MODULE_VERSION, SERVER, info};
+use crate::command_table::{Call, Command, Keys};
 use crate::keyspace::{DATABASES, Key};
-use crate::reply_error::ReplyError;
+use crate::parse;
+use crate::reply_error::{ReplyError, excerpt};
+use crate::settings::shown_limit;
 use crate::users::{DEFAULT, Role, User};
 
 pub const MEMORY: Command = Command {
@@ -225,7 +226,7 @@ fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 fn memory_doctor(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let used = call.server.memory_in_use();
-    let text = match config::shown_limit(call.server.settings().max_memory) {
+    let text = match shown_limit(call.server.settings().max_memory) {
         0 => format!("Filters take {used} bytes, and there is no limit (maxmemory is 0)."),
         limit => {
             let share = used as f64 / limit as f64 * 100.0;
@@ -248,7 +249,7 @@ fn memory_stats(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let keyspace = &call.server.keyspace;
     let used = keyspace.used();
     let keys: u64 = (0..DATABASES).map(|database| keyspace.len(database)).sum();
-    let limit = config::shown_limit(call.server.settings().max_memory);
+    let limit = shown_limit(call.server.settings().max_memory);
     let figures = [
         ("total.allocated", Some(used)),
         ("keys.count", Some(keys)),

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use super::introspection::HELP;
 use super::{SERVER, info};
+use crate::clock::since_1970;
 use crate::command_table::{self, Call, Command};
-use crate::commands::parse;
+use crate::parse;
 use crate::reply_error::ReplyError;
-use crate::server::since_1970;
 
 pub const BGREWRITEAOF: Command = Command {
     name: "bgrewriteaof",

@@ -12,10 +12,10 @@ use inbloom::kinds::blocked::Shape;
 use inbloom::{Kind, Plan};
 use parking_lot::Mutex;
 
-use super::dump_format::{self, Header};
 use super::loading::Loading;
 use crate::keyspace::{Entry, Key};
 use crate::reply_error::ReplyError;
+use crate::value::dump_format::{self, Header};
 
 /// A dump that nobody asks for any more, in milliseconds.
 const DUMP_LASTS: u64 = 60_000;

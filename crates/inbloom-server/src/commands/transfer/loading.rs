@@ -8,14 +8,15 @@ use inbloom::interop::redisbloom::{self, Cuckoo, LoadError};
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
 
-use super::dump_format::{self, Header, bad};
 use super::interval_set::IntervalSet;
 use super::{BAD_DATA, MOST_PIECES, no_memory};
 use crate::commands::cuckoo::not_made;
+use crate::limits::Room;
 use crate::reply_error::ReplyError;
-use crate::server::{Room, Server};
+use crate::server::Server;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
+use crate::value::dump_format::{self, Header, bad};
 
 /// What has arrived so far.
 pub enum Loading {

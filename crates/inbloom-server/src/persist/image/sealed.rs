@@ -5,14 +5,14 @@
 //!   file = piece | piece | ...      piece = 1 MiB, the last may be shorter | u64 checksum
 //! ```
 //!
-//! The checksum is that of the pieces of a dump (`commands/transfer/dump_format.rs`): it depends on where
+//! The checksum is that of the pieces of a dump (`value/dump_format.rs`): it depends on where
 //! the piece begins and on an identity, so that no piece is taken for another, nor for one of
 //! another file.
 
 use std::io::{self, Read, Write};
 
-use crate::commands::transfer::dump_format;
 use crate::persist::disk::DiskFile;
+use crate::value::dump_format;
 
 /// The bytes of a piece, without its checksum.
 const PIECE: usize = 1 << 20;

@@ -1,4 +1,9 @@
-//! How the server is set up: what is fixed at its start, and what CONFIG SET may change.
+//! How the server is set up: what is fixed when it starts ([`Config`]) and what can be changed while it
+//! runs ([`Settings`]).
+//!
+//! `settings/parameters.rs` has a row for each parameter: its name, its value, how to change it.
+
+mod parameters;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,6 +14,10 @@ use crate::persist::LOG_LIMIT;
 use crate::persist::log::Fsync;
 use crate::resp::Limits;
 use crate::users::Users;
+pub use parameters::{
+    Change, Given, OPTION_NAMES, PARAMETERS, Parameter, Refused, Running, find, nearest,
+    shown_limit,
+};
 
 /// What is fixed when the server starts.
 #[derive(Clone, Debug)]

@@ -1,0 +1,157 @@
+//! The connected clients, as other clients and operators see them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::holdings::CONNECTION;
+
+/// Clients by their number.
+#[derive(Default)]
+pub struct Clients {
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Bytes that all of them hold: see `holdings`.
+    pub held: AtomicU64,
+}
+
+impl Clients {
+    /// Enters a new client.
+    pub fn enter(&self, address: String, local: String) -> Arc<Client> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(Client {
+            id,
+            address,
+            local,
+            since: Instant::now(),
+            state: Mutex::new(ClientState { queued: -1, ..ClientState::default() }),
+            bytes_in: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            held: AtomicU64::new(CONNECTION),
+            finish: AtomicBool::new(false),
+            kill: AtomicBool::new(false),
+            at_work: AtomicBool::new(false),
+            killed: tokio::sync::Notify::new(),
+        });
+        self.held.fetch_add(CONNECTION, Ordering::Relaxed);
+        self.all.lock().insert(id, Arc::clone(&client));
+        client
+    }
+
+    /// Takes a client off the list, and what it held off the account.
+    pub fn leave(&self, id: u64) {
+        if let Some(client) = self.all.lock().remove(&id) {
+            self.held.fetch_sub(client.held.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// All of them, in the order in which they came.
+    pub fn list(&self) -> Vec<Arc<Client>> {
+        self.all.lock().values().cloned().collect()
+    }
+}
+
+/// What others may know of a client, and ask of it.
+pub struct Client {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// Where it is.
+    pub address: String,
+    /// Where it came in.
+    pub local: String,
+    /// When it came.
+    pub since: Instant,
+    /// What changes.
+    pub state: Mutex<ClientState>,
+    /// Bytes read from it so far.
+    pub bytes_in: AtomicU64,
+    /// Commands of it so far.
+    pub commands: AtomicU64,
+    /// Bytes that it holds: see `holdings`.
+    pub held: AtomicU64,
+    finish: AtomicBool,
+    kill: AtomicBool,
+    at_work: AtomicBool,
+    killed: tokio::sync::Notify,
+}
+
+impl Client {
+    /// Ends its connection.
+    pub fn kill(&self) {
+        self.kill.store(true, Ordering::Release);
+        self.killed.notify_waiters();
+    }
+
+    /// Whether a command of it is being worked on for long.
+    pub fn is_at_work(&self) -> bool {
+        self.at_work.load(Ordering::Relaxed)
+    }
+
+    /// Says so.
+    pub fn set_at_work(&self, at_work: bool) {
+        self.at_work.store(at_work, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to go.
+    pub fn is_killed(&self) -> bool {
+        self.kill.load(Ordering::Acquire)
+    }
+
+    /// Ends its connection when what it has sent is answered.
+    pub fn finish(&self) {
+        self.finish.store(true, Ordering::Release);
+        self.killed.notify_waiters();
+    }
+
+    /// Whether its connection ends when it has nothing more to say. Who waits for [`Client::killed`]
+    /// is woken when this changes.
+    pub fn is_finishing(&self) -> bool {
+        self.finish.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is told to go.
+    pub async fn killed(&self) {
+        loop {
+            let killed = self.killed.notified();
+            tokio::pin!(killed);
+            killed.as_mut().enable();
+            if self.is_killed() {
+                return;
+            }
+            killed.await; // Or told to finish, and still here.
+        }
+    }
+}
+
+/// What CLIENT LIST shows of a client.
+#[derive(Clone, Debug, Default)]
+pub struct ClientState {
+    /// As CLIENT SETNAME said.
+    pub name: String,
+    /// As CLIENT SETINFO said.
+    pub library: String,
+    /// As CLIENT SETINFO said.
+    pub library_version: String,
+    /// The chosen database.
+    pub database: usize,
+    /// 2 or 3.
+    pub protocol: u8,
+    /// The user it is; none: nobody yet.
+    pub user: Option<Arc<str>>,
+    /// The last command.
+    pub last: &'static str,
+    /// When its last command ended.
+    pub active: Option<Instant>,
+    /// Commands queued by MULTI, -1 without.
+    pub queued: i64,
+    /// Keys watched.
+    pub watched: usize,
+}

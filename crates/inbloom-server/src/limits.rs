@@ -1,0 +1,107 @@
+//! The memory that filters may take: `--max-memory` for all of them, `--max-filter` for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::reply_error::ReplyError;
+use crate::server::Server;
+
+impl Server {
+    /// Grants bytes of the memory that filters may take, until what is returned is dropped: that is
+    /// to be kept until they are on an account, or are not needed any more. Of two that ask at
+    /// once, and for which there is room only one by one, the second is refused.
+    pub fn make_room(&self, bytes: u64) -> Result<Room, ReplyError> {
+        let limit = self.settings().max_memory;
+        let _granting = self.granting.lock();
+        let used = self.memory_in_use();
+        if bytes > limit.saturating_sub(used) {
+            return Err(ReplyError::with(format!(
+                "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the \
+                 {limit} of --max-memory {used} are in use; raise it, ask for a smaller capacity \
+                 or a higher rate, or delete filters"
+            )));
+        }
+        self.promised.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Room { promised: Arc::clone(&self.promised), bytes })
+    }
+
+    /// The same for a whole filter, which has a limit of its own.
+    pub fn make_room_for_filter(&self, bytes: u64) -> Result<Room, ReplyError> {
+        self.check_filter(bytes)?;
+        self.make_room(bytes)
+    }
+
+    /// Refuses a filter of more bytes than one may have.
+    pub fn check_filter(&self, bytes: u64) -> Result<(), ReplyError> {
+        let limit = self.settings().max_filter;
+        if bytes <= limit {
+            return Ok(());
+        }
+        Err(ReplyError::with(format!(
+            "ERR the filter would take {bytes} bytes, more than the {limit} that --max-filter \
+             allows to one; raise it, ask for a smaller capacity or a higher rate, or use several"
+        )))
+    }
+
+    /// The bytes that a filter which has some already may take in all. Filters that grow in the
+    /// same instant may each be told the same, and go beyond --max-memory by one step each;
+    /// --max-filter holds always.
+    pub fn limit_for(&self, has: u64) -> u64 {
+        let settings = self.settings();
+        let free = settings.max_memory.saturating_sub(self.memory_in_use());
+        free.saturating_add(has).min(settings.max_filter)
+    }
+
+    /// Why a filter that has some bytes was not let grow beyond [`limit_for`](Server::limit_for).
+    pub fn cannot_grow(&self, has: u64) -> ReplyError {
+        let (settings, used) = (self.settings(), self.memory_in_use());
+        let (memory, filter) = (settings.max_memory, settings.max_filter);
+        if filter <= memory.saturating_sub(used).saturating_add(has) {
+            return ReplyError::with(format!(
+                "ERR the filter has {has} bytes and cannot grow within the {filter} that \
+                 --max-filter allows to one; raise it, or use several filters"
+            ));
+        }
+        ReplyError::with(format!(
+            "ERR Insufficient memory: the filter has {has} bytes and cannot grow, as of the \
+             {memory} of --max-memory {used} are in use; raise it, or delete filters"
+        ))
+    }
+
+    /// The bytes of all keys, of filters that are being made or loaded, and of copies that are
+    /// being dumped.
+    pub fn memory_in_use(&self) -> u64 {
+        // First the promises, and then the accounts: what moves from one to the other meanwhile is
+        // entered there before it is struck here, so that it is counted once or twice, and never
+        // not at all.
+        let promised = self.promised.load(Ordering::Acquire);
+        let shapes = self.shape_bytes.load(Ordering::Relaxed);
+        let keys = self.keyspace.used() + self.keyspace.calendar_bytes();
+        let used = promised + keys + self.transfers.bytes() + shapes;
+        // Read first: it is asked for by every thread, and rises seldom.
+        if used > self.peak.load(Ordering::Relaxed) {
+            self.peak.fetch_max(used, Ordering::Relaxed);
+        }
+        used
+    }
+
+    /// The most bytes that were in use, as far as anybody looked: whoever asks for memory does, and ten
+    /// times a second so does the server.
+    pub fn memory_peak(&self) -> u64 {
+        self.memory_in_use();
+        self.peak.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes granted by [`Server::make_room`], given back when dropped.
+#[must_use = "the bytes are free again as soon as this is dropped"]
+pub struct Room {
+    promised: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.promised.fetch_sub(self.bytes, Ordering::Release);
+    }
+}
