@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use inbloom::{Digest, Filter, Hasher, Kind, Plan};
+use inbloom::{AsKey, Digest, Filter, Hasher, Kind, Plan};
 
 use crate::clock::Clock;
 use crate::layers::Layers;
@@ -57,7 +57,7 @@ pub(crate) fn growing(rate: f64) -> Vec<Candidate<Digest>> {
 }
 
 /// As [`of_digests`], for keys that inbloom hashes.
-pub(crate) fn of_keys<K: Key + AsRef<[u8]> + 'static>(rate: f64) -> Vec<Candidate<K>> {
+pub(crate) fn of_keys<K: Key + AsKey + 'static>(rate: f64) -> Vec<Candidate<K>> {
     [(BLOCKED, Kind::Blocked), (CLASSIC, Kind::Classic)]
         .map(|(who, kind)| {
             Candidate::planned(who, "xxh3-128", move |items| Keys(Ours::new(kind, items, rate)))
@@ -146,7 +146,7 @@ impl Batch<Digest> for Digests {
 
 struct Keys(Ours);
 
-impl<K: AsRef<[u8]>> Contestant<K> for Keys {
+impl<K: AsKey> Contestant<K> for Keys {
     fn bits(&self) -> u64 {
         self.0.bits()
     }
@@ -170,7 +170,7 @@ impl<K: AsRef<[u8]>> Contestant<K> for Keys {
     }
 }
 
-impl<K: AsRef<[u8]>> Batch<K> for Keys {
+impl<K: AsKey> Batch<K> for Keys {
     fn insert_batch(&mut self, keys: &[K]) {
         let Ours { filter, answers } = &mut self.0;
         for batch in keys.chunks(BATCH) {

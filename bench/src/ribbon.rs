@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use clap::Args;
 use inbloom::{Digest, Kind};
 
-use crate::command_table::count;
+use crate::table::count;
 use crate::ours;
 use crate::peers;
 use crate::race::{self, Entrant, Op};

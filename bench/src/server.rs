@@ -35,7 +35,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::cli::Folder;
-use crate::command_table;
+use crate::table;
 use durability::Durability;
 use process::{Process, Server};
 

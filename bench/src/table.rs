@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::io;
 
 use clap::{Args, ValueEnum};
-use inbloom::Digest;
+use inbloom::{AsKey, Digest};
 
 use crate::limit::Limit;
 use crate::memory::Pages;
@@ -163,7 +163,7 @@ impl Table {
 
     fn keys<K>(&mut self, items: u64, rate: f64) -> io::Result<()>
     where
-        K: Key + Hash + AsRef<[u8]> + 'static,
+        K: Key + Hash + AsKey + AsRef<[u8]> + 'static,
     {
         let entrants = self.enter(ours::of_keys::<K>(rate), peers::of_keys(rate), items, rate);
         self.race(K::KIND, &Workload::new(items), entrants, Vec::new(), rate)

@@ -9,7 +9,7 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use inbloom::Digest;
+use inbloom::{AsKey, Digest};
 
 /// Identities from here on are never inserted.
 const ABSENT: u64 = 1 << 40;
@@ -56,6 +56,12 @@ impl Key for Integer {
     // Odd factors are bijections: scattered integers, which favour no hash, unlike 0, 1, 2 ...
     fn of(identity: u64) -> Integer {
         Integer(identity.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
+    }
+}
+
+impl AsKey for Integer {
+    fn as_key(&self) -> impl AsRef<[u8]> {
+        self.0
     }
 }
 

@@ -23,6 +23,7 @@ use siphasher::sip128::SipHasher13;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::error::{Error, Result};
+use crate::key::AsKey;
 
 /// The 128 bits that stand for a key.
 ///
@@ -213,11 +214,11 @@ impl Hasher {
         }
     }
 
-    /// The digest of a key. Integers are hashed as their 8 little-endian bytes:
-    /// `hasher.digest(42u64.to_le_bytes())`.
+    /// Returns the digest of a key. Integers are hashed as their 8 little-endian bytes: see [`AsKey`].
     #[inline]
     #[must_use]
-    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+    pub fn digest(&self, key: impl AsKey) -> Digest {
+        let key = key.as_key();
         // The default scheme in line, the others by a call: 2 of 8 ns on a URL.
         match self.0 {
             Scheme::Xxh3 { seed } => {

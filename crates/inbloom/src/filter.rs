@@ -15,6 +15,7 @@ use crate::compose::overlay::Overlay;
 use crate::digest::{Digest, Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
 use crate::format;
+use crate::key::AsKey;
 use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::{Ribbon, cannot_change};
 use crate::kinds::{State, cannot_intersect};
@@ -222,7 +223,7 @@ impl Filter {
     /// [`Error::Full`] if a cuckoo filter (or a scalable one that may not grow) has no room. A
     /// cuckoo filter that holds the key 8 times refuses it with [`Error::Copies`].
     #[inline]
-    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert(&mut self, key: impl AsKey) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
     }
 
@@ -231,7 +232,7 @@ impl Filter {
     /// For most kinds the two are the same. A counting or cuckoo filter counts every insert, and a key
     /// has to be removed as often; a window begins anew for a key that is inserted again. Where keys
     /// come repeatedly and that is not wanted, this is the call.
-    pub fn insert_if_absent(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert_if_absent(&mut self, key: impl AsKey) -> Result<bool> {
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
@@ -246,7 +247,7 @@ impl Filter {
     /// Whether a key may have been inserted: false is certain, true is probable.
     #[inline]
     #[must_use]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+    pub fn contains(&self, key: impl AsKey) -> bool {
         self.contains_digest(self.hasher.digest(key))
     }
 
@@ -257,7 +258,7 @@ impl Filter {
     /// may be claimed all the same, and to remove it takes away what belongs to others, who are then
     /// denied: the one way to a false negative. (A list that [`Filter::into_overlay`] made denies
     /// the key and no other.)
-    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn remove(&mut self, key: impl AsKey) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
 
@@ -323,7 +324,7 @@ impl Filter {
     /// As a query may claim a foreign key, so may this: it is never less than the truth below that
     /// maximum, and more at most at the filter's rate.
     #[must_use]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+    pub fn count(&self, key: impl AsKey) -> u64 {
         self.content.state().count(self.hasher.digest(key))
     }
 
@@ -337,7 +338,7 @@ impl Filter {
 
     /// Records many keys, in order: the answers of [`Filter::insert`], one for each. `new` is emptied
     /// first. On an error its length says how many keys were recorded.
-    pub fn insert_many<K: AsRef<[u8]>>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
+    pub fn insert_many<K: AsKey>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         if self.auto_clear.is_some() {
             let digests: Vec<Digest> = keys.iter().map(|key| self.hasher.digest(key)).collect();
             return self.insert_digests(&digests, new);
@@ -351,7 +352,7 @@ impl Filter {
     /// emptied first.
     ///
     /// Many times as fast as single calls on filters that do not fit into the processor's cache.
-    pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
+    pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         contains_keys(self.content.members(), &self.hasher, keys, found);
     }
 
@@ -359,7 +360,7 @@ impl Filter {
     /// hashing once.
     #[inline]
     #[must_use]
-    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+    pub fn digest(&self, key: impl AsKey) -> Digest {
         self.hasher.digest(key)
     }
 
@@ -679,7 +680,7 @@ impl Filter {
 
     /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
     /// same. Kinds that move what they hold have none to tell.
-    pub fn positions(&self, key: impl AsRef<[u8]>) -> Result<Vec<u64>> {
+    pub fn positions(&self, key: impl AsKey) -> Result<Vec<u64>> {
         let digest = self.hasher.digest(key);
         if self.plan().shard().is_some() {
             // A key of another shard has none here, and none would mean "all of them are set".
@@ -802,7 +803,7 @@ impl Filter {
     /// assert!(compact.bytes() < grown.bytes() * 2 / 3);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    pub fn rebuild<K: AsRef<[u8]>>(
+    pub fn rebuild<K: AsKey>(
         &self,
         plan: Plan,
         keys: impl IntoIterator<Item = K>,

@@ -3,6 +3,7 @@
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::filter::Filter;
+use crate::key::AsKey;
 use crate::plan::{Kind, Plan, Span};
 
 /// A measured rate beside the promised one.
@@ -124,7 +125,7 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
 }
 
 /// Asks a filter for keys that are known to be absent and reports how many it claims.
-pub fn measure_absent<K: AsRef<[u8]>>(
+pub fn measure_absent<K: AsKey>(
     filter: &Filter,
     absent: impl IntoIterator<Item = K>,
 ) -> Measurement {

@@ -3,6 +3,7 @@
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
+use crate::key::AsKey;
 
 /// A set of digests that never denies a member. Every kind is one.
 ///
@@ -65,7 +66,7 @@ const RUN: usize = 128;
 const NONE: &[Digest] = &[];
 
 /// The pipeline from keys on: each is hashed once, and its line asked for at once.
-pub(crate) fn contains_keys<K: AsRef<[u8]>>(
+pub(crate) fn contains_keys<K: AsKey>(
     members: &dyn Membership,
     hasher: &Hasher,
     keys: &[K],
@@ -85,7 +86,7 @@ pub(crate) fn contains_keys<K: AsRef<[u8]>>(
 }
 
 /// As [`contains_keys`], for inserts.
-pub(crate) fn insert_keys<K: AsRef<[u8]>>(
+pub(crate) fn insert_keys<K: AsKey>(
     members: &mut dyn Membership,
     hasher: &Hasher,
     keys: &[K],
@@ -102,7 +103,7 @@ pub(crate) fn insert_keys<K: AsRef<[u8]>>(
 /// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the
 /// memory of the next can travel while the run is worked on. The first call has an empty run and
 /// the first one as its next; the last has no next.
-fn hash_ahead<K: AsRef<[u8]>>(
+fn hash_ahead<K: AsKey>(
     hasher: &Hasher,
     keys: &[K],
     mut step: impl FnMut(&[Digest], &[Digest]) -> Result<()>,
@@ -114,7 +115,7 @@ fn hash_ahead<K: AsRef<[u8]>>(
         for (at, key) in run.iter().enumerate() {
             // The key itself may be far away too.
             if let Some(later) = keys.get(number * RUN + at + KEYS_AHEAD) {
-                prefetch(later.as_ref().as_ptr(), Towards::Near);
+                prefetch(later.as_key().as_ref().as_ptr(), Towards::Near);
             }
             next[at] = hasher.digest(key);
         }

@@ -30,6 +30,7 @@ use crate::file;
 use crate::filter::{Content, Estimate, Filter, Texts};
 use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
+use crate::key::AsKey;
 use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
@@ -172,7 +173,7 @@ impl SharedFilter {
     /// Records a key. `Ok(true)`: it is certainly new, though in a classic or counting filter
     /// another thread that inserts it at this very instant may be told the same. Refused as
     /// [`Filter::insert`] is.
-    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert(&self, key: impl AsKey) -> Result<bool> {
         self.insert_digest(self.hasher.digest(key))
     }
 
@@ -192,19 +193,19 @@ impl SharedFilter {
     /// assert_eq!((new, seen.count("alice")), (1, 1));
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    pub fn insert_if_absent(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert_if_absent(&self, key: impl AsKey) -> Result<bool> {
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
     /// Takes a key out: see [`Filter::remove`], also for what must not be removed. In a counting filter
     /// the removal of a key that is not in may deny others, until it is undone, for an instant.
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn remove(&self, key: impl AsKey) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
 
     /// How often a key was inserted and not removed: see [`Filter::count`].
     #[must_use]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+    pub fn count(&self, key: impl AsKey) -> u64 {
         let digest = self.hasher.digest(key);
         match &self.content {
             SharedContent::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
@@ -219,17 +220,17 @@ impl SharedFilter {
 
     /// Whether a key may have been inserted: false is certain, true is probable.
     #[must_use]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+    pub fn contains(&self, key: impl AsKey) -> bool {
         self.contains_digest(self.hasher.digest(key))
     }
 
     /// [`SharedFilter::insert`] for many keys, in order. `new` is emptied first.
-    pub fn insert_many<K: AsRef<[u8]>>(&self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
+    pub fn insert_many<K: AsKey>(&self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         insert_keys(&mut &*self, &self.hasher, keys, new)
     }
 
     /// [`SharedFilter::contains`] for many keys, in order. `found` is emptied first.
-    pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
+    pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         contains_keys(&self, &self.hasher, keys, found);
     }
 

@@ -15,14 +15,14 @@ use std::time::Duration;
 use common::{count_ones, file_of, line_shapes, mix, payload, seeded, unevenness};
 use flate2::{Compression, write::DeflateEncoder};
 use inbloom::kinds::counting::Counting;
-use inbloom::{Digest, Error, Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey};
+use inbloom::{AsKey, Digest, Error, Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey};
 
 // -------------------------------------------------------------------------------------------- keys
 
 /// Keys as people have them. A type of its own for each, so that millions are made per second.
 trait Corpus {
     const NAME: &'static str;
-    type Key: AsRef<[u8]>;
+    type Key: AsKey;
 
     /// Key number i is never key number j.
     fn key(number: u64) -> Self::Key;

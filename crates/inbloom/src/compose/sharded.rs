@@ -49,6 +49,7 @@ use crate::digest::{Digest, Hasher, SecretKey};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Estimate, Filter};
 use crate::format;
+use crate::key::AsKey;
 use crate::kinds::State;
 use crate::membership::Membership;
 use crate::paging::Paging;
@@ -113,7 +114,7 @@ impl Sharded {
 
     /// Shards that hold all these keys, made by several threads: see
     /// [`Sharded::insert_many_parallel`].
-    pub fn build<K: AsRef<[u8]> + Sync>(
+    pub fn build<K: AsKey + Sync>(
         plan: Plan,
         shards: u32,
         hasher: Hasher,
@@ -274,13 +275,13 @@ impl Sharded {
     /// The digest of a key under this hash.
     #[inline]
     #[must_use]
-    pub fn digest(&self, key: impl AsRef<[u8]>) -> Digest {
+    pub fn digest(&self, key: impl AsKey) -> Digest {
         self.hasher().digest(key)
     }
 
     /// The number of the shard that a key belongs to, from 0.
     #[must_use]
-    pub fn shard_of(&self, key: impl AsRef<[u8]>) -> u32 {
+    pub fn shard_of(&self, key: impl AsKey) -> u32 {
         self.index(self.digest(key)) as u32
     }
 
@@ -290,12 +291,12 @@ impl Sharded {
     }
 
     /// Records a key: see [`Filter::insert`].
-    pub fn insert(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert(&mut self, key: impl AsKey) -> Result<bool> {
         self.insert_digest(self.digest(key))
     }
 
     /// Records a key unless it is probably there: see [`Filter::insert_if_absent`].
-    pub fn insert_if_absent(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn insert_if_absent(&mut self, key: impl AsKey) -> Result<bool> {
         let digest = self.digest(key);
         if self.contains_digest(digest) {
             return Ok(false);
@@ -305,25 +306,25 @@ impl Sharded {
 
     /// Whether a key may have been inserted: false is certain, true is probable.
     #[must_use]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+    pub fn contains(&self, key: impl AsKey) -> bool {
         self.contains_digest(self.digest(key))
     }
 
     /// Takes a key out: see [`Filter::remove`], also for what must not be removed.
-    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn remove(&mut self, key: impl AsKey) -> Result<bool> {
         self.remove_digest(self.digest(key))
     }
 
     /// How often a key was inserted and not removed: see [`Filter::count`].
     #[must_use]
-    pub fn count(&self, key: impl AsRef<[u8]>) -> u64 {
+    pub fn count(&self, key: impl AsKey) -> u64 {
         let digest = self.digest(key);
         self.shards[self.index(digest)].content.state().count(digest)
     }
 
     /// Records many keys, in order: the answers of [`Sharded::insert`], one for each. `new` is
     /// emptied first. On an error its length says how many keys were recorded.
-    pub fn insert_many<K: AsRef<[u8]>>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
+    pub fn insert_many<K: AsKey>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         new.clear();
         self.check_writable()?;
         let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
@@ -336,7 +337,7 @@ impl Sharded {
 
     /// Asks for many keys, in order: the answers of [`Sharded::contains`], one for each. `found` is
     /// emptied first.
-    pub fn contains_many<K: AsRef<[u8]>>(&self, keys: &[K], found: &mut Vec<bool>) {
+    pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         found.clear();
         let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
         for keys in keys.chunks(BATCH) {
@@ -345,7 +346,7 @@ impl Sharded {
         }
     }
 
-    fn digest_all<K: AsRef<[u8]>>(&self, keys: &[K], digests: &mut Vec<Digest>) {
+    fn digest_all<K: AsKey>(&self, keys: &[K], digests: &mut Vec<Digest>) {
         digests.clear();
         digests.extend(keys.iter().map(|key| self.digest(key)));
     }
@@ -358,7 +359,7 @@ impl Sharded {
     /// threads than shards are of little use.
     ///
     /// On an error some later keys may have been recorded too, in other shards.
-    pub fn insert_many_parallel<K: AsRef<[u8]> + Sync>(
+    pub fn insert_many_parallel<K: AsKey + Sync>(
         &mut self,
         keys: &[K],
         threads: usize,
