@@ -123,7 +123,7 @@ impl fmt::Debug for SecretKey {
 /// second filter is to catch the errors of the first. The chance that both are wrong should be the
 /// product of their rates. Of a filter of n keys and one of the same and n more, at a rate of 0.05
 /// each, measured: 4.8 times the product for blocked filters of one seed, 3.7 for classic ones, 11
-/// for cuckoo filters; 1.0 with different seeds, for all of them (`tests/together.rs`). Give each
+/// for cuckoo filters; 1.0 with different seeds, for all of them (`tests/it/together.rs`). Give each
 /// of such filters a seed of its own, or a secret key:
 ///
 /// ```

@@ -1,0 +1,10 @@
+//! The command `inbloom` from outside. One program for all files: it links once, and keeps all cores
+//! busy.
+
+mod cli;
+mod clients;
+mod crash;
+mod docs;
+#[cfg(target_os = "linux")]
+mod memory;
+mod operations;

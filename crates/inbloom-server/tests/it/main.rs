@@ -1,0 +1,19 @@
+//! The server as its clients see it. One program for all files: it links once, and keeps all cores busy.
+
+mod client;
+mod connection;
+mod connections;
+mod documentation;
+mod durability;
+mod extensions;
+mod http;
+mod keys;
+mod limits;
+mod model;
+mod operators;
+mod replay;
+mod resp;
+mod security;
+mod sockets;
+mod transactions;
+mod transfer;

@@ -1,0 +1,17 @@
+//! The library as its users see it. One program for all files: it links once, and keeps all cores busy.
+//! `../loom.rs` is a program of its own, because it is compiled with another implementation of atomics.
+
+mod common;
+mod estimates;
+mod file;
+mod format;
+mod golden;
+mod grown;
+mod laws;
+mod overlay;
+mod plans;
+mod rates;
+mod redisbloom;
+mod ribbon;
+mod shared;
+mod together;
