@@ -14,17 +14,21 @@ use crate::compose::grown::{self, Grown};
 use crate::compose::overlay::Overlay;
 use crate::digest::{Digest, Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::format;
 use crate::key::AsKey;
 use crate::kinds::bitmap::Bitmap;
-use crate::kinds::ribbon::{Ribbon, cannot_change};
-use crate::kinds::{State, cannot_intersect};
+use crate::kinds::ribbon::Ribbon;
 use crate::membership::{contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
+use crate::state::{
+    Measured, State, cannot_advance, cannot_change, cannot_intersect, cannot_remove,
+    has_no_positions,
+};
 use crate::storage::Order;
 
 pub(crate) use content::Content;
@@ -54,15 +58,6 @@ pub struct Filter {
     pub(crate) inserted: u64,
     pub(crate) auto_clear: Option<f64>,
     pub(crate) texts: Texts,
-}
-
-/// How many distinct keys were inserted into a filter, as far as it can tell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// The expected number.
-    pub items: f64,
-    /// One standard deviation: the truth is within two of them 19 times in 20.
-    pub error: f64,
 }
 
 impl Filter {
@@ -264,7 +259,9 @@ impl Filter {
 
     /// [`Filter::remove`] for a key that is hashed already.
     pub fn remove_digest(&mut self, digest: Digest) -> Result<bool> {
-        let removed = self.content.state_mut().remove(digest)?;
+        let plan = *self.plan();
+        let removable = self.content.state_mut().removable();
+        let removed = removable.ok_or_else(|| cannot_remove(&plan))?.remove(digest)?;
         // What is left may have been inserted before: a copy is no distinct key.
         let gone = removed && !self.contains_digest(digest);
         self.inserted = self.inserted.saturating_sub(u64::from(gone));
@@ -332,8 +329,9 @@ impl Filter {
     /// inserted longer ago than the window is forgotten, within a generation. Time moves only here, and
     /// never back. Only the window kind has a clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
-        self.content.state_mut().advance(now)?;
-        Ok(())
+        let plan = *self.plan();
+        let clocked = self.content.state_mut().clocked();
+        clocked.ok_or_else(|| cannot_advance(&plan))?.advance(now)
     }
 
     /// Records many keys, in order: the answers of [`Filter::insert`], one for each. `new` is emptied
@@ -498,7 +496,7 @@ impl Filter {
     /// The share of bits that are set, from 0 to 1. Always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
-        self.content.state().fill()
+        self.content.measured().fill()
     }
 
     /// How full each of so many slices of the filter's array is: reads all of it.
@@ -524,13 +522,13 @@ impl Filter {
     /// ```
     #[must_use]
     pub fn profile(&self, slices: usize) -> Vec<Slice> {
-        self.content.state().profile(slices.max(1))
+        self.content.measured().profile(slices.max(1))
     }
 
     /// The number of bits that are set.
     #[must_use]
     pub fn occupied(&self) -> u64 {
-        self.content.state().occupied()
+        self.content.measured().occupied()
     }
 
     /// How many inserts were told "new". A lower bound of the number of distinct keys, short by the
@@ -550,27 +548,27 @@ impl Filter {
     /// generation that it came in.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
-        self.content.state().estimate(self.inserted)
+        self.content.measured().estimate(Some(self.inserted))
     }
 
     /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
     /// before it is full. `u64::MAX` if it grows: then [`Filter::next_growth`] tells when it does next.
     #[must_use]
     pub fn room(&self) -> u64 {
-        self.content.state().room()
+        self.content.measured().room()
     }
 
     /// How many keys a scalable filter will hold, about, when a part of it grows next; None for what
     /// does not grow.
     #[must_use]
     pub fn next_growth(&self) -> Option<u64> {
-        self.content.state().next_growth()
+        self.content.measured().next_growth()
     }
 
     /// The rate at which a foreign key is claimed now, from the bits that are really set.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        self.content.state().rate()
+        self.content.measured().rate()
     }
 
     /// Keeps in this filter what either filter has.
@@ -582,13 +580,13 @@ impl Filter {
     /// [`Error::MergedRate`]; nothing has changed then.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
         if !self.plan().kind().can_merge() {
-            return Err(cannot_change(self.plan().kind(), "merge"));
+            return Err(cannot_change(self.plan(), "merge"));
         }
         self.check_compatible(other)?;
         self.unite(other)?;
         let (fewest, most) =
             (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
-        self.inserted = self.content.state().recount_distinct().clamp(fewest, most);
+        self.inserted = self.content.measured().estimate(None).rounded().clamp(fewest, most);
         Ok(())
     }
 
@@ -618,12 +616,13 @@ impl Filter {
     /// as many as the better of the two has.
     pub fn intersect(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
-        match grown::parts(other.content.state()) {
-            (base, None) => self.content.state_mut().intersect(base)?,
-            (_, Some(_)) => return Err(cannot_intersect(self.plan())),
+        let plan = *self.plan();
+        match (self.content.state_mut().intersecting(), grown::parts(other.content.state())) {
+            (Some(here), (base, None)) => here.intersect(base)?,
+            _ => return Err(cannot_intersect(&plan)),
         }
         let most = self.inserted.min(other.inserted);
-        self.inserted = self.content.state().recount_distinct().min(most);
+        self.inserted = self.content.measured().estimate(None).rounded().min(most);
         Ok(())
     }
 
@@ -681,23 +680,17 @@ impl Filter {
     /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
     /// same. Kinds that move what they hold have none to tell.
     pub fn positions(&self, key: impl AsKey) -> Result<Vec<u64>> {
-        let digest = self.hasher.digest(key);
-        if self.plan().shard().is_some() {
-            // A key of another shard has none here, and none would mean "all of them are set".
-            self.content.state().check(digest)?;
-        }
-        let positions = self.content.state().positions(digest);
-        positions.ok_or_else(|| Error::Unsupported {
-            kind: self.plan().kind(),
-            verb: "tell the positions of a key",
-            remedy: "its cells move; bitmap, classic, blocked and counting can",
-        })
+        let positioned = self.content.state().positioned();
+        let positioned = positioned.ok_or_else(|| has_no_positions(self.plan()))?;
+        positioned.positions(self.hasher.digest(key))
     }
 
     /// Whether the bits at all these positions are set; a position outside the filter is not.
     #[must_use]
     pub fn contains_positions(&self, positions: &[u64]) -> bool {
-        positions.iter().all(|position| self.content.state().is_set(*position))
+        let positioned = self.content.state().positioned();
+        let is_set = |position: &u64| positioned.is_some_and(|content| content.is_set(*position));
+        positions.iter().all(is_set)
     }
 
     /// The bitmap, if that is what the filter is: to walk its integers in order.
@@ -727,13 +720,13 @@ impl Filter {
     /// saturated counters of a counting one, the generations of a window.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
-        self.content.state().details()
+        self.content.measured().details()
     }
 
     /// The bytes that the cells take now. For the kinds that do not grow, those of the plan.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.content.state().bytes()
+        self.content.measured().bytes()
     }
 
     /// The bytes of memory that the filter takes beside its own: [`bytes`](Filter::bytes) of cells, the
@@ -742,19 +735,19 @@ impl Filter {
     /// included that are still to come. Cells in a mapped file do not count.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        let state = self.content.state();
+        let measured = self.content.measured();
         let structure = match &self.content {
             Content::Blocked(_) => 0,
             Content::Other(state) => allocated(size_of_val(&**state) as u64),
         };
-        structure + if state.is_read_only() { 0 } else { state.memory() }
+        structure + if measured.is_read_only() { 0 } else { measured.memory() }
     }
 
     /// Whether the filter was opened read-only, so that its bytes are a file's, or somebody else's:
     /// inserts are refused then. (A static kind refuses them in any case.)
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.content.state().is_read_only()
+        self.content.measured().is_read_only()
     }
 
     /// Turns the filter over to many threads, without copying (unless it is open read-only, and of
@@ -871,7 +864,7 @@ pub(crate) fn cannot_grow(plan: &Plan) -> Error {
 
 pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
     if plan.kind().is_static() {
-        return Err(cannot_change(plan.kind(), "clear itself when it is full"));
+        return Err(cannot_change(plan, "clear itself when it is full"));
     }
     if plan.kind() == Kind::Scalable {
         let remedy = "its size is no share of bits; use another kind, or clear it yourself";

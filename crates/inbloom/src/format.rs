@@ -148,16 +148,15 @@ fn alignment(length: u64) -> u64 {
 }
 
 pub(crate) fn write(filter: &Filter, writer: impl Write) -> Result<()> {
-    let cells = filter.content.state().cells();
-    let expect = |order| cells.map_or((), |cells| cells.expect(order));
-    expect(Order::Ascending);
+    let state = filter.content.state();
+    state.expect(Order::Ascending);
     let result = write_all(filter, writer);
-    expect(Order::Random);
+    state.expect(Order::Random);
     result
 }
 
 fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
-    let payload = filter.content.state().payload();
+    let payload = filter.content.measured().payload();
     let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.collect();
     let living = filter.as_overlay();
@@ -642,15 +641,16 @@ impl Header {
             self.payload().check(cells.bytes())?;
         }
         let content = Content::from_cells(self.plan, cells, self.ones)?;
-        if content.state().bits().is_none() && content.state().occupied() != self.ones {
-            return Err(mismatch("number of set bits", self.ones, content.state().occupied()));
+        let measured = content.measured();
+        if measured.bits().is_none() && measured.occupied() != self.ones {
+            return Err(mismatch("number of set bits", self.ones, measured.occupied()));
         }
         Ok(content)
     }
 
     /// Checks that cells which no key uses are not in use, and how many others are.
     fn check_cells(&self, content: &Content) -> Result<()> {
-        match content.state().recount() {
+        match content.measured().recount() {
             Some(ones) if ones == self.ones => Ok(()),
             Some(ones) => Err(mismatch("number of set bits", self.ones, ones)),
             None => Err(mismatch("unused bits", "zeros", "some that are set")),

@@ -50,6 +50,7 @@
 pub mod compose;
 mod digest;
 mod error;
+mod estimate;
 pub mod file;
 mod filter;
 pub mod format;
@@ -64,13 +65,15 @@ mod paging;
 mod plan;
 mod profile;
 mod shared;
+mod state;
 mod storage;
 mod sync;
 
 pub use compose::sharded::Sharded;
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
-pub use filter::{Estimate, Filter, View};
+pub use estimate::Estimate;
+pub use filter::{Filter, View};
 pub use key::AsKey;
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;

@@ -30,7 +30,7 @@ use std::str::FromStr;
 
 use crate::digest::Hasher;
 use crate::error::{Error, Result};
-use crate::filter::Estimate;
+use crate::estimate::Estimate;
 use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
 pub use builder::PlanBuilder;
 pub(crate) use model::{Lines, Rounds, mean_of_growth, missed_per_key};

@@ -26,15 +26,17 @@ use std::sync::Arc;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::file;
-use crate::filter::{Content, Estimate, Filter, Texts};
+use crate::filter::{Content, Filter, Texts};
 use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
 use crate::key::AsKey;
 use crate::kinds::scalable::SharedScalable;
-use crate::kinds::{State, bitmap, blocked, cannot_advance, cannot_remove, classic, counting};
+use crate::kinds::{bitmap, blocked, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::{Kind, Plan};
+use crate::state::{State, cannot_advance, cannot_remove};
 use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
 
@@ -121,7 +123,7 @@ impl SharedFilter {
             Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
             Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => None,
         };
-        let content = match shape.filter(|_| state.bits().is_some()) {
+        let content = match shape.filter(|_| state.measured().bits().is_some()) {
             Some(shape) => {
                 let bits = state.into_bits().expect("just seen");
                 let cells = match shape {
@@ -134,7 +136,7 @@ impl SharedFilter {
                 SharedContent::Scalable(Box::new(SharedScalable::from_state(state)?))
             }
             // What is open read-only has to be copied, as above; but not what takes no inserts.
-            None if state.is_read_only() && !plan.kind().is_static() => {
+            None if state.measured().is_read_only() && !plan.kind().is_static() => {
                 SharedContent::Locked(RwLock::new(state.copy()?))
             }
             None => SharedContent::Locked(RwLock::new(state)),
@@ -258,7 +260,8 @@ impl SharedFilter {
             SharedContent::Scalable(_) => return Err(cannot_remove(&self.plan)),
             SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
-                (state.remove(digest)?, state.contains_digest(digest))
+                let removable = state.removable().ok_or_else(|| cannot_remove(&self.plan))?;
+                (removable.remove(digest)?, state.contains_digest(digest))
             }
         };
         if removed && !is_left {
@@ -271,7 +274,10 @@ impl SharedFilter {
     pub fn advance(&self, now: u64) -> Result<()> {
         match &self.content {
             SharedContent::Words(_) | SharedContent::Scalable(_) => Err(cannot_advance(&self.plan)),
-            SharedContent::Locked(lock) => unpoisoned(lock.write()).advance(now),
+            SharedContent::Locked(lock) => {
+                let mut state = unpoisoned(lock.write());
+                state.clocked().ok_or_else(|| cannot_advance(&self.plan))?.advance(now)
+            }
         }
     }
 
@@ -419,7 +425,7 @@ impl SharedFilter {
         match &self.content {
             SharedContent::Words(words) => words.ones.total(),
             SharedContent::Scalable(scalable) => scalable.occupied(),
-            SharedContent::Locked(lock) => unpoisoned(lock.read()).occupied(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).measured().occupied(),
         }
     }
 
@@ -429,7 +435,7 @@ impl SharedFilter {
         match &self.content {
             SharedContent::Words(words) => self.plan.fill_of(words.ones.total()),
             SharedContent::Scalable(scalable) => scalable.fill(),
-            SharedContent::Locked(lock) => unpoisoned(lock.read()).fill(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).measured().fill(),
         }
     }
 
@@ -445,7 +451,9 @@ impl SharedFilter {
         match &self.content {
             SharedContent::Words(words) => self.plan.estimate(words.ones.total()),
             SharedContent::Scalable(scalable) => scalable.estimated_items(),
-            SharedContent::Locked(lock) => unpoisoned(lock.read()).estimate(self.inserted.total()),
+            SharedContent::Locked(lock) => {
+                unpoisoned(lock.read()).measured().estimate(Some(self.inserted.total()))
+            }
         }
     }
 
@@ -455,7 +463,7 @@ impl SharedFilter {
         match &self.content {
             SharedContent::Words(_) => self.plan.rate_at_fill(self.fill()),
             SharedContent::Scalable(scalable) => scalable.rate(),
-            SharedContent::Locked(lock) => unpoisoned(lock.read()).rate(),
+            SharedContent::Locked(lock) => unpoisoned(lock.read()).measured().rate(),
         }
     }
 }
@@ -483,7 +491,7 @@ impl Words {
         }
         let content = Content::with_bits(*plan, Bits { cells, ones: 0 });
         // A file that nobody has verified may have bits that no key sets: then what it says counts.
-        let ones = content.state().recount().unwrap_or_else(|| self.ones.total());
+        let ones = content.measured().recount().unwrap_or_else(|| self.ones.total());
         let cells = content.into_state().into_bits().expect("cells are all there is").cells;
         Ok(Content::with_bits(*plan, Bits { cells, ones }))
     }

@@ -27,14 +27,17 @@ use std::borrow::Cow;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Estimate, Filter};
+use crate::estimate::Estimate;
+use crate::filter::Filter;
 use crate::kinds::scalable::FIRST_ITEMS;
-use crate::kinds::{State, cannot_intersect};
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
 use crate::profile::Slice;
-use crate::storage::{Cells, Order};
+use crate::state::{
+    Clocked, Intersecting, Measured, Positioned, Removable, State, has_no_positions,
+};
+use crate::storage::{self, Bits, Order};
 
 /// Up to so many keys a base counts as a beginning only.
 const SMALL: u64 = 10_000;
@@ -69,7 +72,7 @@ fn base_capacity(plan: &Plan) -> u64 {
 /// How many keys a filter holds, of which so many were new. That count comes from a file that may
 /// be wrong; the bits tell the least.
 fn held(base: &dyn State, inserted: u64) -> u64 {
-    let estimate = base.estimate(inserted);
+    let estimate = base.measured().estimate(Some(inserted));
     inserted.max((estimate.items - 3.0 * estimate.error) as u64)
 }
 
@@ -85,7 +88,7 @@ pub(crate) fn rate_left(base: &dyn State, inserted: u64) -> Result<f64> {
         // By plan, not by the bits: so that filters of one plan have parts of one rate, which can
         // be merged.
         true => target * (1.0 - share),
-        false => (target - base.rate()).min(target * (1.0 - share)),
+        false => (target - base.measured().rate()).min(target * (1.0 - share)),
     };
     if left < target * LEAST_LEFT || left < MIN_RATE {
         return Err(Error::Unsupported {
@@ -169,7 +172,7 @@ impl Grown {
     }
 
     fn check_writable(&self) -> Result<()> {
-        if self.base.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
+        if self.base.measured().is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
     /// Inserts a run of which the base takes no more.
@@ -200,7 +203,7 @@ impl Grown {
 /// that the base took for its own, at its rate.
 pub(crate) fn estimate_behind(base: &dyn State, part: &Filter) -> Estimate {
     let behind = part.estimated_items();
-    let missed = behind.items * missed_per_key(|_| base.rate());
+    let missed = behind.items * missed_per_key(|_| base.measured().rate());
     Estimate { items: behind.items + missed, error: behind.error.hypot(missed.sqrt()) }
 }
 
@@ -271,21 +274,8 @@ impl State for Grown {
         &self.plan
     }
 
-    /// Those of the base, which its file tells; the growing part has a file of its own within.
-    fn occupied(&self) -> u64 {
-        self.base.occupied()
-    }
-
-    fn fill(&self) -> f64 {
-        self.base.fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
-        self.base.recount()
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        self.base.profile(slices)
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -320,32 +310,17 @@ impl State for Grown {
         Ok(())
     }
 
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        match (self.closed, parts(other)) {
-            (false, (base, None)) => self.base.intersect(base),
-            _ => Err(cannot_intersect(&self.plan)),
-        }
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
-    /// With a growing part the base has not all keys: no position rules a key out.
-    fn is_set(&self, position: u64) -> bool {
-        self.closed || self.base.is_set(position)
+    fn check(&self, digest: Digest) -> Result<()> {
+        self.base.check(digest)
     }
 
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        self.base.positions(digest).filter(|_| !self.closed)
-    }
-
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.base.payload()
-    }
-
-    fn cells(&self) -> Option<&Cells> {
-        self.base.cells()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.base.is_read_only()
+    /// Its bits are not all of it.
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        None
     }
 
     fn expect(&self, order: Order) {
@@ -356,16 +331,57 @@ impl State for Grown {
         self.base.set_paging(paging);
     }
 
+    /// Keys of the base and of the growing part cannot be told apart.
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    /// With a growing part the base has not all keys.
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        if self.closed { None } else { self.base.intersecting() }
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        self.base.positioned().map(|_| self as &dyn Positioned)
+    }
+}
+
+impl Measured for Grown {
+    /// Those of the base, which its file tells; the growing part has a file of its own within.
+    fn occupied(&self) -> u64 {
+        self.base.measured().occupied()
+    }
+
+    fn fill(&self) -> f64 {
+        self.base.measured().fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.base.measured().recount()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        self.base.measured().profile(slices)
+    }
+
     fn bytes(&self) -> u64 {
-        self.base.bytes() + self.growing.bytes()
+        self.base.measured().bytes() + self.growing.bytes()
+    }
+
+    fn memory(&self) -> u64 {
+        storage::allocated(self.bytes())
     }
 
     fn rate(&self) -> f64 {
-        (self.base.rate() + self.growing.rate()).min(1.0)
+        (self.base.measured().rate() + self.growing.rate()).min(1.0)
     }
 
-    fn estimate(&self, _inserted: u64) -> Estimate {
-        let base = self.base.estimate(self.base.occupied());
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        let base = self.base.measured().estimate(None);
         let behind = estimate_behind(&*self.base, &self.growing);
         Estimate { items: base.items + behind.items, error: base.error.hypot(behind.error) }
     }
@@ -377,7 +393,7 @@ impl State for Grown {
     fn next_growth(&self) -> Option<u64> {
         match self.closed {
             true => {
-                let in_base = self.base.recount_distinct();
+                let in_base = self.base.measured().estimate(None).rounded();
                 self.growing.next_growth().map(|next| next.saturating_add(in_base))
             }
             false => Some(base_capacity(&self.plan)),
@@ -385,12 +401,38 @@ impl State for Grown {
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
-        let mut details = self.base.details();
+        let mut details = self.base.measured().details();
         let (keys, bytes) = (self.growing.inserted(), self.growing.bytes());
         let rate = self.growing.rate();
         let text = format!("{keys} keys, in {bytes} bytes at a rate of {rate:.2e}");
         details.push(("growing part", text));
         details
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        None
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.base.measured().payload()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.base.measured().is_read_only()
+    }
+}
+
+impl Positioned for Grown {
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
+        match self.base.positioned() {
+            Some(base) if !self.closed => base.positions(digest),
+            _ => Err(has_no_positions(&self.plan)),
+        }
+    }
+
+    /// With a growing part the base has not all keys: no position rules a key out.
+    fn is_set(&self, position: u64) -> bool {
+        self.closed || self.base.positioned().is_some_and(|base| base.is_set(position))
     }
 }
 

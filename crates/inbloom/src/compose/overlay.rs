@@ -45,14 +45,14 @@ use std::collections::BTreeSet;
 use crate::compose::grown::{also_ask, estimate_behind};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Estimate, Filter};
-use crate::kinds::State;
-use crate::kinds::ribbon::cannot_change;
+use crate::estimate::Estimate;
+use crate::filter::Filter;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, MIN_RATE, Plan};
 use crate::profile::Slice;
-use crate::storage::{Cells, Order};
+use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
+use crate::storage::{self, Bits, Cells, Order};
 
 /// The share of a promised rate that a base should be planned for. The rest is for what is added.
 pub const BASE_SHARE: f64 = 0.9;
@@ -111,6 +111,11 @@ impl Overlay {
         Ok(living)
     }
 
+    #[cfg(test)]
+    pub(crate) fn base(&self) -> &dyn State {
+        self.base.as_ref()
+    }
+
     /// How many keys were added: those that were not claimed when they came.
     #[must_use]
     pub fn added(&self) -> u64 {
@@ -162,7 +167,7 @@ impl Overlay {
     }
 
     fn refuse<T>(&self, verb: &'static str) -> Result<T> {
-        Err(cannot_change(self.plan.kind(), verb))
+        Err(cannot_change(&self.plan, verb))
     }
 }
 
@@ -289,21 +294,8 @@ impl State for Overlay {
         &self.plan
     }
 
-    /// Those of the base, which its file tells; the added keys have a file of their own within.
-    fn occupied(&self) -> u64 {
-        self.base.occupied()
-    }
-
-    fn fill(&self) -> f64 {
-        self.base.fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
-        self.base.recount()
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        self.base.profile(slices)
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -333,21 +325,20 @@ impl State for Overlay {
         self.refuse("merge")
     }
 
-    fn remove(&mut self, digest: Digest) -> Result<bool> {
-        Ok(self.deny(&[digest], "remove")? > 0)
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.base.payload()
+    fn check(&self, digest: Digest) -> Result<()> {
+        match self.denied {
+            Denied::Listed(_) => self.base.check(digest),
+            Denied::Open(_) => Ok(()),
+        }
     }
 
-    fn cells(&self) -> Option<&Cells> {
-        self.base.cells()
-    }
-
-    /// A list that takes changes is not, even if what it was made from is mapped to read.
-    fn is_read_only(&self) -> bool {
-        matches!(self.denied, Denied::Listed(_)) && self.base.is_read_only()
+    /// Its bits are not all of it.
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        None
     }
 
     fn expect(&self, order: Order) {
@@ -358,12 +349,55 @@ impl State for Overlay {
         self.base.set_paging(paging);
     }
 
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        match self.denied {
+            Denied::Listed(_) => None,
+            Denied::Open(_) => Some(self),
+        }
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        None
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    /// Added keys are not in the cells of the base.
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        None
+    }
+}
+
+impl Measured for Overlay {
+    /// Those of the base, which its file tells; the added keys have a file of their own within.
+    fn occupied(&self) -> u64 {
+        self.base.measured().occupied()
+    }
+
+    fn fill(&self) -> f64 {
+        self.base.measured().fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.base.measured().recount()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        self.base.measured().profile(slices)
+    }
+
     fn bytes(&self) -> u64 {
-        self.base.bytes() + self.added.bytes() + self.denied.len() * LISTED as u64
+        self.base.measured().bytes() + self.added.bytes() + self.denied.len() * LISTED as u64
+    }
+
+    fn memory(&self) -> u64 {
+        storage::allocated(self.bytes())
     }
 
     fn rate(&self) -> f64 {
-        (self.base.rate() + self.added.rate()).min(1.0)
+        (self.base.measured().rate() + self.added.rate()).min(1.0)
     }
 
     /// Which of the denied keys were in once, a list does not know, and `inserted` does. It comes
@@ -371,31 +405,61 @@ impl State for Overlay {
     ///
     /// `inserted` lacks the added keys that were taken for others when they came: for one of the
     /// base, at its rate, or for one that was added before.
-    fn estimate(&self, inserted: u64) -> Estimate {
-        let base = self.base.estimate(self.base.occupied());
+    fn estimate(&self, inserted: Option<u64>) -> Estimate {
+        let base = self.base.measured().estimate(None);
         let (came, added) = (self.added() as f64, estimate_behind(&*self.base, &self.added));
         let least = (base.items + came - self.denied.len() as f64).max(0.0);
         Estimate {
-            items: (inserted as f64).max(least) + added.items - came,
+            items: (inserted.unwrap_or(0) as f64).max(least) + added.items - came,
             error: base.error.hypot(added.error),
         }
     }
 
     fn room(&self) -> u64 {
         match self.denied {
-            Denied::Listed(_) => self.base.room(),
+            Denied::Listed(_) => self.base.measured().room(),
             Denied::Open(_) => self.added.room(),
+        }
+    }
+
+    /// A list that takes changes has room for any number of added keys: they grow.
+    fn next_growth(&self) -> Option<u64> {
+        match self.denied {
+            Denied::Listed(_) => self.base.measured().next_growth(),
+            Denied::Open(_) => {
+                let in_base = self.base.measured().estimate(None).rounded();
+                self.added.next_growth().map(|next| next.saturating_add(in_base))
+            }
         }
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let (added, bytes) = (self.added(), self.added.bytes());
         let (rate, denied) = (self.added.rate(), self.denied());
-        let mut details = self.base.details();
+        let mut details = self.base.measured().details();
         details.extend([
             ("added", format!("{added} keys, in {bytes} bytes at a rate of {rate:.2e}")),
             ("denied", format!("{denied} keys by name: removed or allowed")),
         ]);
         details
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        None
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.base.measured().payload()
+    }
+
+    /// A list that takes changes is not, even if what it was made from is mapped to read.
+    fn is_read_only(&self) -> bool {
+        matches!(self.denied, Denied::Listed(_)) && self.base.measured().is_read_only()
+    }
+}
+
+impl Removable for Overlay {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        Ok(self.deny(&[digest], "remove")? > 0)
     }
 }

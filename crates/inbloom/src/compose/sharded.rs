@@ -38,7 +38,6 @@
 //! **When not.** For threads that insert into one filter of bits, [`Filter::into_shared`] needs no
 //! shards.
 
-use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
@@ -47,14 +46,17 @@ use std::thread;
 use crate::compose::grown::is_not_its_bits;
 use crate::digest::{Digest, Hasher, SecretKey};
 use crate::error::{Error, Result};
-use crate::filter::{Content, Estimate, Filter};
+use crate::estimate::Estimate;
+use crate::filter::{Content, Filter};
 use crate::format;
 use crate::key::AsKey;
-use crate::kinds::State;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Kind, Plan, cannot_shard};
-use crate::profile::Slice;
+use crate::state::{
+    Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_intersect, cannot_remove,
+    has_no_positions,
+};
 use crate::storage::{Bits, Cells, Order};
 
 /// A filter whose keys are divided among shards. It answers as one filter does; each shard is a
@@ -199,7 +201,7 @@ impl Sharded {
                 expected: format!("a divisor of the filter's {} blocks and ranges", whole.blocks()),
             });
         }
-        let bits = filter.content.state().bits();
+        let bits = filter.content.measured().bits();
         let bits = bits.ok_or_else(|| is_not_its_bits(whole.kind(), "be cut into shards"))?;
         let mut made = Vec::new();
         let (mut ones_before, mut inserted_before) = (0, 0);
@@ -208,7 +210,7 @@ impl Sharded {
             cells.bytes_mut()?.copy_from_slice(bytes);
             let uncounted = Content::with_bits(*plan, Bits { cells, ones: 0 });
             let ones = uncounted
-                .state()
+                .measured()
                 .recount()
                 .ok_or_else(|| format::mismatch("unused bits", "zeros", "some that are set"))?;
             let cells = uncounted.into_state().into_bits().expect("blocks").cells;
@@ -243,7 +245,7 @@ impl Sharded {
         let mut cells = Cells::zeroed(plan.bytes())?;
         let mut rest = cells.bytes_mut()?;
         for shard in &self.shards {
-            let bytes = shard.content.state().payload();
+            let bytes = shard.content.measured().payload();
             let (here, later) = rest.split_at_mut(bytes.len());
             here.copy_from_slice(&bytes);
             rest = later;
@@ -794,16 +796,8 @@ impl State for Piece {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.inner.occupied()
-    }
-
-    fn recount(&self) -> Option<u64> {
-        self.inner.recount()
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        self.inner.profile(slices)
+    fn measured(&self) -> &dyn Measured {
+        self.inner.measured()
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -822,15 +816,6 @@ impl State for Piece {
         self.inner.unite(other.of::<Piece>().inner.as_ref())
     }
 
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        self.inner.intersect(other.of::<Piece>().inner.as_ref())
-    }
-
-    fn remove(&mut self, digest: Digest) -> Result<bool> {
-        let rest = self.own(digest)?;
-        self.inner.remove(rest)
-    }
-
     fn count(&self, digest: Digest) -> u64 {
         self.ours(digest).map_or(0, |rest| self.inner.count(rest))
     }
@@ -839,20 +824,8 @@ impl State for Piece {
         self.inner.check(self.own(digest)?)
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        self.inner.bits()
-    }
-
     fn into_bits(self: Box<Self>) -> Option<Bits> {
         self.inner.into_bits()
-    }
-
-    fn fill(&self) -> f64 {
-        self.inner.fill()
-    }
-
-    fn room(&self) -> u64 {
-        self.inner.room()
     }
 
     fn expect(&self, order: Order) {
@@ -863,44 +836,51 @@ impl State for Piece {
         self.inner.set_paging(paging);
     }
 
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        match self.inner.removable() {
+            Some(_) => Some(self),
+            None => None,
+        }
     }
 
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        self.inner.positions(self.ours(digest)?)
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        match self.inner.intersecting() {
+            Some(_) => Some(self),
+            None => None,
+        }
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        self.inner.clocked()
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        self.inner.positioned().map(|_| self as &dyn Positioned)
+    }
+}
+
+impl Removable for Piece {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        let rest = self.own(digest)?;
+        self.inner.removable().ok_or_else(|| cannot_remove(&self.plan))?.remove(rest)
+    }
+}
+
+impl Intersecting for Piece {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        let inner = self.inner.intersecting().ok_or_else(|| cannot_intersect(&self.plan))?;
+        inner.intersect(other.of::<Piece>().inner.as_ref())
+    }
+}
+
+impl Positioned for Piece {
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
+        let rest = self.own(digest)?;
+        self.inner.positioned().ok_or_else(|| has_no_positions(&self.plan))?.positions(rest)
     }
 
     fn is_set(&self, position: u64) -> bool {
-        self.inner.is_set(position)
-    }
-
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.inner.payload()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn rate(&self) -> f64 {
-        self.inner.rate()
-    }
-
-    fn estimate(&self, inserted: u64) -> Estimate {
-        self.inner.estimate(inserted)
-    }
-
-    fn recount_distinct(&self) -> u64 {
-        self.inner.recount_distinct()
-    }
-
-    fn advance(&mut self, now: u64) -> Result<()> {
-        self.inner.advance(now)
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
-        self.inner.details()
+        self.inner.positioned().is_some_and(|inner| inner.is_set(position))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::compose::overlay::Overlay;
 use crate::compose::sharded::Piece;
 use crate::digest::Hasher;
 use crate::error::{Error, Result};
-use crate::kinds::State;
 use crate::kinds::bitmap::{Bitmap, Store};
 use crate::kinds::blocked::Blocked;
 use crate::kinds::classic::Classic;
@@ -17,6 +16,7 @@ use crate::kinds::scalable::Scalable;
 use crate::kinds::window::Window;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
+use crate::state::{Measured, State};
 use crate::storage::{Bits, Cells};
 
 /// One of the kinds: the default one in line, so that a query of it is no call, the others behind one.
@@ -113,6 +113,10 @@ impl Content {
         }
     }
 
+    pub(crate) fn measured(&self) -> &dyn Measured {
+        self.state().measured()
+    }
+
     pub(crate) fn state_mut(&mut self) -> &mut dyn State {
         match self {
             Content::Blocked(blocked) => blocked,
@@ -131,7 +135,7 @@ impl Content {
     pub(crate) fn from_state(state: Box<dyn State>) -> Content {
         let plan = *state.plan();
         let is_blocked = plan.kind() == Kind::Blocked && plan.shard().is_none();
-        match is_blocked && state.bits().is_some() {
+        match is_blocked && state.measured().bits().is_some() {
             true => Content::with_bits(plan, state.into_bits().expect("just seen")),
             false => Content::Other(state),
         }

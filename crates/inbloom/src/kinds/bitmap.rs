@@ -19,13 +19,15 @@ use roaring::RoaringTreemap;
 
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{Towards, prefetch};
-use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::storage::{Bits, Cells, words};
+use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{self, Bits, Cells, Order, words};
 use crate::sync::{AtomicU64, Ordering};
 
 /// An exact set of unsigned integers below a bound.
@@ -176,32 +178,8 @@ impl State for Bitmap {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.len()
-    }
-
-    fn recount(&self) -> Option<u64> {
-        match &self.store {
-            Store::Dense(bits) => bits.recount(self.plan.bits()),
-            Store::Sparse(treemap) => Some(treemap.len()),
-        }
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        let universe = self.plan.bits();
-        let counts = match &self.store {
-            Store::Dense(bits) => bits.counts(universe, slices),
-            Store::Sparse(treemap) => {
-                let below = |value: u64| value.checked_sub(1).map_or(0, |last| treemap.rank(last));
-                divide(universe, slices)
-                    .map(|Range { start, end }| Count {
-                        used: below(end) - below(start),
-                        cells: end - start,
-                    })
-                    .collect()
-            }
-        };
-        slices_of(&counts, Spread::Probes(1.0))
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -237,28 +215,12 @@ impl State for Bitmap {
         Ok(())
     }
 
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        match (&mut self.store, &other.of::<Bitmap>().store) {
-            (Store::Dense(here), Store::Dense(there)) => here.intersect(there)?,
-            (Store::Sparse(here), Store::Sparse(there)) => *here &= there,
-            _ => unreachable!("one plan, one layout"),
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, digest: Digest) -> Result<bool> {
-        Ok(self.contains_digest(digest) && self.remove(digest.place)?)
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
     fn check(&self, digest: Digest) -> Result<()> {
         value(digest, self.plan.bits()).map(drop)
-    }
-
-    fn bits(&self) -> Option<&Bits> {
-        match &self.store {
-            Store::Dense(bits) => Some(bits),
-            Store::Sparse(_) => None,
-        }
     }
 
     fn into_bits(self: Box<Self>) -> Option<Bits> {
@@ -268,13 +230,98 @@ impl State for Bitmap {
         }
     }
 
-    /// What is no integer is at a position that no bitmap has.
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        Some(vec![value(digest, self.plan.bits()).unwrap_or(u64::MAX)])
+    fn expect(&self, order: Order) {
+        if let Store::Dense(bits) = &self.store {
+            bits.cells.expect(order);
+        }
     }
 
-    fn is_set(&self, position: u64) -> bool {
-        self.contains(position)
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        Some(self)
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
+    }
+}
+
+impl Measured for Bitmap {
+    fn occupied(&self) -> u64 {
+        self.len()
+    }
+
+    fn fill(&self) -> f64 {
+        self.plan.fill_of(self.len())
+    }
+
+    fn recount(&self) -> Option<u64> {
+        match &self.store {
+            Store::Dense(bits) => bits.recount(self.plan.bits()),
+            Store::Sparse(treemap) => Some(treemap.len()),
+        }
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let universe = self.plan.bits();
+        let counts = match &self.store {
+            Store::Dense(bits) => bits.counts(universe, slices),
+            Store::Sparse(treemap) => {
+                let below = |value: u64| value.checked_sub(1).map_or(0, |last| treemap.rank(last));
+                divide(universe, slices)
+                    .map(|Range { start, end }| Count {
+                        used: below(end) - below(start),
+                        cells: end - start,
+                    })
+                    .collect()
+            }
+        };
+        slices_of(&counts, Spread::Probes(1.0))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.bytes()
+    }
+
+    fn memory(&self) -> u64 {
+        storage::allocated(self.plan.bytes())
+    }
+
+    fn rate(&self) -> f64 {
+        self.plan.rate_at_fill(self.fill())
+    }
+
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        self.plan.estimate(self.len())
+    }
+
+    fn room(&self) -> u64 {
+        self.plan.items_at(self.plan.rate()).saturating_sub(self.len())
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        None
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        match &self.store {
+            Store::Dense(bits) => Some(bits),
+            Store::Sparse(_) => None,
+        }
     }
 
     /// The words, or the roaring bitmap in its portable format, padded to whole words.
@@ -288,6 +335,38 @@ impl State for Bitmap {
                 Cow::Owned(bytes)
             }
         }
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.bits().is_some_and(|bits| !bits.cells.is_writable())
+    }
+}
+
+impl Removable for Bitmap {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        Ok(self.contains_digest(digest) && self.remove(digest.place)?)
+    }
+}
+
+impl Intersecting for Bitmap {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        match (&mut self.store, &other.of::<Bitmap>().store) {
+            (Store::Dense(here), Store::Dense(there)) => here.intersect(there)?,
+            (Store::Sparse(here), Store::Sparse(there)) => *here &= there,
+            _ => unreachable!("one plan, one layout"),
+        }
+        Ok(())
+    }
+}
+
+impl Positioned for Bitmap {
+    /// What is no integer is at a position that no bitmap has.
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
+        Ok(vec![value(digest, self.plan.bits()).unwrap_or(u64::MAX)])
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.contains(position)
     }
 }
 

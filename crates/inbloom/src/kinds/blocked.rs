@@ -37,15 +37,19 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 
+use std::borrow::Cow;
+
 use crate::digest::Digest;
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{self, Geometry, Kernel, Run};
-use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::storage::Bits;
+use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{Bits, Order};
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
 pub struct Blocked {
@@ -101,6 +105,10 @@ impl Blocked {
         self.bits.ones += u64::from(changed);
         Some(changed != 0)
     }
+
+    fn array(&self) -> Array<'_> {
+        Array { plan: &self.plan, bits: &self.bits }
+    }
 }
 
 impl State for Blocked {
@@ -108,19 +116,8 @@ impl State for Blocked {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn recount(&self) -> Option<u64> {
-        check_reserved(0, self.bits.cells.bytes()).ok()?;
-        Some(self.bits.cells.count_ones())
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        // One bit of a block is reserved, and no cell.
-        let counts = self.bits.block_counts(slices, BLOCK_BITS - 1, |word| word);
-        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -139,20 +136,112 @@ impl State for Blocked {
         self.bits.unite(&other.of::<Blocked>().bits)
     }
 
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        self.bits.intersect(&other.of::<Blocked>().bits)
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
     }
 
     fn into_bits(self: Box<Self>) -> Option<Bits> {
         Some(self.bits)
     }
 
+    fn expect(&self, order: Order) {
+        self.bits.cells.expect(order);
+    }
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
+    }
+}
+
+impl Measured for Blocked {
+    fn occupied(&self) -> u64 {
+        self.bits.ones
+    }
+
+    fn fill(&self) -> f64 {
+        self.array().fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        check_reserved(0, self.bits.cells.bytes()).ok()?;
+        Some(self.bits.cells.count_ones())
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // One bit of a block is reserved, and no cell.
+        let counts = self.bits.block_counts(slices, BLOCK_BITS - 1, |word| word);
+        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.bytes()
+    }
+
+    fn memory(&self) -> u64 {
+        self.array().memory()
+    }
+
+    fn rate(&self) -> f64 {
+        self.array().rate()
+    }
+
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        self.array().estimate()
+    }
+
+    fn room(&self) -> u64 {
+        self.array().room()
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        None
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.array().payload()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.array().is_read_only()
+    }
+}
+
+impl Intersecting for Blocked {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.intersect(&other.of::<Blocked>().bits)
+    }
+}
+
+impl Positioned for Blocked {
     /// In ascending order within a line.
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
         let mut positions = Vec::new();
         for touch in kernels::scalar::touches(&self.geometry, digest) {
             for (word, mask) in touch.mask.into_iter().enumerate() {
@@ -160,7 +249,11 @@ impl State for Blocked {
                 positions.extend(bits.map(|bit| touch.block * BLOCK_BITS + word as u64 * 64 + bit));
             }
         }
-        Some(positions)
+        Ok(positions)
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.array().is_set(position)
     }
 }
 

@@ -20,15 +20,19 @@
 //!
 //! Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 1970.
 
+use std::borrow::Cow;
+
 use crate::digest::Digest;
 use crate::error::Result;
+use crate::estimate::Estimate;
 use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
-use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::storage::Bits;
+use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{Bits, Order};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with its probes anywhere in the bits.
@@ -120,6 +124,10 @@ impl Classic {
     pub fn insert(&mut self, digest: Digest) -> bool {
         self.insert_digest(digest).expect("a filter by itself has memory of its own")
     }
+
+    fn array(&self) -> Array<'_> {
+        Array { plan: &self.plan, bits: &self.bits }
+    }
 }
 
 impl State for Classic {
@@ -127,17 +135,8 @@ impl State for Classic {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn recount(&self) -> Option<u64> {
-        self.bits.recount(self.plan.bits())
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        // Probes lie anywhere: a slice sees them one by one.
-        slices_of(&self.bits.counts(self.plan.bits(), slices), Spread::Probes(1.0))
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -156,20 +155,114 @@ impl State for Classic {
         self.bits.unite(&other.of::<Classic>().bits)
     }
 
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        self.bits.intersect(&other.of::<Classic>().bits)
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
     }
 
     fn into_bits(self: Box<Self>) -> Option<Bits> {
         Some(self.bits)
     }
 
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        Some(positions(&self.plan, digest).collect())
+    fn expect(&self, order: Order) {
+        self.bits.cells.expect(order);
+    }
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
+    }
+}
+
+impl Measured for Classic {
+    fn occupied(&self) -> u64 {
+        self.bits.ones
+    }
+
+    fn fill(&self) -> f64 {
+        self.array().fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        self.bits.recount(self.plan.bits())
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // Probes lie anywhere: a slice sees them one by one.
+        slices_of(&self.bits.counts(self.plan.bits(), slices), Spread::Probes(1.0))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.bytes()
+    }
+
+    fn memory(&self) -> u64 {
+        self.array().memory()
+    }
+
+    fn rate(&self) -> f64 {
+        self.array().rate()
+    }
+
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        self.array().estimate()
+    }
+
+    fn room(&self) -> u64 {
+        self.array().room()
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        None
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.array().payload()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.array().is_read_only()
+    }
+}
+
+impl Intersecting for Classic {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.bits.intersect(&other.of::<Classic>().bits)
+    }
+}
+
+impl Positioned for Classic {
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
+        Ok(positions(&self.plan, digest).collect())
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.array().is_set(position)
     }
 }
 

@@ -44,15 +44,19 @@
 //! protocol", IEEE/ACM Transactions on Networking 8(3), 2000 (counters, and why 4 bits); Putze,
 //! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks).
 
+use std::borrow::Cow;
+
 use crate::digest::Digest;
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::kernels::scalar::{Touch, touched_counters};
 use crate::kernels::{Counters, Geometry, Kernel, Run, Towards};
-use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{BLOCK_BITS, Kind, Plan};
 use crate::profile::{Slice, Spread, slices_of};
-use crate::storage::{Bits, words};
+use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{Bits, Order, words};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A Bloom filter with counters, one cache line per key or two. Keys can be removed again.
@@ -168,6 +172,10 @@ impl Counting {
         let operation = |here, there| operation(counters, here, there);
         self.bits.combine(&other.bits, operation, |word| counters.above_zero(word))
     }
+
+    fn array(&self) -> Array<'_> {
+        Array { plan: &self.plan, bits: &self.bits }
+    }
 }
 
 impl State for Counting {
@@ -175,18 +183,8 @@ impl State for Counting {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn recount(&self) -> Option<u64> {
-        Some(self.count_marks(Counters::above_zero))
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        let (counters, cells) = (self.geometry.counters, BLOCK_BITS / u64::from(self.plan.width()));
-        let counts = self.bits.block_counts(slices, cells, |word| counters.above_zero(word));
-        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -207,40 +205,83 @@ impl State for Counting {
         self.combine(other.of(), Counters::add)
     }
 
-    /// The smaller count of each counter, so that a key which is in both, a times and b times, is found
-    /// and can be removed min(a, b) times.
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        self.combine(other.of(), Counters::min)
-    }
-
-    fn remove(&mut self, digest: Digest) -> Result<bool> {
-        self.remove(digest)
-    }
-
     fn count(&self, digest: Digest) -> u64 {
         self.count(digest).into()
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
     }
 
     fn into_bits(self: Box<Self>) -> Option<Bits> {
         Some(self.bits)
     }
 
-    /// In ascending order within a line; counters are numbered through.
-    fn positions(&self, digest: Digest) -> Option<Vec<u64>> {
-        let (width, per_word) = (self.plan.width(), u64::from(64 / self.plan.width()));
-        let mut positions = Vec::new();
-        for touch in touched_counters(&self.geometry, digest) {
-            for (word, marks) in touch.mask.into_iter().enumerate() {
-                let first = (touch.block * 8 + word as u64) * per_word;
-                let marked = (0..per_word).filter(|i| marks >> (i * u64::from(width)) & 1 == 1);
-                positions.extend(marked.map(|i| first + i));
-            }
-        }
-        Some(positions)
+    fn expect(&self, order: Order) {
+        self.bits.cells.expect(order);
+    }
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        Some(self)
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
+    }
+}
+
+impl Measured for Counting {
+    fn occupied(&self) -> u64 {
+        self.bits.ones
+    }
+
+    fn fill(&self) -> f64 {
+        self.array().fill()
+    }
+
+    fn recount(&self) -> Option<u64> {
+        Some(self.count_marks(Counters::above_zero))
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        let (counters, cells) = (self.geometry.counters, BLOCK_BITS / u64::from(self.plan.width()));
+        let counts = self.bits.block_counts(slices, cells, |word| counters.above_zero(word));
+        slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.bytes()
+    }
+
+    fn memory(&self) -> u64 {
+        self.array().memory()
+    }
+
+    fn rate(&self) -> f64 {
+        self.array().rate()
+    }
+
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        self.array().estimate()
+    }
+
+    fn room(&self) -> u64 {
+        self.array().room()
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        None
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
@@ -252,6 +293,52 @@ impl State for Counting {
                 format!("{saturated} at their maximum, {}, which stay", self.max_count()),
             ),
         ]
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.array().payload()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.array().is_read_only()
+    }
+}
+
+impl Removable for Counting {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        self.remove(digest)
+    }
+}
+
+impl Intersecting for Counting {
+    /// The smaller count of each counter, so that a key which is in both, a times and b times, is found
+    /// and can be removed min(a, b) times.
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.combine(other.of(), Counters::min)
+    }
+}
+
+impl Positioned for Counting {
+    /// In ascending order within a line; counters are numbered through.
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
+        let (width, per_word) = (self.plan.width(), u64::from(64 / self.plan.width()));
+        let mut positions = Vec::new();
+        for touch in touched_counters(&self.geometry, digest) {
+            for (word, marks) in touch.mask.into_iter().enumerate() {
+                let first = (touch.block * 8 + word as u64) * per_word;
+                let marked = (0..per_word).filter(|i| marks >> (i * u64::from(width)) & 1 == 1);
+                positions.extend(marked.map(|i| first + i));
+            }
+        }
+        Ok(positions)
+    }
+
+    fn is_set(&self, position: u64) -> bool {
+        self.array().is_set(position)
     }
 }
 

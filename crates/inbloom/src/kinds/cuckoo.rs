@@ -40,17 +40,20 @@
 //! Source: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
 //! CoNEXT 2014.
 
+use std::borrow::Cow;
+
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::filter::Estimate;
+use crate::estimate::Estimate;
 use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, SECOND_LINE, Towards};
-use crate::kinds::State;
 use crate::kinds::buckets::{SLOTS, Slots};
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::cuckoo::Shape;
 use crate::plan::{Kind, Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
+use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
 
 /// A cuckoo filter.
@@ -234,6 +237,10 @@ impl Cuckoo {
     fn full(&self) -> Error {
         Error::Full { items: self.bits.ones, planned: self.plan.items() }
     }
+
+    fn array(&self) -> Array<'_> {
+        Array { plan: &self.plan, bits: &self.bits }
+    }
 }
 
 impl State for Cuckoo {
@@ -241,8 +248,70 @@ impl State for Cuckoo {
         &self.plan
     }
 
+    fn measured(&self) -> &dyn Measured {
+        self
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.refused_at = u64::MAX;
+        self.bits.clear()
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        Ok(Box::new(Cuckoo::with_bits(self.plan, self.bits.copy()?)))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        self.has_the_same(other.of())
+    }
+
+    fn unite(&mut self, other: &dyn State) -> Result<()> {
+        self.add_all(other.of())
+    }
+
+    fn count(&self, digest: Digest) -> u64 {
+        self.count(digest)
+    }
+
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        Some(self.bits)
+    }
+
+    fn expect(&self, order: Order) {
+        self.bits.cells.expect(order);
+    }
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        Some(self)
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        None
+    }
+}
+
+impl Measured for Cuckoo {
     fn occupied(&self) -> u64 {
         self.bits.ones
+    }
+
+    fn fill(&self) -> f64 {
+        self.array().fill()
     }
 
     fn recount(&self) -> Option<u64> {
@@ -273,38 +342,27 @@ impl State for Cuckoo {
         slices_of(&counts, Spread::Entries(squares as f64 / entries.max(1) as f64))
     }
 
-    fn clear(&mut self) -> Result<()> {
-        self.refused_at = u64::MAX;
-        self.bits.clear()
+    fn bytes(&self) -> u64 {
+        self.plan.bytes()
     }
 
-    fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Cuckoo::with_bits(self.plan, self.bits.copy()?)))
+    fn memory(&self) -> u64 {
+        self.array().memory()
     }
 
-    fn same(&self, other: &dyn State) -> bool {
-        self.has_the_same(other.of())
-    }
-
-    fn unite(&mut self, other: &dyn State) -> Result<()> {
-        self.add_all(other.of())
-    }
-
-    fn intersect(&mut self, other: &dyn State) -> Result<()> {
-        self.keep_common(other.of())
-    }
-
-    fn remove(&mut self, digest: Digest) -> Result<bool> {
-        self.remove(digest)
-    }
-
-    fn count(&self, digest: Digest) -> u64 {
-        self.count(digest)
+    fn rate(&self) -> f64 {
+        self.array().rate()
     }
 
     /// Not from the entries, of which a key may have several: those that were new are counted, and
-    /// the others were taken for one of them, at the rate of that moment.
-    fn estimate(&self, inserted: u64) -> Estimate {
+    /// the others were taken for one of them, at the rate of that moment. Where nobody has counted,
+    /// entries that look the same count once.
+    fn estimate(&self, inserted: Option<u64>) -> Estimate {
+        let Some(inserted) = inserted else {
+            let (table, bytes) = (self.table, self.bits.cells.bytes());
+            let shares = self.entries().map(|entry| 1.0 / table.count(bytes, entry) as f64);
+            return Estimate { items: shares.sum(), error: 0.0 };
+        };
         let new = inserted.min(self.bits.ones) as f64;
         let mut items = new;
         // Each step corrects the one before by the rate: the third by a thousandth at 10%.
@@ -315,24 +373,13 @@ impl State for Cuckoo {
         Estimate { items, error: (items - new).sqrt() }
     }
 
-    /// Entries that look the same count once.
-    fn recount_distinct(&self) -> u64 {
-        let (table, bytes) = (self.table, self.bits.cells.bytes());
-        self.entries().map(|entry| 1.0 / table.count(bytes, entry) as f64).sum::<f64>().round()
-            as u64
-    }
-
     /// A copy takes a slot as a key does.
     fn room(&self) -> u64 {
         self.plan.items_at(self.plan.rate()).saturating_sub(self.bits.ones)
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
-    }
-
-    fn into_bits(self: Box<Self>) -> Option<Bits> {
-        Some(self.bits)
+    fn next_growth(&self) -> Option<u64> {
+        None
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
@@ -342,6 +389,30 @@ impl State for Cuckoo {
             ("fingerprints", format!("{} bits each, in buckets of {SLOTS}", self.plan.width())),
             ("load", format!("{taken} of {slots} slots, {load:.1}%; full at about 97%")),
         ]
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        Some(&self.bits)
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        self.array().payload()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.array().is_read_only()
+    }
+}
+
+impl Removable for Cuckoo {
+    fn remove(&mut self, digest: Digest) -> Result<bool> {
+        self.remove(digest)
+    }
+}
+
+impl Intersecting for Cuckoo {
+    fn intersect(&mut self, other: &dyn State) -> Result<()> {
+        self.keep_common(other.of())
     }
 }
 

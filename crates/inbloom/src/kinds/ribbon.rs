@@ -65,12 +65,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::digest::Digest;
-use crate::error::{Error, Result};
-use crate::filter::Estimate;
+use crate::error::Result;
+use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::bits::Kernel;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
-use crate::kinds::State;
 use crate::membership::Membership;
 use crate::paging::{Pager, Paging};
 use crate::plan::ribbon::{
@@ -78,7 +77,8 @@ use crate::plan::ribbon::{
 };
 use crate::plan::{Kind, Plan};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::storage::{Cells, LARGE, Order};
+use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
+use crate::storage::{self, Bits, Cells, LARGE, Order};
 use equation::{Equation, start_in};
 pub(crate) use layout::Lengths;
 use layout::sorted;
@@ -371,15 +371,8 @@ impl Ribbon {
     }
 
     fn refuse<T>(&self, verb: &'static str) -> Result<T> {
-        Err(cannot_change(self.plan.kind(), verb))
+        Err(cannot_change(&self.plan, verb))
     }
-}
-
-/// Why a static kind does not do this.
-pub(crate) fn cannot_change(kind: Kind, verb: &'static str) -> Error {
-    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
-                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
-    Error::Unsupported { kind, verb, remedy }
 }
 
 /// Refuses an entry that no query could be answered from.
@@ -443,6 +436,74 @@ impl State for Ribbon {
         &self.plan
     }
 
+    fn measured(&self) -> &dyn Measured {
+        self
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.refuse("clear")
+    }
+
+    fn copy(&self) -> Result<Box<dyn State>> {
+        let (cells, shards) = (self.cells.copy()?, self.shards.clone());
+        Ok(Box::new(Ribbon { cells, shards, mapped: None, ..*self }))
+    }
+
+    fn same(&self, other: &dyn State) -> bool {
+        match (other as &dyn Any).downcast_ref::<Ribbon>() {
+            Some(other) => self.cells.bytes() == other.cells.bytes(),
+            // A list that has one for its base: it knows what else it has.
+            None => other.same(self),
+        }
+    }
+
+    fn unite(&mut self, _other: &dyn State) -> Result<()> {
+        self.refuse("merge")
+    }
+
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
+    }
+
+    fn check(&self, _digest: Digest) -> Result<()> {
+        self.refuse("insert")
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        None
+    }
+
+    fn expect(&self, order: Order) {
+        if let Some(mapped) = &self.mapped {
+            mapped.pager.expect(order);
+        }
+        self.cells.expect(order);
+    }
+
+    fn set_paging(&mut self, paging: Paging) {
+        if let Some(mapped) = &mut self.mapped {
+            mapped.pager = Pager::new(paging);
+        }
+    }
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        None
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        None
+    }
+}
+
+impl Measured for Ribbon {
     fn occupied(&self) -> u64 {
         self.keys
     }
@@ -491,45 +552,12 @@ impl State for Ribbon {
         all
     }
 
-    fn clear(&mut self) -> Result<()> {
-        self.refuse("clear")
-    }
-
-    fn copy(&self) -> Result<Box<dyn State>> {
-        let (cells, shards) = (self.cells.copy()?, self.shards.clone());
-        Ok(Box::new(Ribbon { cells, shards, mapped: None, ..*self }))
-    }
-
-    fn same(&self, other: &dyn State) -> bool {
-        match (other as &dyn Any).downcast_ref::<Ribbon>() {
-            Some(other) => self.cells.bytes() == other.cells.bytes(),
-            // A list that has one for its base: it knows what else it has.
-            None => other.same(self),
-        }
-    }
-
-    fn unite(&mut self, _other: &dyn State) -> Result<()> {
-        self.refuse("merge")
-    }
-
-    fn remove(&mut self, _digest: Digest) -> Result<bool> {
-        self.refuse("remove")
-    }
-
-    fn check(&self, _digest: Digest) -> Result<()> {
-        self.refuse("insert")
-    }
-
-    fn payload(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.cells.bytes())
-    }
-
-    fn cells(&self) -> Option<&Cells> {
-        Some(&self.cells)
-    }
-
     fn bytes(&self) -> u64 {
         self.cells.bytes().len() as u64
+    }
+
+    fn memory(&self) -> u64 {
+        storage::allocated(self.bytes())
     }
 
     /// A foreign key meets each shard with the same chance, and an empty one claims nothing.
@@ -541,7 +569,7 @@ impl State for Ribbon {
         self.shards.iter().map(of).sum::<f64>() / self.shards.len() as f64
     }
 
-    fn estimate(&self, _inserted: u64) -> Estimate {
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
         Estimate { items: self.keys as f64, error: 0.0 }
     }
 
@@ -549,17 +577,8 @@ impl State for Ribbon {
         0
     }
 
-    fn expect(&self, order: Order) {
-        if let Some(mapped) = &self.mapped {
-            mapped.pager.expect(order);
-        }
-        self.cells.expect(order);
-    }
-
-    fn set_paging(&mut self, paging: Paging) {
-        if let Some(mapped) = &mut self.mapped {
-            mapped.pager = Pager::new(paging);
-        }
+    fn next_growth(&self) -> Option<u64> {
+        None
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
@@ -575,6 +594,18 @@ impl State for Ribbon {
             ("fingerprints", format!("{width} bits each, {per_key:.2} bits per key in all")),
             ("slots", format!("{slots}, in {} shards of up to {layers} layers", self.shards.len())),
         ]
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        None
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.cells.bytes())
+    }
+
+    fn is_read_only(&self) -> bool {
+        !self.cells.is_writable()
     }
 }
 
@@ -650,7 +681,7 @@ mod tests {
         let mut list =
             Overlay::from_parts(Box::new(base), Hasher::default(), None, nothing).unwrap();
         let in_memory = |list: &Overlay| {
-            let cells = list.cells().expect("those of the base");
+            let cells = &list.base().of::<Ribbon>().cells;
             places.iter().filter(|at| cells.is_resident(**at)).count()
         };
         // Nothing is asked for while the system reads ahead by itself, nor if it is not wanted.

@@ -51,14 +51,15 @@ use std::borrow::Cow;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::filter::Estimate;
+use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{FITS_IN_L2, Towards};
-use crate::kinds::State;
 use crate::membership::Membership;
+use crate::paging::Paging;
 use crate::plan::{Kind, MAX_BITS, Plan, missed_per_key};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
-use crate::storage::Cells;
+use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{self, Bits, Cells, Order};
 use allowance::Allowance;
 pub use shared::SharedScalable;
 use table::{Claim, HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG, Table};
@@ -650,38 +651,8 @@ impl State for Scalable {
         &self.plan
     }
 
-    /// The slots in use.
-    fn occupied(&self) -> u64 {
-        self.tables.iter().map(|table| table.entries).sum()
-    }
-
-    fn fill(&self) -> f64 {
-        self.occupied() as f64 / self.slots() as f64
-    }
-
-    fn recount(&self) -> Option<u64> {
-        let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
-        self.tables.iter().all(right).then(|| self.occupied())
-    }
-
-    /// Of one table, as of any array. Of many, each is a slice: its entries are those of its share
-    /// of the keys. An entry that has no bits left to give away becomes two when its table doubles,
-    /// so that up to a tenth more or fewer are no sign of a bad hash.
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        if let [table] = &self.tables[..] {
-            let counts =
-                divide(table.shape().buckets(), slices).map(|range| table.count_used(range));
-            return slices_of(&counts.collect::<Vec<_>>(), Spread::Entries(TWINS));
-        }
-        let counts = self.tables.iter().map(|table| table.count_used(0..table.shape().buckets()));
-        let counts: Vec<Count> = counts.collect();
-        let all: u64 = counts.iter().map(|count| count.used).sum();
-        let slices = counts.iter().enumerate().map(|(i, count)| {
-            let (cells, entries) = (count.cells as f64, all as f64 * share_of(i));
-            let variance = entries * TWINS + (entries / 50.0).powi(2);
-            slice(count.used as f64 / cells, entries / cells, variance, TWINS, cells)
-        });
-        slices.collect()
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     /// It is then as small as it was at first.
@@ -759,40 +730,88 @@ impl State for Scalable {
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        self.tables[0].is_read_only()
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        let directory = (FIXED + LISTED * self.tables.len()).next_multiple_of(LINE);
-        let mut bytes = Vec::with_capacity(directory + self.bytes as usize + LINE * SHARDS);
-        bytes.extend(self.len.to_le_bytes());
-        bytes.extend(self.early.to_le_bytes());
-        bytes.extend((self.tables.len() as u32).to_le_bytes());
-        for table in &self.tables {
-            let Shape { level, words, lanes, .. } = table.shape();
-            bytes.extend([level as u8, words as u8, lanes as u8, 0]);
-            bytes.extend(table.generation.to_le_bytes());
-            bytes.extend(table.entries.to_le_bytes());
-            bytes.extend(table.weight.to_le_bytes());
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        None
+    }
+
+    fn expect(&self, _order: Order) {}
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        None
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        None
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        None
+    }
+}
+
+impl Measured for Scalable {
+    /// The slots in use.
+    fn occupied(&self) -> u64 {
+        self.tables.iter().map(|table| table.entries).sum()
+    }
+
+    fn fill(&self) -> f64 {
+        self.occupied() as f64 / self.slots() as f64
+    }
+
+    fn recount(&self) -> Option<u64> {
+        let right = |table: &Table| table.recount() == Some((table.entries, table.weight));
+        self.tables.iter().all(right).then(|| self.occupied())
+    }
+
+    /// Of one table, as of any array. Of many, each is a slice: its entries are those of its share
+    /// of the keys. An entry that has no bits left to give away becomes two when its table doubles,
+    /// so that up to a tenth more or fewer are no sign of a bad hash.
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        if let [table] = &self.tables[..] {
+            let counts =
+                divide(table.shape().buckets(), slices).map(|range| table.count_used(range));
+            return slices_of(&counts.collect::<Vec<_>>(), Spread::Entries(TWINS));
         }
-        for table in &self.tables {
-            bytes.resize(bytes.len().next_multiple_of(LINE), 0);
-            bytes.extend_from_slice(table.bytes());
-        }
-        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
-        Cow::Owned(bytes)
+        let counts = self.tables.iter().map(|table| table.count_used(0..table.shape().buckets()));
+        let counts: Vec<Count> = counts.collect();
+        let all: u64 = counts.iter().map(|count| count.used).sum();
+        let slices = counts.iter().enumerate().map(|(i, count)| {
+            let (cells, entries) = (count.cells as f64, all as f64 * share_of(i));
+            let variance = entries * TWINS + (entries / 50.0).powi(2);
+            slice(count.used as f64 / cells, entries / cells, variance, TWINS, cells)
+        });
+        slices.collect()
     }
 
     fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    fn memory(&self) -> u64 {
+        storage::allocated(self.bytes)
+    }
+
     fn rate(&self) -> f64 {
         self.rate()
     }
 
-    fn estimate(&self, _inserted: u64) -> Estimate {
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
         let tables: Vec<Past> =
             self.tables.iter().enumerate().map(|(i, table)| Past::of(i, table)).collect();
         estimate(self.len, &tables)
@@ -821,6 +840,35 @@ impl State for Scalable {
             ("fingerprints", format!("new ones of {fewest} to {most} bits")),
             ("growth", growth),
         ]
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        None
+    }
+
+    fn payload(&self) -> Cow<'_, [u8]> {
+        let directory = (FIXED + LISTED * self.tables.len()).next_multiple_of(LINE);
+        let mut bytes = Vec::with_capacity(directory + self.bytes as usize + LINE * SHARDS);
+        bytes.extend(self.len.to_le_bytes());
+        bytes.extend(self.early.to_le_bytes());
+        bytes.extend((self.tables.len() as u32).to_le_bytes());
+        for table in &self.tables {
+            let Shape { level, words, lanes, .. } = table.shape();
+            bytes.extend([level as u8, words as u8, lanes as u8, 0]);
+            bytes.extend(table.generation.to_le_bytes());
+            bytes.extend(table.entries.to_le_bytes());
+            bytes.extend(table.weight.to_le_bytes());
+        }
+        for table in &self.tables {
+            bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+            bytes.extend_from_slice(table.bytes());
+        }
+        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
+        Cow::Owned(bytes)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.tables[0].is_read_only()
     }
 }
 
@@ -927,7 +975,7 @@ const MAX_GENERATION: u32 = 256;
 /// ```
 impl Scalable {
     /// From the payload of a file, which may be a stranger's. The directory is checked; the cells are
-    /// where [`State::recount`] looks.
+    /// where [`Measured::recount`] looks.
     pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Scalable> {
         let bytes = cells.bytes();
         let got = || format!("{} bytes", bytes.len());

@@ -29,15 +29,16 @@ use std::collections::VecDeque;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::filter::Estimate;
+use crate::estimate::Estimate;
 use crate::format::mismatch;
-use crate::kinds::State;
 use crate::kinds::blocked::Blocked;
 use crate::membership::Membership;
 use crate::memory::allocated;
+use crate::paging::Paging;
 use crate::plan::{Kind, Plan, Span};
 use crate::profile::Slice;
-use crate::storage::{self, Bits, Cells};
+use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::storage::{self, Bits, Cells, Order};
 
 /// A set that forgets what was inserted longer ago than its window.
 pub struct Window {
@@ -253,23 +254,8 @@ impl State for Window {
         &self.plan
     }
 
-    fn occupied(&self) -> u64 {
-        self.generations.iter().map(|generation| generation.members.bits.ones).sum()
-    }
-
-    fn recount(&self) -> Option<u64> {
-        let counted = self.generations.iter().map(|generation| {
-            let counted = State::recount(&generation.members)?;
-            (counted == generation.members.bits.ones).then_some(counted)
-        });
-        counted.sum()
-    }
-
-    fn profile(&self, slices: usize) -> Vec<Slice> {
-        // A generation is compared with itself: that takes a few slices, however many there are.
-        let each = (slices / self.generations.len()).max(slices.min(4));
-        let generations = self.generations.iter();
-        generations.flat_map(|generation| generation.members.profile(each)).collect()
+    fn measured(&self) -> &dyn Measured {
+        self
     }
 
     fn clear(&mut self) -> Result<()> {
@@ -340,8 +326,111 @@ impl State for Window {
         Ok(())
     }
 
-    fn is_read_only(&self) -> bool {
-        self.generations.iter().any(|generation| generation.members.is_read_only())
+    fn count(&self, digest: Digest) -> u64 {
+        u64::from(self.contains_digest(digest))
+    }
+
+    fn check(&self, _digest: Digest) -> Result<()> {
+        Ok(())
+    }
+
+    fn into_bits(self: Box<Self>) -> Option<Bits> {
+        None
+    }
+
+    fn expect(&self, _order: Order) {}
+
+    /// Its pages come in as they are touched.
+    fn set_paging(&mut self, _paging: Paging) {}
+
+    fn removable(&mut self) -> Option<&mut dyn Removable> {
+        None
+    }
+
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        None
+    }
+
+    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
+        Some(self)
+    }
+
+    fn positioned(&self) -> Option<&dyn Positioned> {
+        None
+    }
+}
+
+impl Measured for Window {
+    fn occupied(&self) -> u64 {
+        self.generations.iter().map(|generation| generation.members.bits.ones).sum()
+    }
+
+    fn fill(&self) -> f64 {
+        self.plan.fill_of(self.occupied())
+    }
+
+    fn recount(&self) -> Option<u64> {
+        let counted = self.generations.iter().map(|generation| {
+            let counted = generation.members.recount()?;
+            (counted == generation.members.bits.ones).then_some(counted)
+        });
+        counted.sum()
+    }
+
+    fn profile(&self, slices: usize) -> Vec<Slice> {
+        // A generation is compared with itself: that takes a few slices, however many there are.
+        let each = (slices / self.generations.len()).max(slices.min(4));
+        let generations = self.generations.iter();
+        generations.flat_map(|generation| generation.members.profile(each)).collect()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.plan.generation().bytes() * self.generations.len() as u64
+    }
+
+    /// As if all generations were there: time alone makes it so.
+    fn memory(&self) -> u64 {
+        let count = self.plan.kept_generations();
+        let places = count.next_power_of_two().max(4) * size_of::<Generation>() as u64;
+        allocated(places) + count * storage::allocated(self.plan.generation().bytes())
+    }
+
+    fn rate(&self) -> f64 {
+        let missed: f64 =
+            self.generations.iter().map(|generation| 1.0 - generation.members.rate()).product();
+        1.0 - missed
+    }
+
+    /// A key that came again in a later step counts in both.
+    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+        Estimate::sum(self.generations.iter().map(|generation| generation.members.estimate(None)))
+    }
+
+    fn room(&self) -> u64 {
+        let items = self.estimate(None).rounded();
+        self.plan.items_at(self.plan.rate()).saturating_sub(items)
+    }
+
+    fn next_growth(&self) -> Option<u64> {
+        None
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        let clock = self.now.map_or("not set".to_owned(), |now| format!("{now} ms"));
+        let generations = self.generations.iter().rev().map(|generation| {
+            let fill = generation.members.plan().fill_of(generation.members.bits.ones);
+            format!("{} keys ({:.1}% of bits)", generation.items, fill * 100.0)
+        });
+        let span = self.plan.span().map_or(String::new(), |span| span.to_string());
+        vec![
+            ("window", format!("{span}, in {} steps", self.plan.generations())),
+            ("clock", clock),
+            ("generations", generations.collect::<Vec<_>>().join(", then ")),
+        ]
+    }
+
+    fn bits(&self) -> Option<&Bits> {
+        None
     }
 
     fn payload(&self) -> Cow<'_, [u8]> {
@@ -360,36 +449,12 @@ impl State for Window {
         Cow::Owned(bytes)
     }
 
-    fn bytes(&self) -> u64 {
-        self.plan.generation().bytes() * self.generations.len() as u64
+    fn is_read_only(&self) -> bool {
+        self.generations.iter().any(|generation| generation.members.is_read_only())
     }
+}
 
-    /// As if all generations were there: time alone makes it so.
-    fn memory(&self) -> u64 {
-        let count = self.plan.kept_generations();
-        let places = count.next_power_of_two().max(4) * size_of::<Generation>() as u64;
-        allocated(places) + count * storage::allocated(self.plan.generation().bytes())
-    }
-
-    fn rate(&self) -> f64 {
-        let missed: f64 = self
-            .generations
-            .iter()
-            .map(|generation| 1.0 - State::rate(&generation.members))
-            .product();
-        1.0 - missed
-    }
-
-    /// A key that came again in a later step counts in both.
-    fn estimate(&self, _inserted: u64) -> Estimate {
-        let each =
-            self.generations.iter().map(|generation| generation.members.estimate(generation.items));
-        let (items, variance) = each.fold((0.0, 0.0), |(items, variance), one| {
-            (items + one.items, variance + one.error * one.error)
-        });
-        Estimate { items, error: f64::sqrt(variance) }
-    }
-
+impl Clocked for Window {
     fn advance(&mut self, now: u64) -> Result<()> {
         // The largest number stands for no clock in a file.
         let now = now.min(NO_CLOCK - 1);
@@ -417,19 +482,5 @@ impl State for Window {
         }
         self.now = Some(now);
         Ok(())
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
-        let clock = self.now.map_or("not set".to_owned(), |now| format!("{now} ms"));
-        let generations = self.generations.iter().rev().map(|generation| {
-            let fill = generation.members.plan().fill_of(generation.members.bits.ones);
-            format!("{} keys ({:.1}% of bits)", generation.items, fill * 100.0)
-        });
-        let span = self.plan.span().map_or(String::new(), |span| span.to_string());
-        vec![
-            ("window", format!("{span}, in {} steps", self.plan.generations())),
-            ("clock", clock),
-            ("generations", generations.collect::<Vec<_>>().join(", then ")),
-        ]
     }
 }

@@ -23,7 +23,7 @@ fn full(plan: Plan, shards: u32, seed: u64) -> Sharded {
 }
 
 fn payload(filter: &Filter) -> Vec<u8> {
-    filter.content.state().payload().into_owned()
+    filter.content.measured().payload().into_owned()
 }
 
 fn written(sharded: &Sharded) -> Vec<u8> {
@@ -400,5 +400,46 @@ fn small_shards_at_low_rates_keep_them_on_average() {
         let mean = sharded.iter().sum::<f64>() / sharded.len() as f64;
         // The mean of a heavy tail: most of the time far below, so that twice is a wide bound.
         assert!(mean <= 2.0 * rate, "{items} in {shards}: {mean:e}");
+    }
+}
+
+/// What a shard holds sees what the pick of the shard leaves of a digest. Given the same, the kind
+/// alone answers every question as the shard does.
+#[test]
+fn a_shard_answers_every_question_as_the_kind_within_it() {
+    for kind in KINDS {
+        let whole = full(plan(kind, 3000, 0.01), 3, 7);
+        let shard = &whole.shards()[1];
+        let mut alone = Filter::with_hasher(shard.plan().without_shard(), *shard.hasher()).unwrap();
+        let rest = |key: &[u8; 8]| {
+            let (at, rest) = shard.digest(key).pick(3);
+            (at == 1).then_some(rest)
+        };
+        for rest in keys(0..3000).iter().filter_map(rest) {
+            alone.insert_digest(rest).unwrap();
+        }
+        assert_eq!(shard.occupied(), alone.occupied(), "{kind}");
+        assert_eq!(shard.inserted(), alone.inserted(), "{kind}");
+        assert_eq!(shard.fill(), alone.fill(), "{kind}");
+        assert_eq!(shard.rate(), alone.rate(), "{kind}");
+        assert_eq!(shard.bytes(), alone.bytes(), "{kind}");
+        assert_eq!(shard.room(), alone.room(), "{kind}");
+        assert_eq!(shard.next_growth(), alone.next_growth(), "{kind}");
+        assert_eq!(shard.estimated_items(), alone.estimated_items(), "{kind}");
+        assert_eq!(shard.details(), alone.details(), "{kind}");
+        assert_eq!(shard.profile(16), alone.profile(16), "{kind}");
+        assert_eq!(payload(shard), payload(&alone), "{kind}");
+        assert_eq!(shard.is_read_only(), alone.is_read_only(), "{kind}");
+        let cells = |filter: &Filter| match &filter.content {
+            Content::Blocked(_) => filter.memory(),
+            Content::Other(state) => {
+                filter.memory() - crate::memory::allocated(size_of_val(&**state) as u64)
+            }
+        };
+        assert_eq!(cells(shard), cells(&alone), "{kind}");
+        for key in keys(0..200) {
+            let Some(rest) = rest(&key) else { continue };
+            assert_eq!(shard.count(key), alone.content.state().count(rest), "{kind}");
+        }
     }
 }

@@ -199,7 +199,7 @@ mod tests {
                 bytes.extend_from_slice(piece.bytes());
                 (ones, inserted) = (ones + piece.occupied(), inserted + piece.inserted());
             }
-            let payload = filter.content.state().payload();
+            let payload = filter.content.measured().payload();
             assert!(bytes == *payload, "{plan:?}");
             assert_eq!((ones, inserted), (filter.occupied(), filter.inserted()), "{plan:?}");
         }

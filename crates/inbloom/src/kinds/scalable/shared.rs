@@ -54,11 +54,12 @@ use super::{
 };
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
-use crate::filter::{Content, Estimate, Filter, Texts, check_hasher};
+use crate::estimate::Estimate;
+use crate::filter::{Content, Filter, Texts, check_hasher};
 use crate::kernels::{FITS_IN_L2, Towards};
-use crate::kinds::State;
 use crate::membership::Membership;
 use crate::plan::{Kind, Plan};
+use crate::state::State;
 use crate::storage::{self, Cells};
 use crate::sync::{
     AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, unpoisoned,
@@ -141,7 +142,7 @@ impl SharedScalable {
 
     /// Panics if the state is not that of a scalable filter.
     pub(crate) fn from_state(state: Box<dyn State>) -> Result<SharedScalable> {
-        let state = if state.is_read_only() { state.copy()? } else { state };
+        let state = if state.measured().is_read_only() { state.copy()? } else { state };
         let scalable = (state as Box<dyn Any>).downcast::<Scalable>();
         Ok(SharedScalable::from_scalable(*scalable.expect("the kind says so")))
     }

@@ -3,8 +3,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::kinds::State;
 use crate::kinds::blocked::Blocked;
+use crate::state::{Measured, Positioned};
 
 fn plan(items: u64, rate: f64, lines: u32) -> Plan {
     Plan::builder(Kind::Blocked).items(items).rate(rate).lines(lines).build().unwrap()
@@ -174,7 +174,7 @@ fn a_copy_taken_while_others_insert_has_every_key_inserted_before() {
                 let known = [0, 1].map(|at: usize| published[at].load(Ordering::Acquire));
                 is_last = known.iter().sum::<u64>() == KEYS;
                 let copy = shared.snapshot(Hasher::default(), known[0] + known[1]).unwrap();
-                assert!(copy.content.state().recount().is_some(), "a lock is in the copy");
+                assert!(copy.content.measured().recount().is_some(), "a lock is in the copy");
                 for (number, known) in known.into_iter().enumerate() {
                     let known = keys.iter().skip(number).step_by(2).take(known as usize);
                     assert!(

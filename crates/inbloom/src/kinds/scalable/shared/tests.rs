@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::state::Measured;
 
 const GROWING: Plan =
     Plan { items: 100, rate: 0.01, growth: 2, tightening: 0.8, ..Plan::blank(Kind::Scalable) };

@@ -1,0 +1,233 @@
+//! What a filter asks of its content: of a kind, or of filters that answer as one.
+//!
+//! **No method has a default.** Some contents wrap another: a shard, an overlay, a filter that has
+//! grown. A default would answer in the place of what is wrapped, and nobody would notice; a method
+//! that is missing does not compile. What only some contents can do is behind an `Option`.
+//!
+//! - [`State`]: what changes a content, copies it and compares it.
+//! - [`Measured`]: what it holds and takes. A wrapper that changes none of that hands over the
+//!   `Measured` of what it wraps, all questions at once.
+//! - [`Removable`], [`Intersecting`], [`Clocked`], [`Positioned`]: what only some can do.
+//!
+//! Kinds whose whole state is an array of cells answer most questions alike, through [`Array`].
+
+use std::any::Any;
+use std::borrow::Cow;
+
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::estimate::Estimate;
+use crate::membership::Membership;
+use crate::paging::Paging;
+use crate::plan::Plan;
+use crate::profile::Slice;
+use crate::storage::{self, Bits, Order};
+
+/// What a filter asks of its content, beyond membership. Where two of them meet, they are of one
+/// plan.
+pub(crate) trait State: Membership + Any + Send + Sync {
+    fn plan(&self) -> &Plan;
+
+    /// Returns what is known about the content.
+    fn measured(&self) -> &dyn Measured;
+
+    /// Removes every digest.
+    fn clear(&mut self) -> Result<()>;
+
+    /// Copies the content into memory of its own.
+    fn copy(&self) -> Result<Box<dyn State>>;
+
+    /// Returns whether both have the same content.
+    fn same(&self, other: &dyn State) -> bool;
+
+    /// Keeps what either has.
+    fn unite(&mut self, other: &dyn State) -> Result<()>;
+
+    /// Returns how often a digest was inserted, as far as the content can tell.
+    fn count(&self, digest: Digest) -> u64;
+
+    /// Returns why an insert of this digest would be refused, if it would whatever else is held.
+    fn check(&self, digest: Digest) -> Result<()>;
+
+    /// Returns [`Measured::bits`], taken out.
+    fn into_bits(self: Box<Self>) -> Option<Bits>;
+
+    /// Announces in which order the cells are going to be read: see [`Cells::expect`].
+    ///
+    /// [`Cells::expect`]: crate::storage::Cells::expect
+    fn expect(&self, order: Order);
+
+    /// Sets how pages come in, where the content can look ahead: see
+    /// [`Filter::set_paging`](crate::Filter::set_paging).
+    fn set_paging(&mut self, paging: Paging);
+
+    fn removable(&mut self) -> Option<&mut dyn Removable>;
+    fn intersecting(&mut self) -> Option<&mut dyn Intersecting>;
+    fn clocked(&mut self) -> Option<&mut dyn Clocked>;
+    fn positioned(&self) -> Option<&dyn Positioned>;
+}
+
+impl dyn State {
+    /// Returns the other one of a pair that is of one plan, and so of one type.
+    pub(crate) fn of<T: State>(&self) -> &T {
+        (self as &dyn Any).downcast_ref().expect("one plan, one kind")
+    }
+}
+
+/// What is known about a content.
+pub(crate) trait Measured {
+    /// Returns how many cells are in use: set bits, counters above zero, fingerprints.
+    fn occupied(&self) -> u64;
+
+    /// Returns the share of cells in use, from 0 to 1.
+    fn fill(&self) -> f64;
+
+    /// Counts the cells in use again: reads everything. None if one is in use that no digest uses.
+    fn recount(&self) -> Option<u64>;
+
+    /// Returns how full each slice of the array is, of about so many: reads everything.
+    fn profile(&self, slices: usize) -> Vec<Slice>;
+
+    /// Returns the memory that the cells take.
+    fn bytes(&self) -> u64;
+
+    /// Returns the memory that is allocated beside the content itself.
+    fn memory(&self) -> u64;
+
+    /// Returns the rate at which a non-member is reported as present now.
+    fn rate(&self) -> f64;
+
+    /// Estimates how many distinct digests there are. `inserted` were new when they came and were
+    /// not removed; None after a merge or an intersection, which leave no such count. Most kinds
+    /// estimate from their cells alone.
+    fn estimate(&self, inserted: Option<u64>) -> Estimate;
+
+    /// Returns how many more distinct keys fit at the target rate.
+    fn room(&self) -> u64;
+
+    /// Returns how many keys there will be, about, when the content grows next, if it does.
+    fn next_growth(&self) -> Option<u64>;
+
+    /// Returns what `info` shows beyond what holds for every content: names and values.
+    fn details(&self) -> Vec<(&'static str, String)>;
+
+    /// Returns the array of cells, if that is all of the content.
+    fn bits(&self) -> Option<&Bits>;
+
+    /// Returns the bytes that a file keeps.
+    fn payload(&self) -> Cow<'_, [u8]>;
+
+    /// Returns whether the cells must not be changed: those of a file that is mapped to read, or
+    /// lent. (A static kind takes no inserts in any case; whoever accounts for memory asks it too.)
+    fn is_read_only(&self) -> bool;
+}
+
+/// A content that digests can be removed from.
+pub(crate) trait Removable {
+    /// Removes a digest, and returns whether it was in.
+    fn remove(&mut self, digest: Digest) -> Result<bool>;
+}
+
+/// A content that can keep what it shares with another.
+pub(crate) trait Intersecting {
+    /// Keeps what both have.
+    fn intersect(&mut self, other: &dyn State) -> Result<()>;
+}
+
+/// A content that forgets as time passes.
+pub(crate) trait Clocked {
+    /// Lets time pass.
+    fn advance(&mut self, now: u64) -> Result<()>;
+}
+
+/// A content in which the cells of a digest are always the same.
+pub(crate) trait Positioned {
+    /// Returns the positions of a digest's cells.
+    fn positions(&self, digest: Digest) -> Result<Vec<u64>>;
+
+    /// Returns whether the cell at a position is in use; there is none outside.
+    fn is_set(&self, position: u64) -> bool;
+}
+
+/// The whole content of a kind that is an array of cells, and the answers that follow from it.
+pub(crate) struct Array<'a> {
+    pub plan: &'a Plan,
+    pub bits: &'a Bits,
+}
+
+impl<'a> Array<'a> {
+    pub(crate) fn fill(&self) -> f64 {
+        self.plan.fill_of(self.bits.ones)
+    }
+
+    pub(crate) fn memory(&self) -> u64 {
+        storage::allocated(self.plan.bytes())
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
+        self.plan.rate_at_fill(self.fill())
+    }
+
+    pub(crate) fn estimate(&self) -> Estimate {
+        self.plan.estimate(self.bits.ones)
+    }
+
+    pub(crate) fn room(&self) -> u64 {
+        self.plan.items_at(self.plan.rate()).saturating_sub(self.estimate().rounded())
+    }
+
+    pub(crate) fn payload(&self) -> Cow<'a, [u8]> {
+        Cow::Borrowed(self.bits.cells.bytes())
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        !self.bits.cells.is_writable()
+    }
+
+    /// Returns whether the cell at a position is in use; cells are 1, 2, 4 or 8 bits wide.
+    pub(crate) fn is_set(&self, position: u64) -> bool {
+        let width = u64::from(self.plan.width());
+        let cell = position.checked_mul(width).and_then(|bit| usize::try_from(bit / 8).ok());
+        cell.and_then(|at| self.bits.cells.bytes().get(at)).is_some_and(|byte| {
+            let mask = ((1_u32 << width.min(8)) - 1) << (position * width % 8);
+            u32::from(*byte) & mask != 0
+        })
+    }
+}
+
+pub(crate) fn cannot_remove(plan: &Plan) -> Error {
+    if plan.kind().is_static() {
+        return cannot_change(plan, "remove");
+    }
+    Error::Unsupported {
+        kind: plan.kind(),
+        verb: "remove",
+        remedy: "its keys share cells, and to clear one key's would deny others; the kinds that can \
+                 are bitmap, counting and cuckoo",
+    }
+}
+
+pub(crate) fn cannot_intersect(plan: &Plan) -> Error {
+    let remedy = "ask both filters instead";
+    Error::Unsupported { kind: plan.kind(), verb: "intersect", remedy }
+}
+
+pub(crate) fn cannot_advance(plan: &Plan) -> Error {
+    let remedy = "only a window forgets; plan one with Kind::Window";
+    Error::Unsupported { kind: plan.kind(), verb: "follow a clock", remedy }
+}
+
+pub(crate) fn has_no_positions(plan: &Plan) -> Error {
+    Error::Unsupported {
+        kind: plan.kind(),
+        verb: "tell the positions of a key",
+        remedy: "its cells move; bitmap, classic, blocked and counting can",
+    }
+}
+
+/// Why a static kind does not do this.
+pub(crate) fn cannot_change(plan: &Plan, verb: &'static str) -> Error {
+    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
+                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
+    Error::Unsupported { kind: plan.kind(), verb, remedy }
+}
