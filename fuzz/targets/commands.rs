@@ -4,7 +4,8 @@
 
 #![no_main]
 
-use inbloom_server::session::{Next, Place, ReplyMode};
+use inbloom_server::session::{Next, Place};
+use inbloom_server::session_state::ReplyMode;
 use inbloom_server::{Config, Server, Session, table};
 use libfuzzer_sys::fuzz_target;
 
@@ -168,7 +169,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(unanswered == 0 || quiet, "{unanswered} more requests than replies");
             request.clear();
             unanswered = 0;
-            quiet &= session.reply_mode != ReplyMode::On || session.transaction.is_some();
+            quiet &= session.state.reply_mode != ReplyMode::On || session.state.transaction.is_some();
         }
         server.keyspace.expire_due(inbloom_server::clock::now(), 100);
         assert!(server.keyspace.used() <= 64 << 20, "{} bytes", server.keyspace.used());

@@ -7,5 +7,6 @@ pub mod extensions;
 pub mod glob;
 pub mod keys;
 pub mod server;
+pub mod table;
 pub mod transactions;
 pub mod transfer;

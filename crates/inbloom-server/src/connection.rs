@@ -36,7 +36,8 @@ use crate::clients::Client;
 use crate::clock::now;
 use crate::holdings::{CONNECTION, Excess};
 use crate::server::Server;
-use crate::session::{Next, Place, Progress, Session, counted};
+use crate::session::{Next, Place, Progress, Session};
+use crate::session_state::counted;
 use crate::tls::{Stream, Tls};
 
 /// Bytes read at once.
@@ -511,13 +512,13 @@ impl Connection {
             if length > input.capacity() {
                 let grown = length.max(2 * input.capacity());
                 // Both are there while one is copied to the other.
-                session.buffered = input.capacity() + arrived.capacity() + grown;
-                session.hold(&server, 0).map_err(too_much)?;
+                session.state.buffered = input.capacity() + arrived.capacity() + grown;
+                session.state.hold(&server, 0).map_err(too_much)?;
                 input.reserve_exact(grown - input.len());
             }
             input.extend_from_slice(&arrived);
             drop(arrived);
-            session.buffered = input.capacity();
+            session.state.buffered = input.capacity();
             let progress = guarded(&mut session, &server, &input, &mut out, Place::Own)?;
             consume(&mut input, progress.consumed);
             Ok::<_, io::Error>((session, input, out, progress))
@@ -605,8 +606,8 @@ impl Connection {
     /// Enters what the client holds, and so many bytes of replies.
     fn hold(&mut self, replies: usize) -> io::Result<()> {
         let session = self.session.as_mut().expect("here unless at work");
-        session.buffered = self.input.capacity() + self.arrived.capacity();
-        session.hold(&self.server, replies).map_err(too_much)
+        session.state.buffered = self.input.capacity() + self.arrived.capacity();
+        session.state.hold(&self.server, replies).map_err(too_much)
     }
 }
 
@@ -639,7 +640,7 @@ fn guarded(
 ) -> io::Result<Progress> {
     let work = AssertUnwindSafe(|| session.process(server, input, out, place));
     catch_unwind(work).map_err(|_| {
-        let Client { id, address, .. } = &*session.client;
+        let Client { id, address, .. } = &*session.state.client;
         tracing::error!(id, address, "a command failed inside; its connection is closed");
         io::Error::other("a command failed inside")
     })

@@ -13,6 +13,8 @@
 //! | [`clients`], [`holdings`] | who is connected, and the memory that clients hold |
 //! | [`statistics`], [`rates`], [`health`] | counts, rates, what is wrong at the moment |
 //! | [`server`] | what all clients share: all of the above |
+//! | [`session_state`] | a client between its requests |
+//! | [`command`] | a row of the table of commands, and a call |
 //! | `commands/`, [`command_table`] | every command: its row and the function that does it |
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`tls`], [`connection`] | sockets and threads; [`run`] |
@@ -25,7 +27,7 @@
 
 pub mod clients;
 pub mod clock;
-pub mod command_table;
+pub mod command;
 mod commands;
 pub mod connection;
 pub mod health;
@@ -45,12 +47,14 @@ pub mod resp;
 pub mod secret;
 pub mod server;
 pub mod session;
+pub mod session_state;
 mod settings;
 pub mod statistics;
 pub mod tls;
 pub mod users;
 pub mod value;
 
+pub use commands::table as command_table;
 pub use connection::{Ended, Listeners, run, run_all};
 pub use reply_error::ReplyError;
 pub use server::Server;

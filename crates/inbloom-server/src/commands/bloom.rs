@@ -14,12 +14,11 @@ use std::sync::Arc;
 use inbloom::{Filter, Kind};
 
 use super::transfer;
-use crate::command_table::{Call, Command, Keys};
-use crate::keyspace::{Entry, Key};
+use crate::command::{Batched, Call, Command, Cost, Flag, Keys, MANY, Request};
+use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
-use crate::resp::Arguments;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session_state::SessionState;
 use crate::value::Value;
 
 pub use info::Facts;
@@ -30,73 +29,75 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.reserve",
         arity: -4,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         categories: &["fast", "bloom"],
         summary: "Creates an empty filter for so many items at a false-positive rate",
         syntax: "key error_rate capacity [EXPANSION expansion] [NONSCALING] \
                  [KIND blocked|classic|counting|cuckoo|redisbloom] [WINDOW span] [AUTOCLEAR share]",
         handler: reserve::reserve,
-        is_heavy: reserve_is_heavy,
+        cost: Cost::By(reserve_is_heavy),
         ..BF
     },
     Command {
         name: "bf.add",
         arity: 3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds an item to a filter, which is created if there is none",
         syntax: "key item",
         handler: items::add,
-        is_heavy: adds_are_heavy,
+        cost: Cost::By(adds_are_heavy),
+        batched: Some(Batched::Insert),
         ..BF
     },
     Command {
         name: "bf.madd",
         arity: -3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds items to a filter, which is created if there is none",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: items::madd,
-        is_heavy: adds_are_heavy,
+        cost: Cost::By(adds_are_heavy),
         ..BF
     },
     Command {
         name: "bf.insert",
         arity: -4,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds items to a filter, which is created as the options say if there is none",
         syntax: "key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] \
                  [NONSCALING] ITEMS item [item ...]",
         complexity: "O(N) for N items",
         handler: items::insert_items,
-        is_heavy: insert_is_heavy,
+        cost: Cost::By(insert_is_heavy),
         ..BF
     },
     Command {
         name: "bf.exists",
         arity: 3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells whether an item may have been added: 0 is certain, 1 is probable",
         syntax: "key item",
         handler: items::exists,
-        is_heavy: queries_are_heavy,
+        cost: Cost::By(queries_are_heavy),
+        batched: Some(Batched::Query),
         ..BF
     },
     Command {
         name: "bf.mexists",
         arity: -3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells which items may have been added: 0 is certain, 1 is probable",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: items::mexists,
-        is_heavy: queries_are_heavy,
+        cost: Cost::By(queries_are_heavy),
         ..BF
     },
     Command {
         name: "bf.card",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         categories: &["fast", "bloom"],
         summary: "Tells how many items were new when they were added",
         syntax: "key",
@@ -106,7 +107,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.info",
         arity: -2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         categories: &["fast", "bloom"],
         summary: "Tells what a filter is for and what it has",
         syntax: "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
@@ -116,7 +117,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.debug",
         arity: -1,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells what a filter is made of",
         syntax: "key",
         handler: info::debug,
@@ -125,23 +126,24 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.scandump",
         arity: 3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Begins or goes on with a dump of a filter, piece by piece",
         syntax: "key iterator",
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::bloom_scandump,
-        is_heavy: transfer::dump_is_heavy,
+        cost: Cost::By(transfer::dump_is_heavy),
         ..BF
     },
     Command {
         name: "bf.loadchunk",
         arity: 4,
-        flags: &["write", "denyoom", "restricted"],
+        flags: &[Flag::Write, Flag::DenyOom],
+        is_restricted: true,
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::bloom_loadchunk,
-        is_heavy: transfer::load_is_heavy,
+        cost: Cost::By(transfer::load_is_heavy),
         ..BF
     },
 ];
@@ -149,22 +151,18 @@ pub static COMMANDS: &[Command] = &[
 const BF: Command =
     Command { keys: Keys::ONE, categories: &["bloom"], group: "bf", ..Command::NONE };
 
-/// More words than that take about a millisecond.
-pub const MANY: usize = 2048;
-
-fn adds_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    if arguments.len() > MANY {
-        return true;
-    }
-    let Some(name) = arguments.get(1) else { return false };
-    let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::clock::now());
+fn adds_are_heavy(request: &Request<'_>, session: &SessionState) -> bool {
     let may_pause = |entry: &Entry| matches!(&entry.value, Value::Bloom(it) if it.may_pause());
-    entry.is_some_and(|entry| may_pause(&entry) || is_slow(server, &entry.value, arguments))
+    request.entry.as_deref().is_some_and(may_pause) || queries_are_heavy(request, session)
+}
+
+fn queries_are_heavy(request: &Request<'_>, _: &SessionState) -> bool {
+    let entry = request.entry.as_ref();
+    entry.is_some_and(|entry| is_slow(request.server, &entry.value, request.arguments.len()))
 }
 
 /// Whether to use a filter for so many items may take more than a millisecond, also to ask it.
-fn is_slow(server: &Server, value: &Value, items: Arguments<'_>) -> bool {
+fn is_slow(server: &Server, value: &Value, items: usize) -> bool {
     match value {
         // Of a file that memory does not hold each item may wait for the disk.
         Value::Filter(guarded) if guarded.origin().is_some() => {
@@ -173,9 +171,7 @@ fn is_slow(server: &Server, value: &Value, items: Arguments<'_>) -> bool {
         // What forgets empties itself, or a part of itself, now and then.
         Value::Filter(guarded) => value.memory() > LARGE && guarded.read(forgets),
         // Every layer is asked.
-        Value::RedisBloom(guarded) => {
-            guarded.read(|bloom| bloom.links().len()) * items.len() > MANY
-        }
+        Value::RedisBloom(guarded) => guarded.read(|bloom| bloom.links().len()) * items > MANY,
         Value::Bloom(_) | Value::Cuckoo(_) => false,
     }
 }
@@ -194,36 +190,24 @@ pub fn grows(filter: &Filter) -> bool {
     filter.plan().growth() > 0 || filter.as_grown().is_some()
 }
 
-fn queries_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    let Some(name) = arguments.get(1) else { return false };
-    let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::clock::now());
-    entry.is_some_and(|entry| is_slow(server, &entry.value, arguments))
-}
-
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.
-fn reserve_is_heavy(server: &Server, _: &Session, arguments: Arguments<'_>) -> bool {
-    match options::wish(server, arguments) {
-        Ok((wish, options)) => !options.is_plain() || !server.has_shape(wish),
+fn reserve_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
+    match options::wish(request.server, request.arguments) {
+        Ok((wish, options)) => !options.is_plain() || !request.server.has_shape(wish),
         Err(_) => false,
     }
 }
 
-fn insert_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    let has_options =
-        arguments.get(2).is_some_and(|word| options::option(word).is_ok_and(|it| !it.is_items()));
-    let is_missing = || {
-        let key = Key { database: session.database, name: &arguments[1] };
-        server.keyspace.get(key, crate::clock::now()).is_none()
-    };
-    has_options && is_missing() || adds_are_heavy(server, session, arguments)
+fn insert_is_heavy(request: &Request<'_>, session: &SessionState) -> bool {
+    let is_option = |word| options::option(word).is_ok_and(|it| !it.is_items());
+    request.entry.is_none() && request.arguments.get(2).is_some_and(is_option)
+        || adds_are_heavy(request, session)
 }
 
 /// The entry of a filter of BF.*, None if there is none.
-pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, ReplyError> {
-    let key = Key { database: call.session.database, name };
-    match call.server.keyspace.get(key, call.now) {
+pub fn find(call: &Call<'_>) -> Result<Option<Arc<Entry>>, ReplyError> {
+    match &call.entry {
         Some(entry) if matches!(entry.value, Value::Cuckoo(_)) => Err(ReplyError::WRONG_TYPE),
-        found => Ok(found),
+        found => Ok(found.clone()),
     }
 }

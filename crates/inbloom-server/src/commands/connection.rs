@@ -14,12 +14,12 @@ use super::keys::database;
 use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
 use crate::clients::{Client, ClientState};
-use crate::command_table::{Call, Command, Keys};
+use crate::command::{Call, Command, Cost, Flag, Keys};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
-use crate::session::{ReplyMode, Session, Watched};
+use crate::session_state::{ReplyMode, SessionState, Watched};
 use crate::users::{DEFAULT, Users};
 
 /// The rows of connections.
@@ -27,25 +27,41 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "hello",
         arity: -1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        flags: &[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ],
         summary: "Chooses the protocol, says who the client is, and tells what the server is",
         syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        is_secret: true,
         handler: hello,
         ..CONNECTION
     },
     Command {
         name: "auth",
         arity: -2,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        flags: &[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ],
         summary: "Says who the client is: the default user, or one of --users",
         syntax: "[username] password",
+        is_secret: true,
         handler: auth,
         ..CONNECTION
     },
     Command {
         name: "ping",
         arity: -1,
-        flags: &["fast"],
+        flags: &[Flag::Fast],
         summary: "Answers PONG, or the message",
         syntax: "[message]",
         handler: ping,
@@ -54,7 +70,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "echo",
         arity: 2,
-        flags: &["loading", "stale", "fast"],
+        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
         summary: "Answers the message",
         syntax: "message",
         handler: echo,
@@ -63,7 +79,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "select",
         arity: 2,
-        flags: &["loading", "stale", "fast"],
+        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
         summary: "Chooses one of 16 databases",
         syntax: "index",
         handler: select,
@@ -72,7 +88,15 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy", "transaction"],
+        flags: &[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ],
+        is_immediate: true,
         summary: "Ends the connection",
         handler: quit,
         ..CONNECTION
@@ -80,7 +104,15 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy", "transaction"],
+        flags: &[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::NoAuth,
+            Flag::AllowBusy,
+        ],
+        is_immediate: true,
         summary: "Makes the connection what it was when it was new",
         handler: reset,
         ..CONNECTION
@@ -97,7 +129,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "readonly",
         arity: 1,
-        flags: &["loading", "stale", "fast"],
+        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
         summary: "Is refused: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
@@ -106,7 +138,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "readwrite",
         arity: 1,
-        flags: &["loading", "stale", "fast"],
+        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
         summary: "Is refused: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
@@ -151,7 +183,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "monitor",
         arity: 1,
-        flags: &["admin", "noscript", "loading", "stale"],
+        flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale],
         categories: &[],
         summary: "Is refused: commands are not shown to others; see SLOWLOG and INFO commandstats",
         group: "server",
@@ -218,7 +250,7 @@ static CLIENT_COMMANDS: &[Command] = &[
         complexity: "O(N) for N clients",
         handler: client_list,
         // Two microseconds each.
-        is_heavy: |server, _, _| server.clients.count() > 500,
+        cost: Cost::By(|request, _| request.server.clients.count() > 500),
         ..CLIENT
     },
     Command {
@@ -307,13 +339,13 @@ const CONNECTION: Command =
     Command { keys: Keys::NONE, categories: &["connection"], group: "connection", ..Command::NONE };
 
 const CLIENT: Command =
-    Command { arity: 2, flags: &["noscript", "loading", "stale"], ..CONNECTION };
+    Command { arity: 2, flags: &[Flag::NoScript, Flag::Loading, Flag::Stale], ..CONNECTION };
 
-const CLIENT_ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
+const CLIENT_ADMIN: &[Flag] = &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale];
 
 const CLUSTER: Command = Command {
     arity: 2,
-    flags: &["stale"],
+    flags: &[Flag::Stale],
     categories: &[],
     summary: "Is refused: there is no cluster",
     group: "cluster",
@@ -322,7 +354,7 @@ const CLUSTER: Command = Command {
 };
 
 const PUBSUB: Command = Command {
-    flags: &["pubsub", "noscript", "loading", "stale"],
+    flags: &[Flag::PubSub, Flag::NoScript, Flag::Loading, Flag::Stale],
     categories: &[],
     summary: "Is refused: there is no publish and subscribe",
     group: "pubsub",
@@ -529,7 +561,7 @@ fn check_length(what: &str, word: &[u8]) -> Result<(), ReplyError> {
 }
 
 /// Changes what the client says of itself, and counts its bytes.
-fn describe_itself(session: &mut Session, change: impl FnOnce(&mut ClientState)) {
+fn describe_itself(session: &mut SessionState, change: impl FnOnce(&mut ClientState)) {
     let mut state = session.client.state.lock();
     change(&mut state);
     let ClientState { name, library, library_version, .. } = &*state;

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
 
-use super::bloom::{MANY, note};
+use super::bloom::note;
 use super::transfer;
-use crate::command_table::{Call, Command, Keys};
+use crate::command::{Call, Command, Cost, Flag, Keys, MANY, Request};
 use crate::keyspace::{Created, Entry, Key};
 use crate::parse;
 use crate::persist::record::{Change, Verb};
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
-use crate::session::Session;
+use crate::session_state::SessionState;
 use crate::value::spec::Spec;
 use crate::value::{Guarded, Value};
 
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.reserve",
         arity: -3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         categories: &["fast", "cuckoo"],
         summary: "Creates an empty cuckoo filter for so many items",
         syntax: "key capacity [BUCKETSIZE bucketsize] [MAXITERATIONS maxiterations] \
@@ -39,90 +39,90 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.add",
         arity: 3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds an item once more to a cuckoo filter, which is created if there is none",
         syntax: "key item",
         handler: |call| add_one(call, Repeated::Added),
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.addnx",
         arity: 3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds an item to a cuckoo filter unless it seems to be there",
         syntax: "key item",
         handler: |call| add_one(call, Repeated::LeftOut),
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.insert",
         arity: -4,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds items to a cuckoo filter, which is created by the options if there is none",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
         handler: |call| insert_items(call, Repeated::Added),
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.insertnx",
         arity: -4,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         summary: "Adds those of the items to a cuckoo filter that do not seem to be there",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
         handler: |call| insert_items(call, Repeated::LeftOut),
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.exists",
         arity: 3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells whether an item may be there: 0 is certain, 1 is probable",
         syntax: "key item",
         handler: exists,
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.mexists",
         arity: -3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells which items may be there: 0 is certain, 1 is probable",
         syntax: "key item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
         handler: mexists,
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.del",
         arity: 3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Removes an item once, which must have been added",
         syntax: "key item",
         handler: delete,
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.count",
         arity: 3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells how often an item may be there",
         syntax: "key item",
         handler: count,
-        is_heavy: items_are_heavy,
+        cost: Cost::By(items_are_heavy),
         ..CF
     },
     Command {
         name: "cf.info",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         categories: &["fast", "cuckoo"],
         summary: "Tells what a cuckoo filter is for and what it has",
         syntax: "key",
@@ -133,18 +133,18 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.compact",
         arity: -1,
-        flags: &["write"],
+        flags: &[Flag::Write],
         summary: "Moves items to older sub-filters, and frees those that are empty then",
         syntax: "key",
         complexity: "O(N * F) for N slots and F sub-filters",
         handler: compact,
-        is_heavy: compact_is_heavy,
+        cost: Cost::By(compact_is_heavy),
         ..CF
     },
     Command {
         name: "cf.debug",
         arity: -1,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells what a cuckoo filter is made of",
         syntax: "key",
         complexity: "O(1)",
@@ -154,23 +154,24 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.scandump",
         arity: 3,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Begins or goes on with a dump of a cuckoo filter, piece by piece",
         syntax: "key iterator",
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::cuckoo_scandump,
-        is_heavy: transfer::dump_is_heavy,
+        cost: Cost::By(transfer::dump_is_heavy),
         ..CF
     },
     Command {
         name: "cf.loadchunk",
         arity: 4,
-        flags: &["write", "denyoom", "restricted"],
+        flags: &[Flag::Write, Flag::DenyOom],
+        is_restricted: true,
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::cuckoo_loadchunk,
-        is_heavy: transfer::load_is_heavy,
+        cost: Cost::By(transfer::load_is_heavy),
         ..CF
     },
 ];
@@ -195,15 +196,9 @@ enum Repeated {
 type Filter = Guarded<Cuckoo>;
 
 /// Every sub-filter is asked for every item.
-fn items_are_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    if arguments.len() > MANY {
-        return true;
-    }
-    let Some(name) = arguments.get(1) else { return false };
-    let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::clock::now());
-    let Some(filter) = entry.as_deref().and_then(cuckoo_of) else { return false };
-    filter.read(effort) * arguments.len() > MANY
+fn items_are_heavy(request: &Request<'_>, _: &SessionState) -> bool {
+    let filter = request.entry.as_deref().and_then(cuckoo_of);
+    filter.is_some_and(|filter| filter.read(effort) * request.arguments.len() > MANY)
 }
 
 /// How much an item may cost, 1 for a filter that never grew: every sub-filter is asked, and a full one
@@ -221,17 +216,16 @@ pub fn cuckoo_of(entry: &Entry) -> Option<&Filter> {
 }
 
 /// The entry of a filter of CF.*, None if there is none.
-pub fn find(call: &Call<'_>, name: &[u8]) -> Result<Option<Arc<Entry>>, ReplyError> {
-    let key = Key { database: call.session.database, name };
-    match call.server.keyspace.get(key, call.now) {
-        Some(entry) if cuckoo_of(&entry).is_none() => Err(ReplyError::WRONG_TYPE),
-        found => Ok(found),
+pub fn find(call: &Call<'_>) -> Result<Option<Arc<Entry>>, ReplyError> {
+    match &call.entry {
+        Some(entry) if cuckoo_of(entry).is_none() => Err(ReplyError::WRONG_TYPE),
+        found => Ok(found.clone()),
     }
 }
 
 /// As [`find`], for commands that take another type for nothing at all.
 fn look(call: &Call<'_>) -> Option<Arc<Entry>> {
-    let found = find(call, &call.arguments[1]).ok().flatten();
+    let found = find(call).ok().flatten();
     call.server.statistics.count_lookup(found.is_some());
     found
 }
@@ -289,7 +283,7 @@ fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
         let text = "Capacity must be in the range [2 * BUCKETSIZE, 1073741824]";
         return Err(ReplyError::new(text));
     }
-    if find(call, &words[1])?.is_some() {
+    if find(call)?.is_some() {
         return Err(ReplyError::EXISTS);
     }
     let key = Key { database: call.session.database, name: &words[1] };
@@ -338,7 +332,7 @@ fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, ReplyError> {
 
 fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
     let name = &call.arguments[1];
-    let entry = match find(call, name)? {
+    let entry = match find(call)? {
         Some(entry) => entry,
         None => create(call, name, Wish::default(call.server))?,
     };
@@ -433,7 +427,7 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyErro
     if items.is_empty() {
         return Err(ReplyError::arity(call.command.name));
     }
-    let entry = match find(call, &words[1])? {
+    let entry = match find(call)? {
         Some(entry) => entry,
         None if only_existing => return Err(ReplyError::NOT_FOUND),
         None => create(call, &words[1], wish)?,
@@ -494,7 +488,7 @@ fn count(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let found = find(call, &call.arguments[1]).ok().flatten();
+    let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Not found"))?;
     let hash = Hash::of(&call.arguments[2]);
     let remove = |cuckoo: &mut Cuckoo| {
@@ -511,7 +505,7 @@ fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let fields = filter_of(&entry).read(|cuckoo| {
         let filters = cuckoo.filters();
         [
@@ -537,18 +531,15 @@ fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
 /// Slots and buckets that are looked at under the lock at a time: about 200 microseconds.
 const STEP: usize = 1 << 16;
 
-fn compact_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    let Some(name) = arguments.get(1) else { return false };
-    let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::clock::now());
-    entry.is_some_and(|entry| entry.value.memory() > STEP as u64)
+fn compact_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
+    request.entry.as_ref().is_some_and(|entry| entry.value.memory() > STEP as u64)
 }
 
 fn compact(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
         return Err(ReplyError::arity(call.command.name));
     }
-    let found = find(call, &call.arguments[1]).ok().flatten();
+    let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Cuckoo filter was not found"))?;
     loop {
         let step = |cuckoo: &mut Cuckoo| {
@@ -574,7 +565,7 @@ fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
         return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let line = filter_of(&entry).read(|cuckoo| {
         format!(
             "bktsize:{} buckets:{} items:{} deletes:{} filters:{} max_iterations:{} expansion:{}",

@@ -7,7 +7,7 @@ use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
 use inbloom::{Error, Filter, file};
 
 use super::bloom::{Facts, Runs, grows, note};
-use crate::command_table::{Call, Command, Keys, heavy};
+use crate::command::{Call, Command, Cost, Flag, Keys};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::limits::Room;
@@ -22,68 +22,68 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.merge",
         arity: -3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         keys: Keys::ALL,
         summary: "Adds to a filter all that others have; it is created if there is none",
         syntax: "destination source [source ...]",
         complexity: "O(N) for N bytes of filters",
         handler: merge,
-        is_heavy: heavy,
+        cost: Cost::Heavy,
         ..IB
     },
     Command {
         name: "ib.del",
         arity: -3,
-        flags: &["write"],
+        flags: &[Flag::Write],
         summary: "Removes items from a filter of a kind that can: counting, cuckoo, or one of CF.*",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: remove,
-        is_heavy: |_, _, arguments| arguments.len() > super::bloom::MANY,
         ..IB
     },
     Command {
         name: "ib.estimate",
         arity: 2,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         summary: "Tells how many items a filter's bits speak for, how full it is, and its rate now",
         syntax: "key",
         complexity: "O(N) for N bytes of the filter",
         handler: estimate,
-        is_heavy: heavy,
+        cost: Cost::Heavy,
         ..IB
     },
     Command {
         name: "ib.open",
         arity: 3,
-        flags: &["write", "denyoom", "restricted"],
+        flags: &[Flag::Write, Flag::DenyOom],
+        is_restricted: true,
         summary: "Opens a file built by `inbloom build`, mapped and read-only, below --import-dir",
         syntax: "key path",
         handler: open,
-        is_heavy: heavy,
+        cost: Cost::Heavy,
         ..IB
     },
     Command {
         name: "ib.save",
         arity: 3,
-        flags: &["readonly", "restricted"],
+        flags: &[Flag::ReadOnly],
+        is_restricted: true,
         summary: "Saves a filter to a file that the command line reads, below --import-dir",
         syntax: "key path",
         complexity: "O(N) for N bytes of the filter",
         handler: save,
-        is_heavy: heavy,
+        cost: Cost::Heavy,
         ..IB
     },
     Command {
         name: "ib.checkany",
         arity: -3,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         keys: Keys { first: 2, last: -1, step: 1 },
         summary: "Tells which of several filters may have an item, which is hashed once",
         syntax: "item key [key ...]",
         complexity: "O(N) for N filters",
         handler: check_any,
-        is_heavy: |_, _, arguments| arguments.len() > super::bloom::MANY,
         ..IB
     },
 ];
@@ -91,17 +91,20 @@ pub static COMMANDS: &[Command] = &[
 const IB: Command =
     Command { keys: Keys::ONE, categories: &["bloom"], group: "ib", ..Command::NONE };
 
-fn get(call: &Call<'_>, name: &[u8]) -> Result<Arc<Entry>, ReplyError> {
-    let key = Key { database: call.session.database, name };
-    call.server.keyspace.get(key, call.now).ok_or_else(|| {
-        ReplyError::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
-    })
+/// The entry of the only key.
+fn get(call: &Call<'_>) -> Result<Arc<Entry>, ReplyError> {
+    call.entry.clone().ok_or_else(|| not_found(&call.arguments[1]))
+}
+
+fn not_found(name: &[u8]) -> ReplyError {
+    ReplyError::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
 }
 
 fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let mut sources: Vec<Arc<Entry>> = Vec::new();
     for name in call.arguments.skip(2) {
-        let source = get(call, name)?;
+        let key = Key { database: call.session.database, name };
+        let source = call.server.keyspace.get(key, call.now).ok_or_else(|| not_found(name))?;
         // Twice the same would count twice where items are counted.
         if !sources.iter().any(|other| Arc::ptr_eq(other, &source)) {
             sources.push(source);
@@ -256,7 +259,7 @@ fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, R
 }
 
 fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let entry = get(call, &call.arguments[1])?;
+    let entry = get(call)?;
     let items = call.arguments.skip(2);
     let mut removed = Vec::with_capacity(items.len());
     let can_remove =
@@ -307,7 +310,7 @@ fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let entry = get(call, &call.arguments[1])?;
+    let entry = get(call)?;
     let (kind, items, estimate, fill, rate, promised) = match &entry.value {
         Value::Bloom(bloom) => {
             let base = bloom.base().plan();
@@ -375,7 +378,7 @@ fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
     let imported = Imported::below(call.server.config.import_dir.as_deref(), word)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
-    if call.server.keyspace.get(key, call.now).is_some() {
+    if call.entry.is_some() {
         return Err(ReplyError::EXISTS);
     }
     let (filter, watch) = imported.open(call.server.config.key.as_ref())?;
@@ -390,7 +393,7 @@ fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {
 fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let import_dir = call.server.config.import_dir.as_deref();
     let imported = Imported::below(import_dir, &call.arguments[2])?;
-    let entry = get(call, &call.arguments[1])?;
+    let entry = get(call)?;
     let filter = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => {
             return Err(ReplyError::with(format!(

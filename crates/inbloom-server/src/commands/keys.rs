@@ -3,71 +3,65 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::bloom::MANY;
 use super::glob;
 use super::server::introspection::help;
-use crate::command_table::{Call, Command, Keys, heavy};
+use crate::command::{Call, Command, Cost, Flag, Keys, MANY, Request};
 use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
-use crate::server::Server;
-use crate::session::Session;
+use crate::session_state::SessionState;
 
 /// The rows of commands on keys.
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "del",
         arity: -2,
-        flags: &["write"],
+        flags: &[Flag::Write],
         keys: Keys::ALL,
         summary: "Deletes keys, and tells how many there were",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
-        is_heavy: many,
         ..KEYS
     },
     Command {
         name: "unlink",
         arity: -2,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         keys: Keys::ALL,
         summary: "Deletes keys, and tells how many there were: the same as DEL",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
-        is_heavy: many,
         ..KEYS
     },
     Command {
         name: "exists",
         arity: -2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         keys: Keys::ALL,
         summary: "Tells how many of the keys there are",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
-        is_heavy: many,
         ..KEYS
     },
     Command {
         name: "touch",
         arity: -2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         keys: Keys::ALL,
         summary: "Tells how many of the keys there are: times of access are not kept",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
-        is_heavy: many,
         ..KEYS
     },
     Command {
         name: "type",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells what a key holds: MBbloom--, MBbloomCF or none",
         syntax: "key",
         handler: type_of,
@@ -76,34 +70,35 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "keys",
         arity: 2,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Lists all keys whose name matches a pattern",
         syntax: "pattern",
         complexity: "O(N) for the N keys of the database",
         handler: keys,
-        is_heavy: |server, session, arguments| {
-            server.keyspace.len(session.database) > MANY as u64 || is_long(arguments)
-        },
+        cost: Cost::By(|request, session| {
+            request.server.keyspace.len(session.database) > MANY as u64
+                || is_long(request.arguments)
+        }),
         ..KEYS
     },
     Command {
         name: "scan",
         arity: -2,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         keys: Keys::NONE,
         summary: "Lists keys, some at a time",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
         complexity: "O(N / 1280 + count) a call, for the N keys of the database",
         handler: scan,
-        is_heavy: scan_is_heavy,
+        cost: Cost::By(scan_is_heavy),
         ..KEYS
     },
     Command {
         name: "dbsize",
         arity: 1,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         keys: Keys::NONE,
         summary: "Tells how many keys the database has",
         handler: database_size,
@@ -112,18 +107,18 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "randomkey",
         arity: 1,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         keys: Keys::NONE,
         summary: "Names any key of the database, each as likely as the others",
         complexity: "O(N / 1280) for the N keys of the database",
         handler: random_key,
-        is_heavy: heavy,
+        cost: Cost::Heavy,
         ..KEYS
     },
     Command {
         name: "rename",
         arity: 3,
-        flags: &["write"],
+        flags: &[Flag::Write],
         keys: TWO,
         summary: "Gives a key another name; what had that name is deleted",
         syntax: "key newkey",
@@ -133,7 +128,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "renamenx",
         arity: 3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         keys: TWO,
         summary: "Gives a key another name, unless that is taken",
         syntax: "key newkey",
@@ -143,7 +138,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "copy",
         arity: -3,
-        flags: &["write", "denyoom"],
+        flags: &[Flag::Write, Flag::DenyOom],
         keys: TWO,
         summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
         syntax: "source destination [DB destination-db] [REPLACE]",
@@ -153,7 +148,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "move",
         arity: 3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Moves a key to another database, unless its name is taken there",
         syntax: "key db",
         handler: move_key,
@@ -162,7 +157,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expire",
         arity: -3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Sets how many seconds a key has left",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Seconds),
@@ -171,7 +166,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpire",
         arity: -3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Sets how many milliseconds a key has left",
         syntax: "key milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Milliseconds),
@@ -180,7 +175,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expireat",
         arity: -3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Sets when a key expires, in seconds since 1970",
         syntax: "key unix-time-seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Seconds),
@@ -189,7 +184,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpireat",
         arity: -3,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Sets when a key expires, in milliseconds since 1970",
         syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Milliseconds),
@@ -198,7 +193,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ttl",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells how many seconds a key has left: -1 without an end, -2 without the key",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Seconds),
@@ -207,7 +202,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pttl",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells how many milliseconds a key has left, or -1, or -2, as TTL",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Milliseconds),
@@ -216,7 +211,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expiretime",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells when a key expires, in seconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Seconds),
@@ -225,7 +220,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpiretime",
         arity: 2,
-        flags: &["readonly", "fast"],
+        flags: &[Flag::ReadOnly, Flag::Fast],
         summary: "Tells when a key expires, in milliseconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Milliseconds),
@@ -234,7 +229,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "persist",
         arity: 2,
-        flags: &["write", "fast"],
+        flags: &[Flag::Write, Flag::Fast],
         summary: "Lets a key stay for ever",
         syntax: "key",
         handler: persist,
@@ -243,35 +238,40 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "flushdb",
         arity: -1,
-        flags: &["write", "restricted"],
+        flags: &[Flag::Write],
+        is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Deletes all keys of the database",
         syntax: "[ASYNC | SYNC]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: flush_database,
-        is_heavy: |server, session, _| server.keyspace.len(session.database) > MANY as u64,
+        cost: Cost::By(|request, session| {
+            request.server.keyspace.len(session.database) > MANY as u64
+        }),
         ..KEYS
     },
     Command {
         name: "flushall",
         arity: -1,
-        flags: &["write", "restricted"],
+        flags: &[Flag::Write],
+        is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Deletes all keys of all databases",
         syntax: "[ASYNC | SYNC]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: flush_all,
-        is_heavy: |server, _, _| {
-            (0..DATABASES).any(|database| server.keyspace.len(database) > MANY as u64)
-        },
+        cost: Cost::By(|request, _| {
+            (0..DATABASES).any(|database| request.server.keyspace.len(database) > MANY as u64)
+        }),
         ..KEYS
     },
     Command {
         name: "swapdb",
         arity: 3,
-        flags: &["write", "fast", "restricted"],
+        flags: &[Flag::Write, Flag::Fast],
+        is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Is refused: databases are not swapped; use MOVE or RENAME",
@@ -316,7 +316,7 @@ pub static COMMANDS: &[Command] = &[
             Command {
                 name: "object|help",
                 arity: 2,
-                flags: &["loading", "stale"],
+                flags: &[Flag::Loading, Flag::Stale],
                 keys: Keys::NONE,
                 summary: "Prints this help",
                 syntax: "",
@@ -333,7 +333,7 @@ const KEYS: Command =
 
 const OBJECT: Command = Command {
     arity: 3,
-    flags: &["readonly"],
+    flags: &[Flag::ReadOnly],
     keys: Keys { first: 2, last: 2, step: 1 },
     syntax: "key",
     ..KEYS
@@ -352,18 +352,15 @@ const NO_FREQUENCY: ReplyError = ReplyError::new(
 const NO_IDLE_TIME: ReplyError =
     ReplyError::new("ERR inbloom evicts no keys, so it does not track when they were last used");
 
-fn many(_: &Server, _: &Session, arguments: Arguments<'_>) -> bool {
-    arguments.len() > MANY
-}
-
 /// A pattern so long may take long to match.
 fn is_long(arguments: Arguments<'_>) -> bool {
     arguments.iter().any(|word| word.len() > 256)
 }
 
-fn scan_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    // A call reads a part of the database, a 1024th, and then as many keys as it was asked for.
-    let part = server.keyspace.len(session.database) / PARTS;
+fn scan_is_heavy(request: &Request<'_>, session: &SessionState) -> bool {
+    // A call reads one of the parts of the database, and then as many keys as it was asked for.
+    let part = request.server.keyspace.len(session.database) / PARTS;
+    let arguments = request.arguments;
     let count = arguments.skip(2).iter().filter_map(parse::integer).max().unwrap_or(0);
     part > MANY as u64 || count > MANY as i64 || is_long(arguments)
 }
@@ -373,11 +370,10 @@ fn key<'a>(call: &Call<'a>, word: usize) -> Key<'a> {
     Key { database: call.session.database, name }
 }
 
-/// The entry of the first key, counted as a look-up.
-fn look_up(call: &Call<'_>, word: usize) -> Option<Arc<Entry>> {
-    let entry = call.server.keyspace.get(key(call, word), call.now);
-    call.server.statistics.count_lookup(entry.is_some());
-    entry
+/// The entry of the only key, counted as a look-up.
+fn look_up<'c>(call: &'c Call<'_>) -> Option<&'c Arc<Entry>> {
+    call.server.statistics.count_lookup(call.entry.is_some());
+    call.entry.as_ref()
 }
 
 fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -389,13 +385,18 @@ fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = 1..call.arguments.len();
-    let found = words.filter(|at| look_up(call, *at).is_some()).count();
+    let is_there = |at: &usize| {
+        let is_there = call.server.keyspace.get(key(call, *at), call.now).is_some();
+        call.server.statistics.count_lookup(is_there);
+        is_there
+    };
+    let found = words.filter(is_there).count();
     call.reply.integer(found as i64);
     Ok(())
 }
 
 fn type_of(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let name = look_up(call, 1).map_or("none", |entry| entry.value.type_name());
+    let name = look_up(call).map_or("none", |entry| entry.value.type_name());
     call.reply.simple(name);
     Ok(())
 }
@@ -619,8 +620,9 @@ fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyErro
         })?;
     let keyspace = &call.server.keyspace;
     let key = key(call, 1);
+    let mut found = call.entry.clone();
     let done = loop {
-        let Some(entry) = keyspace.get(key, call.now) else { break false };
+        let Some(entry) = found else { break false };
         if !conditions.allow(at, entry.expires()) {
             break false;
         }
@@ -631,14 +633,16 @@ fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyErro
         };
         if is_set {
             break true;
-        } // Otherwise it was deleted, renamed or replaced a moment ago: look again.
+        }
+        // It was deleted, renamed or replaced a moment ago: look again.
+        found = keyspace.get(key, call.now);
     };
     call.reply.integer(i64::from(done));
     Ok(())
 }
 
 fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
-    let answer = match look_up(call, 1).map(|entry| entry.expires()) {
+    let answer = match look_up(call).map(|entry| entry.expires()) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {
@@ -656,14 +660,16 @@ fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), R
 
 fn persist(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (keyspace, key) = (&call.server.keyspace, key(call, 1));
+    let mut found = call.entry.clone();
     let done = loop {
-        let Some(entry) = keyspace.get(key, call.now) else { break false };
+        let Some(entry) = found else { break false };
         if entry.expires().is_none() {
             break false;
         }
         if keyspace.expire(key, &entry, None) {
             break true;
         }
+        found = keyspace.get(key, call.now);
     };
     call.reply.integer(i64::from(done));
     Ok(())
@@ -702,9 +708,9 @@ fn object(
     call: &mut Call<'_>,
     tell: fn(&Entry) -> Result<Object, ReplyError>,
 ) -> Result<(), ReplyError> {
-    match call.server.keyspace.get(key(call, 2), call.now) {
+    match &call.entry {
         None => call.reply.null(),
-        Some(entry) => match tell(&entry)? {
+        Some(entry) => match tell(entry)? {
             Object::Text(text) => call.reply.text(text),
             Object::Number(number) => call.reply.integer(number),
         },

@@ -20,7 +20,7 @@ mod operation;
 mod syntax;
 
 use super::glob;
-use crate::command_table::Command;
+use crate::command::Command;
 
 /// The rows, each beside its function.
 pub static COMMANDS: &[Command] = &[

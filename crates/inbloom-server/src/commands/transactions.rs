@@ -10,38 +10,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::command_table::{self, Call, Command, Keys};
+use super::table;
+use crate::command::{Call, Command, Cost, Flag, Keys, Request};
 use crate::keyspace::Key;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser};
 use crate::server::Server;
-use crate::session::{ARGUMENT, Seen, Transaction, Watched};
+use crate::session_state::{ARGUMENT, Seen, Transaction, Watched};
 use crate::statistics::Calls;
 
 /// The rows of transactions.
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "multi",
-        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        is_immediate: true,
         summary: "Begins a transaction: the commands that follow wait for EXEC",
         handler: multi,
         ..TRANSACTION
     },
     Command {
         name: "exec",
-        flags: &["noscript", "loading", "stale", "skip_slowlog", "transaction"],
+        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::SkipSlowLog],
+        is_immediate: true,
         summary: "Carries out the commands since MULTI, unless a watched key has changed",
         complexity: "That of the commands",
         handler: exec,
-        is_heavy: |_, session, _| {
+        cost: Cost::By(|_, session| {
             let waiting = session.transaction.as_ref();
             waiting.is_some_and(|waiting| waiting.is_heavy || waiting.requests.len() > LONG)
-        },
+        }),
         ..TRANSACTION
     },
     Command {
         name: "discard",
-        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        is_immediate: true,
         summary: "Forgets the commands since MULTI",
         handler: discard,
         ..TRANSACTION
@@ -49,18 +53,19 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "watch",
         arity: -2,
-        flags: &["noscript", "loading", "stale", "fast", "allow_busy", "transaction"],
+        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        is_immediate: true,
         keys: Keys::ALL,
         summary: "Lets the next EXEC do nothing if one of the keys changes before",
         syntax: "key [key ...]",
         complexity: "O(N log M) for N keys, M watched keys",
         handler: watch,
-        is_heavy: |_, _, arguments| arguments.len() > 512,
+        cost: Cost::By(|request, _| request.arguments.len() > 512),
         ..TRANSACTION
     },
     Command {
         name: "unwatch",
-        flags: &["noscript", "loading", "stale", "fast", "allow_busy"],
+        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
         summary: "Forgets the keys of WATCH",
         handler: unwatch,
         ..TRANSACTION
@@ -131,10 +136,10 @@ fn exec(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// Carries out a request that was found to be right when it was queued.
 fn carry_out(call: &mut Call<'_>, arguments: Arguments<'_>) {
-    let command = command_table::resolve(arguments).expect("it was resolved once before");
+    let command = table::resolve(arguments).expect("it was resolved once before");
     let begin = Instant::now();
-    let out = call.reply.buffer();
-    let is_done = call.session.call(call.server, call.client, command, arguments, out, call.now);
+    let request = Request::new(call.server, command, arguments, call.session.database, call.now);
+    let is_done = request.carry_out(call.session, call.client, call.reply.buffer());
     let (nanos, failed) = (begin.elapsed().as_nanos() as u64, u64::from(!is_done));
     let calls = Calls { calls: 1, nanos, failed, rejected: 0 };
     call.server.statistics.commands.fetch_add(1, Ordering::Relaxed);

@@ -37,14 +37,14 @@ use inbloom::interop::redisbloom::{self, Cuckoo, payload};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{bloom, cuckoo};
-use crate::command_table::{Call, Command, Keys};
+use crate::command::{Call, Command, Cost, Flag, Keys, Request};
 use crate::keyspace::{Created, Entry, Key};
 use crate::limits::Room;
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
 use crate::server::Server;
-use crate::session::Session;
+use crate::session_state::SessionState;
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header};
 use crate::value::{Guarded, Value};
@@ -58,7 +58,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "dump",
         arity: 2,
-        flags: &["readonly"],
+        flags: &[Flag::ReadOnly],
         categories: &["keyspace"],
         keys: Keys::ONE,
         summary: "Returns a filter as one string, for RESTORE",
@@ -66,13 +66,14 @@ pub static COMMANDS: &[Command] = &[
         group: "generic",
         complexity: "O(N) for the N bytes of the filter",
         handler: dump,
-        is_heavy: dump_is_heavy,
+        cost: Cost::By(dump_is_heavy),
         ..Command::NONE
     },
     Command {
         name: "restore",
         arity: -4,
-        flags: &["write", "denyoom", "restricted"],
+        flags: &[Flag::Write, Flag::DenyOom],
+        is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::ONE,
         summary: "Creates a filter from what DUMP has returned",
@@ -80,7 +81,9 @@ pub static COMMANDS: &[Command] = &[
         group: "generic",
         complexity: "O(N) for the N bytes of the filter",
         handler: restore,
-        is_heavy: |_, _, arguments| arguments.get(3).is_some_and(|data| data.len() > LARGE),
+        cost: Cost::By(|request, _| {
+            request.arguments.get(3).is_some_and(|data| data.len() > LARGE)
+        }),
         ..Command::NONE
     },
 ];
@@ -105,22 +108,16 @@ fn no_memory(error: &redisbloom::Error) -> bool {
 
 /// A piece of a MiB takes some hundred microseconds to be copied, checked and replied. Of some
 /// filters all is copied at the beginning.
-pub fn dump_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    let Some(name) = arguments.get(1) else { return false };
-    let key = Key { database: session.database, name };
-    let entry = server.keyspace.get(key, crate::clock::now());
-    entry.is_some_and(|entry| entry.value.length() > LARGE as u64)
+pub fn dump_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
+    request.entry.as_ref().is_some_and(|entry| entry.value.length() > LARGE as u64)
 }
 
 /// A large piece, or any that may be the last one of a filter which has to be read then.
-pub fn load_is_heavy(server: &Server, session: &Session, arguments: Arguments<'_>) -> bool {
-    let (Some(name), Some(data)) = (arguments.get(1), arguments.get(3)) else { return false };
-    let key = Key { database: session.database, name };
-    data.len() > LARGE
-        || server
-            .transfers
-            .staged(key, crate::clock::now())
-            .is_some_and(|staged| staged.file_bytes > LARGE as u64)
+pub fn load_is_heavy(request: &Request<'_>, session: &SessionState) -> bool {
+    let key = Key { database: session.database, name: &request.arguments[1] };
+    let staged = || request.server.transfers.staged(key, request.now);
+    request.arguments[3].len() > LARGE
+        || staged().is_some_and(|staged| staged.file_bytes > LARGE as u64)
 }
 
 fn key_of<'a>(call: &Call<'a>) -> Key<'a> {
@@ -158,7 +155,7 @@ fn copy_again(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64) -> Option<Arc<Dum
 
 /// BF.SCANDUMP.
 pub fn bloom_scandump(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let entry = bloom::find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = bloom::find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let iterator = parse::integer(&call.arguments[2])
         .ok_or(ReplyError::new("Second argument must be numeric"))?;
     let found = match u64::try_from(iterator) {
@@ -307,7 +304,7 @@ fn our_piece(
 pub fn cuckoo_scandump(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let position = parse::integer(&call.arguments[2]).and_then(|at| u64::try_from(at).ok());
     let position = position.ok_or(ReplyError::new("Invalid position"))?;
-    let entry = cuckoo::find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = cuckoo::find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let filter = cuckoo::cuckoo_of(&entry).expect("`find` refuses other types");
     let found = match position {
         0 => cuckoo_header(call, &entry, filter)?.map(|header| (1, header)),
@@ -402,7 +399,7 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let iterator = parse::integer(&call.arguments[2])
         .ok_or(ReplyError::new("ERR Second argument must be numeric"))?;
     let data = &call.arguments[3];
-    match bloom::find(call, &call.arguments[1])? {
+    match bloom::find(call)? {
         Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
         None if iterator == 1 || dump_format::is_header(iterator, data) => {
             call.server.transfers.abandon(key_of(call), None);
@@ -420,7 +417,7 @@ pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let position = parse::integer(&call.arguments[2]).filter(|position| *position != 0);
     let position = position.ok_or(ReplyError::new("Invalid position"))?;
     let data = &call.arguments[3];
-    match cuckoo::find(call, &call.arguments[1])? {
+    match cuckoo::find(call)? {
         Some(_) if position == 1 => return Err(ReplyError::EXISTS),
         Some(entry) => changes_nothing(call.server, &entry.value, position, data)?,
         None if position == 1 => {
@@ -535,7 +532,7 @@ fn has(bloom: &Bloom, at: u64, data: &[u8]) -> bool {
 }
 
 fn dump(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let Some(entry) = call.server.keyspace.get(key_of(call), call.now) else {
+    let Some(entry) = call.entry.clone() else {
         call.reply.null();
         return Ok(());
     };
@@ -605,7 +602,7 @@ fn restore(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let options = Restore::parse(call.arguments.skip(4))?;
     let key = key_of(call);
     const BUSY: ReplyError = ReplyError::new("BUSYKEY Target key name already exists.");
-    if !options.replaces && call.server.keyspace.get(key, call.now).is_some() {
+    if !options.replaces && call.entry.is_some() {
         return Err(BUSY);
     }
     let ttl = parse::integer(&call.arguments[2]).ok_or(ReplyError::NOT_AN_INTEGER)?;

@@ -174,7 +174,7 @@ fn reset_makes_a_connection_new() {
         ("SELECT 0", "+OK/"),
         ("EXISTS here", ":1/"),
     ]);
-    assert!(client.session.watched.keys.is_empty());
+    assert!(client.session.state.watched.keys.is_empty());
 }
 
 #[test]
@@ -263,15 +263,15 @@ fn clients_are_killed_by_what_they_are() {
         ("CLIENT KILL MAXAGE 1000", ":0/"),
         ("CLIENT KILL", "-ERR wrong number of arguments for 'client|kill' command/"),
     ]);
-    assert!(!other.session.client.is_killed());
+    assert!(!other.session.state.client.is_killed());
     client.check(&[("CLIENT KILL ID 2 LADDR 127.0.0.1:7379 USER default", ":1/")]);
-    assert!(other.session.client.is_killed() && !third.session.client.is_killed());
-    assert!(!client.session.is_closing);
+    assert!(other.session.state.client.is_killed() && !third.session.state.client.is_killed());
+    assert!(!client.session.state.is_closing);
     client.check(&[("CLIENT KILL TYPE normal SKIPME no", ":3/")]);
-    assert!(third.session.client.is_killed() && client.session.is_closing);
+    assert!(third.session.state.client.is_killed() && client.session.state.is_closing);
     let mut client = Client::new(&server);
     client.check(&[("CLIENT KILL 127.0.0.1:1000", "+OK/")]);
-    assert!(client.session.is_closing, "the old form may be about oneself");
+    assert!(client.session.state.is_closing, "the old form may be about oneself");
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_pipeline_is_answered_in_order_at_every_cut() {
             assert_eq!(progress.next, Next::Read);
             done += progress.consumed;
         }
-        let id = format!("$2\r\nid\r\n:{}\r\n", client.session.client.id);
+        let id = format!("$2\r\nid\r\n:{}\r\n", client.session.state.client.id);
         let reply = String::from_utf8(out).unwrap().replace(&id, "$2\r\nid\r\n:N\r\n");
         assert_eq!(reply, expected, "cut at {cut}");
     }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use inbloom_server::command_table::{Command, commands};
+use inbloom_server::command::{Command, Flag};
+use inbloom_server::command_table::commands;
 use inbloom_server::users::{Class, Role};
 
 /// The groups, in the order of the document, with their titles.
@@ -24,7 +25,7 @@ const HEAD: &str = "\
 # Commands
 
 Every command that the server knows. This file is written from the table of commands
-(`crates/inbloom-server/src/command_table.rs`), from which `COMMAND DOCS` answers too: change it there, and
+(`crates/inbloom-server/src/commands/table.rs`), from which `COMMAND DOCS` answers too: change it there, and
 run `UPDATE_DOCS=1 cargo test -p inbloom-server --test it documentation`.
 
 In the lines of syntax, `[ ]` may be left out, `|` is a choice, `...` may be repeated, and capitals
@@ -73,9 +74,7 @@ fn describe(text: &mut String, row: &Command) {
     let name = row.name.to_uppercase().replace('|', " ");
     let call = format!("{name} {}", row.syntax);
     let mut facts = row.complexity.to_owned();
-    // How MULTI treats a command is between the session and the table.
-    let is_ours = |flag: &&str| ["transaction", "restricted"].contains(flag);
-    let flags: Vec<&str> = row.flags.iter().copied().filter(|flag| !is_ours(flag)).collect();
+    let flags: Vec<&str> = row.flags.iter().map(|flag| flag.name()).collect();
     if !flags.is_empty() {
         write!(facts, "; {}", flags.join(", ")).expect("memory takes any text");
     }
@@ -113,7 +112,7 @@ fn every_row_is_whole() {
         assert_ne!(row.arity, 0, "{name}");
         // A call has at least a key, but for those that RedisBloom lets check their words alone.
         assert!(row.keys.first < row.arity.abs() || row.arity == -1, "{name}");
-        let is_both = row.has("write") && row.has("readonly");
+        let is_both = row.has(Flag::Write) && row.has(Flag::ReadOnly);
         assert!(!is_both, "{name} cannot both write and only read");
     }
 }

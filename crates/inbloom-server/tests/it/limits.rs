@@ -511,7 +511,7 @@ fn a_queue_takes_what_it_is_counted_for() {
     client.check(&[("MULTI", "+OK/")]);
     let (_, progress) = client.send(&b"PING\r\n".repeat(100_000));
     assert_eq!(progress.next, Next::Read);
-    client.session.hold(&server, 0).unwrap();
+    client.session.state.hold(&server, 0).unwrap();
     let held = server.clients.held.load(Ordering::Relaxed);
     assert!((600_000..1_500_000).contains(&held), "{held} bytes for 600,000 of commands");
     assert!(client.say("EXEC").starts_with("*100000\r\n+PONG\r\n"));
@@ -525,14 +525,14 @@ fn a_client_that_holds_little_stays_and_the_one_that_holds_most_goes() {
     for _ in 0..70 {
         assert_eq!(large.say(&format!("ECHO {}", "x".repeat(1000))), "+QUEUED\r\n");
     }
-    large.session.hold(&server, 0).unwrap();
+    large.session.state.hold(&server, 0).unwrap();
     small.check(&[("CONFIG SET max-client-memory 64kb", "+OK/"), ("MULTI", "+OK/")]);
     for _ in 0..10 {
         assert_eq!(small.say(&format!("ECHO {}", "x".repeat(1000))), "+QUEUED\r\n");
     }
-    small.session.hold(&server, 0).unwrap();
-    assert!(large.session.client.is_killed(), "it held the most");
-    assert!(!small.session.client.is_killed());
+    small.session.state.hold(&server, 0).unwrap();
+    assert!(large.session.state.client.is_killed(), "it held the most");
+    assert!(!small.session.state.client.is_killed());
 }
 
 #[test]
@@ -547,7 +547,7 @@ fn what_a_client_says_of_itself_has_a_length_and_counts() {
     }
     let refusal = client.say(&format!("HELLO 3 SETNAME {longer}"));
     assert!(refusal.contains("at most 1024 bytes, this one 1025"), "{refusal}");
-    client.session.hold(&server, 0).unwrap();
+    client.session.state.hold(&server, 0).unwrap();
     let held = server.clients.held.load(Ordering::Relaxed);
     assert!(held >= CONNECTION + 3 * 1024, "{held}");
     assert!(client.say("CLIENT INFO").contains(&format!(" tot-mem={held} ")), "{held}");

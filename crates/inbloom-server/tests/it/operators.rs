@@ -24,7 +24,7 @@ impl Client {
 
     fn resp3() -> Client {
         let mut client = Client::new();
-        client.session.protocol = Protocol::Resp3;
+        client.session.state.protocol = Protocol::Resp3;
         client
     }
 

@@ -206,17 +206,17 @@ fn a_key_that_is_watched_many_times_is_kept_once() {
     let mut client = Client::new(&server);
     let words: Vec<&str> = ["WATCH"].into_iter().chain(vec!["f"; 200_000]).collect();
     assert_eq!(client.say_words(&words), "+OK\r\n");
-    assert_eq!(client.session.watched.keys.len(), 1);
+    assert_eq!(client.session.state.watched.keys.len(), 1);
     // The limit is for keys, however often they are named.
     let names: Vec<String> = (0..9_999).map(|at| format!("k{at}")).collect();
     let each = names.iter().map(String::as_str);
     let words: Vec<&str> = ["WATCH"].into_iter().chain(each.clone()).chain(each).collect();
     assert_eq!(client.say_words(&words), "+OK\r\n");
-    assert_eq!(client.session.watched.keys.len(), 10_000);
+    assert_eq!(client.session.state.watched.keys.len(), 10_000);
     let refusal = client.say("WATCH another");
     assert!(refusal.contains("at most 10000 keys"), "{refusal}");
     // The other database has keys of its own.
     client.check(&[("UNWATCH", "+OK/"), ("WATCH f", "+OK/"), ("SELECT 1", "+OK/")]);
     client.check(&[("WATCH f", "+OK/")]);
-    assert_eq!(client.session.watched.keys.len(), 2);
+    assert_eq!(client.session.state.watched.keys.len(), 2);
 }

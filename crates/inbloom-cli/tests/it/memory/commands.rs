@@ -1,6 +1,7 @@
 //! Every command of the table, repeated and unread: in pipelines, and between MULTI and EXEC.
 
-use inbloom_server::command_table::{self, Command};
+use inbloom_server::command::Command;
+use inbloom_server::command_table;
 use inbloom_server::users::Class;
 
 use crate::memory::server::{Client, Server, flood, request};

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::find;
-use crate::command_table::Call;
+use crate::command::Call;
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Protocol, Reply};
@@ -11,7 +11,7 @@ use crate::value::bloom::layers;
 use crate::value::{Value, bytes_of};
 
 pub(super) fn card(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let items = match find(call, &call.arguments[1])? {
+    let items = match find(call)? {
         Some(entry) => Facts::of(&entry.value).items,
         None => 0,
     };
@@ -66,7 +66,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() > 3 {
         return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let facts = Facts::of(&entry.value);
     let fields: [(&str, &str, Option<u64>); 5] = [
         ("CAPACITY", "Capacity", Some(facts.capacity)),
@@ -105,7 +105,7 @@ pub(super) fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.arguments.len() != 2 {
         return Err(ReplyError::arity(call.command.name));
     }
-    let entry = find(call, &call.arguments[1])?.ok_or(ReplyError::NOT_FOUND)?;
+    let entry = find(call)?.ok_or(ReplyError::NOT_FOUND)?;
     let mut lines = vec![format!("size:{}", Facts::of(&entry.value).items)];
     match &entry.value {
         Value::Bloom(bloom) => {

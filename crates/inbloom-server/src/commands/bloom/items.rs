@@ -8,14 +8,14 @@ use inbloom::{Digest, Filter, Kind};
 use super::options::{Insert, MOST_RATE, option};
 use super::reserve::{create, find_or_create};
 use super::{find, forgets, grows};
-use crate::command_table::Call;
-use crate::keyspace::{Entry, Key};
+use crate::command::Call;
+use crate::keyspace::Entry;
 use crate::parse;
 use crate::persist::record::{Change, Logged, Verb};
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Iter};
 use crate::server::Server;
-use crate::session::Scratch;
+use crate::session_state::Scratch;
 use crate::value::bloom::{Bloom, Refusal, Wish};
 use crate::value::{Guarded, Value};
 
@@ -83,7 +83,7 @@ pub(super) fn insert_items(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if items.is_empty() {
         return Err(ReplyError::arity(call.command.name));
     }
-    let entry = match find(call, &words[1])? {
+    let entry = match find(call)? {
         Some(entry) => entry,
         None if only_existing => return Err(ReplyError::NOT_FOUND),
         None => {
@@ -304,11 +304,9 @@ pub(super) fn mexists(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// Asks for items. A key that is missing, or of another type, has none of them.
 fn contains_each(call: &mut Call<'_>, items: Arguments<'_>) {
-    let key = Key { database: call.session.database, name: &call.arguments[1] };
-    let entry = call.server.keyspace.get(key, call.now);
-    call.server.statistics.count_lookup(entry.is_some());
+    call.server.statistics.count_lookup(call.entry.is_some());
     let scratch = &mut call.session.scratch;
-    match entry {
+    match &call.entry {
         Some(entry) => contains_in(call.server, &entry.value, items, scratch, call.now),
         None => {
             scratch.answers.clear();

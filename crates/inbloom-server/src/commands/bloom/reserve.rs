@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::find;
 use super::options::wish;
-use crate::command_table::Call;
+use crate::command::Call;
 use crate::keyspace::{Created, Entry, Key};
 use crate::reply_error::ReplyError;
 use crate::value::Value;
@@ -15,7 +15,7 @@ use crate::value::spec::Spec;
 pub(super) fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (wish, options) = wish(call.server, call.arguments)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
-    if find(call, key.name)?.is_some() {
+    if find(call)?.is_some() {
         return Err(ReplyError::EXISTS);
     }
     match call.server.create(key, &options.spec(wish)?, call.now)? {
@@ -31,7 +31,7 @@ pub(super) fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
 /// The filter of a name, which is created with the defaults if there is none.
 pub(super) fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, ReplyError> {
     let name = &call.arguments[1];
-    if let Some(entry) = find(call, name)? {
+    if let Some(entry) = find(call)? {
         return Ok(entry);
     }
     let settings = call.server.settings();

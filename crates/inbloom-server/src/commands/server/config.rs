@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{SERVER, introspection, matches};
-use crate::command_table::{Call, Command};
+use crate::command::{Call, Command, Flag};
 use crate::reply_error::{ReplyError, excerpt};
 use crate::settings::{Change, Given, OPTION_NAMES, PARAMETERS, Parameter, Running, find};
 use crate::statistics::Statistics;
@@ -45,13 +45,15 @@ pub const CONFIG: Command = Command {
             syntax: "parameter value [parameter value ...]",
             complexity: "O(N) for N parameters",
             handler: set,
+            is_secret: true,
             ..ADMIN
         },
     ],
     ..SERVER
 };
 
-const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
+const ADMIN: Command =
+    Command { flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale], ..SERVER };
 
 /// The port at which this client came in.
 pub fn port(call: &Call<'_>) -> Option<u16> {

@@ -3,7 +3,8 @@
 
 use super::syntax::{self, Argument, Content};
 use super::{MODULE_NAME, SERVER, matches};
-use crate::command_table::{self, Call, Command, Keys};
+use crate::command::{Call, Command, Flag, Keys};
+use crate::commands::table;
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
@@ -74,12 +75,12 @@ pub const COMMAND: Command = Command {
 };
 
 const ASKING: Command =
-    Command { flags: &["loading", "stale"], categories: &["connection"], ..SERVER };
+    Command { flags: &[Flag::Loading, Flag::Stale], categories: &["connection"], ..SERVER };
 
 /// The row of a HELP, but for its name.
 pub const HELP: Command = Command {
     arity: 2,
-    flags: &["loading", "stale"],
+    flags: &[Flag::Loading, Flag::Stale],
     summary: "Tells about the subcommands",
     handler: help,
     ..SERVER
@@ -88,7 +89,7 @@ pub const HELP: Command = Command {
 /// Tells about the subcommands of the command whose HELP this is.
 pub fn help(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let (parent, _) = call.command.name.split_once('|').expect("a HELP is a subcommand");
-    let parent = command_table::find(parent.as_bytes()).expect("a subcommand has a command");
+    let parent = table::find(parent.as_bytes()).expect("a subcommand has a command");
     let name = parent.name.to_uppercase();
     call.reply.array(1 + 2 * parent.subcommands.len());
     let first = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
@@ -103,15 +104,15 @@ pub fn help(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// All rows, those of subcommands behind their commands.
 fn rows() -> impl Iterator<Item = &'static Command> {
-    command_table::commands().flat_map(|row| std::iter::once(row).chain(row.subcommands))
+    table::commands().flat_map(|row| std::iter::once(row).chain(row.subcommands))
 }
 
 /// The row of a name, which may be that of a subcommand: `config|get`.
 fn find(name: &[u8]) -> Option<&'static Command> {
     match memchr::memchr(b'|', name) {
-        None => command_table::find(name),
+        None => table::find(name),
         Some(bar) => {
-            let rows = command_table::find(&name[..bar])?.subcommands;
+            let rows = table::find(&name[..bar])?.subcommands;
             rows.iter().find(|row| name.eq_ignore_ascii_case(row.name.as_bytes()))
         }
     }
@@ -123,29 +124,26 @@ fn is_of_module(command: &Command) -> bool {
     matches!(command.group, "bf" | "cf" | "ib")
 }
 
-/// What COMMAND calls flags. Some are our own, and `module` follows from the group.
+/// What COMMAND calls flags. `module` follows from the group.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let known = command.flags.iter().copied();
-    let known = known.filter(|flag| !["transaction", "restricted"].contains(flag));
-    known.chain(is_of_module(command).then_some("module")).collect()
+    let own = command.flags.iter().map(|flag| flag.name());
+    own.chain(is_of_module(command).then_some("module")).collect()
 }
 
 /// The access categories of a command: its own, and those that its flags imply by the rules of
 /// Redis.
 pub fn categories(command: &Command) -> Vec<&'static str> {
     let mut categories = command.categories.to_vec();
-    let mut imply = |flag: &str, category: &'static str| {
-        if command.has(flag) && !categories.contains(&category) {
+    let mut imply = |is_implied: bool, category: &'static str| {
+        if is_implied && !categories.contains(&category) {
             categories.push(category);
         }
     };
-    imply("readonly", "read");
-    imply("write", "write");
-    imply("admin", "admin");
-    imply("admin", "dangerous");
-    imply("restricted", "dangerous");
-    imply("blocking", "blocking");
-    imply("fast", "fast");
+    imply(command.has(Flag::ReadOnly), "read");
+    imply(command.has(Flag::Write), "write");
+    imply(command.has(Flag::Admin), "admin");
+    imply(command.has(Flag::Admin) || command.is_restricted, "dangerous");
+    imply(command.has(Flag::Fast), "fast");
     if !categories.contains(&"fast") {
         categories.push("slow");
     }
@@ -154,12 +152,12 @@ pub fn categories(command: &Command) -> Vec<&'static str> {
 
 /// What a command may do to its keys. The table does not say more than whether it writes.
 fn access(command: &Command) -> &'static [&'static str] {
-    if command.has("write") { &["RW", "access", "update"] } else { &["RO", "access"] }
+    if command.has(Flag::Write) { &["RW", "access", "update"] } else { &["RO", "access"] }
 }
 
 fn all(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    call.reply.array(command_table::commands().count());
-    command_table::commands().for_each(|row| describe(&mut call.reply, row));
+    call.reply.array(table::commands().count());
+    table::commands().for_each(|row| describe(&mut call.reply, row));
     Ok(())
 }
 
@@ -229,7 +227,7 @@ fn typed(reply: &mut Reply<'_>, kind: &str, fields: &[(&str, i32)]) {
 }
 
 fn count(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    call.reply.integer(command_table::commands().count() as i64);
+    call.reply.integer(table::commands().count() as i64);
     Ok(())
 }
 
@@ -281,8 +279,8 @@ pub fn all_categories() -> Vec<&'static str> {
 
 /// The row of the command that is asked about, and those of its words that are keys.
 fn find_keys(words: Arguments<'_>) -> Result<(&'static Command, Vec<&[u8]>), ReplyError> {
-    let command = command_table::resolve(words)
-        .map_err(|_| ReplyError::new("ERR Invalid command specified"))?;
+    let command =
+        table::resolve(words).map_err(|_| ReplyError::new("ERR Invalid command specified"))?;
     if command.keys == Keys::NONE {
         return Err(ReplyError::new("ERR The command has no key arguments"));
     }
@@ -317,7 +315,7 @@ fn keys_and_flags(call: &mut Call<'_>) -> Result<(), ReplyError> {
 fn docs(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let names = call.arguments.skip(2);
     let rows: Vec<&Command> = if names.is_empty() {
-        command_table::commands().collect()
+        table::commands().collect()
     } else {
         names.iter().filter_map(find).collect()
     };

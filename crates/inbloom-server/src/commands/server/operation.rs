@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::introspection::HELP;
 use super::{SERVER, info};
 use crate::clock::since_1970;
-use crate::command_table::{self, Call, Command};
+use crate::command::{Call, Command, Cost, Flag};
 use crate::parse;
 use crate::reply_error::ReplyError;
 
@@ -40,14 +40,14 @@ pub const SAVE: Command = Command {
     summary: "Takes a snapshot of what has changed in --dir, and replies when it is safe",
     complexity: "O(N) for the N bytes of filters that have changed",
     handler: save,
-    is_heavy: command_table::heavy,
+    cost: Cost::Heavy,
     ..ADMIN
 };
 
 pub const LASTSAVE: Command = Command {
     name: "lastsave",
     arity: 1,
-    flags: &["loading", "stale", "fast"],
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     categories: &["admin", "dangerous"],
     summary: "Tells when the last snapshot was complete; without one, when the server started",
     handler: |call| {
@@ -60,7 +60,7 @@ pub const LASTSAVE: Command = Command {
 pub const TIME: Command = Command {
     name: "time",
     arity: 1,
-    flags: &["loading", "stale", "fast"],
+    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
     summary: "Tells the time, in seconds since 1970 and microseconds",
     handler: time,
     ..SERVER
@@ -69,7 +69,14 @@ pub const TIME: Command = Command {
 pub const SHUTDOWN: Command = Command {
     name: "shutdown",
     arity: -1,
-    flags: &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
+    flags: &[
+        Flag::Admin,
+        Flag::NoScript,
+        Flag::Loading,
+        Flag::Stale,
+        Flag::NoMulti,
+        Flag::AllowBusy,
+    ],
     summary: "Ends the server, with a snapshot if it has a --dir; without, filters are lost",
     syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
     handler: shutdown,
@@ -93,14 +100,14 @@ pub const WAITAOF: Command = Command {
     summary: "Waits until what this client wrote is on the disk of --dir",
     syntax: "numlocal numreplicas timeout",
     handler: wait_log,
-    is_heavy: command_table::heavy,
+    cost: Cost::Heavy,
     ..SERVER
 };
 
 pub const ROLE: Command = Command {
     name: "role",
     arity: 1,
-    flags: &["noscript", "loading", "stale", "fast"],
+    flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast],
     categories: &["admin", "dangerous"],
     summary: "Tells that this server is a master without replicas",
     handler: role,
@@ -132,7 +139,7 @@ pub const DEBUG: Command = Command {
             arity: -2,
             summary: "Fails inside, for the test of what happens then",
             handler: |_| panic!("as asked for"),
-            is_heavy: |_, _, arguments| arguments.len() > 2,
+            cost: Cost::By(|request, _| request.arguments.len() > 2),
             ..ADMIN
         },
         Command {
@@ -142,14 +149,15 @@ pub const DEBUG: Command = Command {
             syntax: "seconds",
             complexity: "O(N) for N seconds",
             handler: sleep,
-            is_heavy: command_table::heavy,
+            cost: Cost::Heavy,
             ..ADMIN
         },
     ],
     ..SERVER
 };
 
-const ADMIN: Command = Command { flags: &["admin", "noscript", "loading", "stale"], ..SERVER };
+const ADMIN: Command =
+    Command { flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale], ..SERVER };
 
 const NOT_DURABLE: ReplyError = ReplyError::new(
     "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \

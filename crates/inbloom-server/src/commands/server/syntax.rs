@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_table_is_spelt_as_it_was_read() {
-        let rows = crate::command_table::commands();
+        let rows = crate::commands::table::commands();
         for command in rows.flat_map(|row| std::iter::once(row).chain(row.subcommands)) {
             let elements = Reader { rest: command.syntax }.sequence();
             assert_eq!(Spelling(&elements).to_string(), command.syntax, "{}", command.name);

@@ -7,7 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use inbloom::{Kind, Plan};
-use inbloom_server::command_table::{Command, commands};
+use inbloom_server::command::{Command, Flag};
+use inbloom_server::command_table::commands;
 use inbloom_testing::{alone, resident_memory};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -257,7 +258,7 @@ fn readers() -> Vec<&'static Command> {
             [] => std::slice::from_ref(row),
             rows => rows,
         })
-        .filter(|row| row.flags.contains(&"readonly"))
+        .filter(|row| row.has(Flag::ReadOnly))
         .collect()
 }
 
