@@ -3,7 +3,8 @@
 //!
 //! [`plain`] is the specification, and compiled once more for each instruction set that counts
 //! bits: what these do is the same by construction. (A query written out in AVX2, which folds words
-//! by xor, was no faster than what the compiler makes of it.)
+//! by xor, was no faster than what the compiler makes of it.) On 64-bit ARM the plain one has the
+//! instruction that counts bits already, since every processor has it.
 
 /// What a query asks of the columns of two neighbouring blocks.
 #[derive(Clone, Copy, Debug)]
