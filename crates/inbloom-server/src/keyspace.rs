@@ -20,8 +20,10 @@
 //! Names are written down in the log under the lock of their part: in the order in which they change.
 
 mod expiry;
+pub mod journal;
 mod reaper;
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::ops::Range;
@@ -31,10 +33,10 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock};
 
-use crate::persist::log::Log;
-use crate::persist::record::{Change, Record};
 use crate::value::Value;
+use crate::value::change::{Change, Effect, Refusal};
 use expiry::Calendar;
+use journal::{Journal, Record};
 use reaper::Reaper;
 
 /// Databases that SELECT chooses from, as many as Redis has by default.
@@ -47,7 +49,7 @@ const CURSOR_BITS: u32 = 48;
 const ENTRY_BYTES: u64 = 192;
 /// No time: the key does not expire.
 const NEVER: u64 = u64::MAX;
-/// Instead of the bytes of an entry that no name leads to any more.
+/// Instead of the bytes of an entry that no name leads to, not yet or not any more.
 const GONE: u64 = u64::MAX;
 /// A table is made smaller when less than one of so many slots is taken.
 const SPARSE: usize = 8;
@@ -62,7 +64,7 @@ pub struct Keyspace {
     expired: AtomicU64,
     numbers: AtomicU64,
     /// Where changes are written down, if they are.
-    log: OnceLock<Arc<Log>>,
+    journal: OnceLock<Arc<dyn Journal>>,
     /// While all are visited, entries that were renamed or removed and might be missed. See
     /// [`Keyspace::visit_changed`].
     moved: Mutex<Option<Moved>>,
@@ -163,12 +165,12 @@ pub struct Stamp {
 }
 
 impl Entry {
-    /// A filter with its number, and until when it lives.
+    /// A filter with its number, and until when it lives. It is on no account before it has a name.
     pub fn new(id: u64, value: Value, expires: Option<u64>) -> Entry {
         Entry {
             id,
             expires: AtomicU64::new(expires.unwrap_or(NEVER)),
-            accounted: AtomicU64::new(value.memory()),
+            accounted: AtomicU64::new(GONE),
             listed: AtomicU32::new(0),
             moves: AtomicU16::new(0),
             changed: AtomicBool::new(false),
@@ -259,19 +261,19 @@ impl Keyspace {
             used: AtomicI64::new(0),
             expired: AtomicU64::new(0),
             numbers: AtomicU64::new(1),
-            log: OnceLock::new(),
+            journal: OnceLock::new(),
             moved: Mutex::new(None),
         }
     }
 
     /// Writes changes down from now on.
-    pub fn set_log(&self, log: Arc<Log>) {
-        let _ = self.log.set(log);
+    pub fn set_journal(&self, journal: Arc<dyn Journal>) {
+        let _ = self.journal.set(journal);
     }
 
-    /// Where changes are written down.
-    pub fn log(&self) -> Option<&Arc<Log>> {
-        self.log.get()
+    /// Whether changes are written down.
+    pub fn has_journal(&self) -> bool {
+        self.journal.get().is_some()
     }
 
     /// A number that was never given before.
@@ -285,7 +287,6 @@ impl Keyspace {
         for Restored { database, name, entry } in all {
             let hash = self.hash(&name);
             let mut table = self.part(database, hash).0.write();
-            self.settle(&entry);
             self.open_account(&name, &entry);
             self.list(Key { database, name: &name }, &entry);
             let slot = Slot { name, entry };
@@ -294,28 +295,38 @@ impl Keyspace {
         }
     }
 
-    /// Writes down what was done to the items of an entry, if it is written down at all: `hashes` puts
-    /// them in. Called after the change, under the lock that makes both one step where order matters.
-    pub(crate) fn note_change(&self, entry: &Entry, change: impl FnOnce() -> Change) {
-        if let Some(log) = self.log.get() {
-            entry.set_changed();
-            log.append_change(change());
-        }
+    /// Changes the content of an entry: locks it, changes it, writes down what was done, and enters
+    /// what it has grown or shrunk by. The answers are those of [`Value::apply`].
+    ///
+    /// # Errors
+    ///
+    /// What was refused, and why. What was done before is done, written down and entered.
+    pub fn apply(
+        &self,
+        entry: &Entry,
+        change: &Change<'_>,
+        answers: &mut Vec<bool>,
+    ) -> Result<(), Refusal> {
+        let note = |effect: Effect<'_>| self.note(entry, &Record::Change { id: entry.id, effect });
+        let result = entry.value.apply(change, answers, note);
+        self.settle(entry);
+        result
     }
 
-    /// Writes down anything else that was done to an entry, or that it is there now.
-    pub(crate) fn note(&self, entry: &Entry, record: &Record<'_>, replaced: Option<&Entry>) {
-        if let Some(log) = self.log.get() {
+    /// Writes down what was done to an entry, if anything is written down at all. Called after the
+    /// change, under the lock that makes both one step where order matters.
+    fn note(&self, entry: &Entry, record: &Record<'_>) {
+        if let Some(journal) = self.journal.get() {
             entry.set_changed();
-            let replaced = replaced.map(|entry| entry.id);
-            log.append(record, replaced.as_slice());
+            journal.record(record);
         }
     }
 
     /// Writes down that an entry is gone.
     fn note_removed(&self, key: Key<'_>, entry: &Arc<Entry>) {
-        if let Some(log) = self.log.get() {
-            log.append(&Record::Remove { ids: vec![entry.id] }, &[entry.id]);
+        if let Some(journal) = self.journal.get() {
+            let ids = Cow::Borrowed(std::slice::from_ref(&entry.id));
+            journal.record(&Record::Remove { ids });
             self.note_moved(key, entry);
         }
     }
@@ -335,7 +346,7 @@ impl Keyspace {
             name: key.name,
             birth,
         };
-        self.note(entry, &record, replaced.map(|entry| &**entry));
+        self.note(entry, &record);
         if let Some(replaced) = replaced {
             self.note_moved(key, replaced);
         }
@@ -486,7 +497,7 @@ impl Keyspace {
             database: to.database,
             name: to.name,
         };
-        self.note(&entry, &record, old.as_deref());
+        self.note(&entry, &record);
         self.note_moved(to, &entry);
         if let Some(old) = &old {
             self.note_moved(to, old);
@@ -518,7 +529,7 @@ impl Keyspace {
         }
         entry.set_expires(at);
         self.list(key, entry);
-        self.note(entry, &Record::Expire { id: entry.id, at }, None);
+        self.note(entry, &Record::Expire { id: entry.id, at });
         true
     }
 
@@ -628,8 +639,8 @@ impl Keyspace {
                 ids.push(slot.entry.id);
             }
         }
-        if let Some(log) = self.log.get().filter(|_| !ids.is_empty()) {
-            log.append(&Record::Remove { ids: ids.clone() }, &ids);
+        if let Some(journal) = self.journal.get().filter(|_| !ids.is_empty()) {
+            journal.record(&Record::Remove { ids: Cow::Borrowed(&ids) });
         }
         let mut removed = Vec::with_capacity(ids.len());
         for (database, table) in &mut tables {
@@ -754,10 +765,9 @@ impl Keyspace {
         self.expired.store(0, Ordering::Relaxed);
     }
 
-    /// Enters what an entry's value has grown or shrunk by since it was last entered. Whoever
-    /// changes a value calls this afterwards; what others do at the same time is neither lost nor
-    /// counted twice, and an entry that is gone has no account any more.
-    pub fn settle(&self, entry: &Entry) {
+    /// Enters what an entry's value has grown or shrunk by since it was last entered. What others do at
+    /// the same time is neither lost nor counted twice, and an entry without a name has no account.
+    fn settle(&self, entry: &Entry) {
         let mut accounted = entry.accounted.load(Ordering::Relaxed);
         loop {
             let bytes = entry.value.memory();
@@ -780,8 +790,11 @@ impl Keyspace {
         }
     }
 
+    /// Enters an entry that gets its first name. Nobody else has it yet.
     fn open_account(&self, name: &[u8], entry: &Entry) {
-        self.account((overhead(name) + entry.accounted.load(Ordering::Relaxed)) as i64);
+        let bytes = entry.value.memory();
+        entry.accounted.store(bytes, Ordering::Release);
+        self.account((overhead(name) + bytes) as i64);
     }
 
     fn account(&self, bytes: i64) {

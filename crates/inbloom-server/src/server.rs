@@ -25,6 +25,7 @@ use crate::statistics::{SlowLog, Statistics};
 use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
+use crate::value::change::{Change, Items, Refusal, Terms};
 use crate::value::spec::{Memory, Spec, birth_of_image};
 
 /// What protected mode answers.
@@ -214,7 +215,7 @@ impl Server {
     /// Keeps changes in a folder from now on.
     pub fn set_store(&self, store: Arc<Store>) {
         store.set(&self.settings());
-        self.keyspace.set_log(Arc::clone(&store.log));
+        self.keyspace.set_journal(Arc::clone(&store.log) as _);
         let _ = self.store.set(store);
     }
 
@@ -225,12 +226,23 @@ impl Server {
 
     /// Where changes are written down, if they are.
     pub fn log(&self) -> Option<&Arc<Log>> {
-        self.keyspace.log()
+        self.store().map(|store| &store.log)
     }
 
     /// Why no change can be taken now, if so.
     pub fn trouble(&self) -> Option<ReplyError> {
         self.log().and_then(|log| log.trouble())
+    }
+
+    /// Changes the items of a filter, within what filters may take: see [`Keyspace::apply`].
+    pub fn apply(
+        &self,
+        entry: &Entry,
+        items: Items<'_>,
+        answers: &mut Vec<bool>,
+    ) -> Result<(), Refusal> {
+        let terms = Terms::Asked(&|has| self.limit_for(has));
+        self.keyspace.apply(entry, &Change::Items { items, terms }, answers)
     }
 
     /// Makes an empty filter under a name that has none.

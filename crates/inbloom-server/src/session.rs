@@ -463,7 +463,7 @@ impl Session {
                 let (mark, count) = (reply.mark(), digests.len());
                 let mut rest = &digests[..];
                 while !rest.is_empty() {
-                    let result = bloom::insert(server, &run.entry, bloom, rest, answers);
+                    let result = bloom::insert(server, &run.entry, rest, answers);
                     reply.truths(answers);
                     rest = &rest[answers.len()..];
                     server.statistics.count_added(answers.len());

@@ -1,6 +1,7 @@
 //! What a key can hold: a Bloom filter, a cuckoo filter, or a filter of any other kind.
 
 pub mod bloom;
+pub mod change;
 pub mod dump_format;
 pub mod spec;
 
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inbloom::file::Watch;
 use inbloom::interop::redisbloom;
 use inbloom::memory::allocated;
-use inbloom::{Filter, Kind};
+use inbloom::{Filter, Hasher, Kind};
 use parking_lot::RwLock;
 
 use crate::reply_error::{ReplyError, excerpt};
@@ -129,7 +130,7 @@ impl<T> Guarded<T> {
     }
 
     /// Puts it in order, which changes nothing that it holds.
-    pub fn tend<R>(&self, tend: impl FnOnce(&mut T) -> R) -> R {
+    fn tend<R>(&self, tend: impl FnOnce(&mut T) -> R) -> R {
         tend(&mut self.lock.write())
     }
 
@@ -145,6 +146,22 @@ impl<T> Guarded<T> {
     /// The memory that it takes, this included.
     fn memory(&self) -> u64 {
         allocated(size_of::<Guarded<T>>() as u64) + self.memory.load(Ordering::Relaxed)
+    }
+}
+
+impl Guarded<Filter> {
+    /// The hash of its items, which is as it was when it was made or opened.
+    pub fn hasher(&self) -> Hasher {
+        // Not `read`, which looks at the file each time.
+        *self.lock.read().hasher()
+    }
+
+    /// Lets a window forget what is too old before it is asked.
+    pub fn follow_clock(&self, now: u64) {
+        if self.read(|filter| filter.plan().kind() == Kind::Window) {
+            // A clock that goes back is an error that a reader has no use for: nothing is forgotten.
+            let _ = self.tend(|filter| filter.advance(now));
+        }
     }
 }
 
@@ -236,4 +253,15 @@ pub fn bytes_of(filter: &Filter) -> u64 {
         Kind::Window => filter.plan().bytes().max(filter.bytes()),
         _ => filter.bytes(),
     }
+}
+
+/// Whether a filter loses items by itself.
+pub fn forgets(filter: &Filter) -> bool {
+    filter.plan().kind() == Kind::Window || filter.auto_clear().is_some()
+}
+
+/// Whether a filter takes more memory as it gets more keys: a file may bring a growing part, or be a
+/// scalable filter as a whole.
+pub fn grows(filter: &Filter) -> bool {
+    filter.plan().growth() > 0 || filter.as_grown().is_some()
 }

@@ -11,18 +11,16 @@ mod reserve;
 
 use std::sync::Arc;
 
-use inbloom::{Filter, Kind};
-
 use super::transfer;
 use crate::command::{Batched, Call, Command, Cost, Flag, Keys, MANY, Request};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::server::Server;
 use crate::session_state::SessionState;
-use crate::value::Value;
+use crate::value::{Value, forgets};
 
 pub use info::Facts;
-pub use items::{Runs, advance, follow_clock, insert, insert_one, note};
+pub use items::{Runs, insert, refused};
 
 /// The rows of BF.*.
 pub static COMMANDS: &[Command] = &[
@@ -178,17 +176,6 @@ fn is_slow(server: &Server, value: &Value, items: usize) -> bool {
 
 /// Bytes that take more than a millisecond to empty.
 const LARGE: u64 = 4 << 20;
-
-/// Whether a filter loses items by itself.
-fn forgets(filter: &Filter) -> bool {
-    filter.plan().kind() == Kind::Window || filter.auto_clear().is_some()
-}
-
-/// Whether a filter takes more memory as it gets more keys: a file may bring a growing part, or be a
-/// scalable filter as a whole.
-pub fn grows(filter: &Filter) -> bool {
-    filter.plan().growth() > 0 || filter.as_grown().is_some()
-}
 
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.
 fn reserve_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
 
-use super::bloom::note;
+use super::bloom;
 use super::transfer;
 use crate::command::{Call, Command, Cost, Flag, Keys, MANY, Request};
 use crate::keyspace::{Created, Entry, Key};
 use crate::parse;
-use crate::persist::record::{Change, Verb};
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
 use crate::session_state::SessionState;
+use crate::value::change::{Items, Refusal};
 use crate::value::spec::Spec;
 use crate::value::{Guarded, Value};
 
@@ -336,8 +336,8 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
         Some(entry) => entry,
         None => create(call, name, Wish::default(call.server))?,
     };
-    let added = add(call.server, &entry, call.arguments.skip(2), repeated)[0];
-    call.reply.truth(added.map_err(|refusal| refused(call.server, &entry, refusal))?);
+    let added = add(call.server, &entry, call.arguments.skip(2), repeated).swap_remove(0);
+    call.reply.truth(added.map_err(|refusal| refused(call.server, refusal))?);
     Ok(())
 }
 
@@ -350,11 +350,11 @@ fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, ReplyE
     }
 }
 
-fn refused(server: &Server, entry: &Entry, refusal: Refused) -> ReplyError {
+fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     match refusal {
-        Refused::Full => ReplyError::new("Filter is full"),
-        Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
-        memory => ReplyError::with(format!("ERR Insufficient memory: {memory}")),
+        Refusal::Foreign(Refused::Full) => ReplyError::new("Filter is full"),
+        Refusal::Foreign(memory) => ReplyError::with(format!("ERR Insufficient memory: {memory}")),
+        other => bloom::refused(server, other),
     }
 }
 
@@ -364,31 +364,20 @@ fn add(
     entry: &Entry,
     items: Arguments<'_>,
     repeated: Repeated,
-) -> Vec<Result<bool, Refused>> {
-    let filter = filter_of(entry);
-    let mut results = Vec::with_capacity(items.len());
-    while results.len() < items.len() {
-        let limit = server.limit_for(entry.value.memory());
-        let rest = items.skip(results.len());
-        filter.change(
-            |cuckoo| {
-                let mut added = Vec::new();
-                for item in rest.iter().take(run_in(cuckoo)) {
-                    let hash = Hash::of(item);
-                    let result = match repeated {
-                        Repeated::Added => cuckoo.insert_hash(hash, limit).map(|()| true),
-                        Repeated::LeftOut => cuckoo.insert_unique_hash(hash, limit),
-                    };
-                    if result.is_ok_and(|is_new| is_new) {
-                        added.push(hash);
-                    }
-                    results.push(result);
-                }
-                note(server, entry, Verb::AddHashes, 0, &added);
-            },
-            Cuckoo::memory,
-        );
-        server.keyspace.settle(entry);
+) -> Vec<Result<bool, Refusal>> {
+    let hashes: Vec<Hash> = items.iter().map(Hash::of).collect();
+    let (mut results, mut answers) = (Vec::with_capacity(items.len()), Vec::new());
+    while results.len() < hashes.len() {
+        let rest = &hashes[results.len()..];
+        let run = if rest.len() == 1 { 1 } else { filter_of(entry).read(run_in).min(rest.len()) };
+        let change = match repeated {
+            Repeated::Added => Items::AddHashes(&rest[..run]),
+            Repeated::LeftOut => Items::AddNewHashes(&rest[..run]),
+        };
+        let refusal = server.apply(entry, change, &mut answers).err();
+        results.extend(answers.iter().map(|is_new| Ok(*is_new)));
+        // Those after it may still have a place.
+        results.extend(refusal.map(Err));
     }
     server.statistics.count_added(results.iter().filter(|result| result.is_ok()).count());
     results
@@ -439,10 +428,10 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyErro
         match result {
             Ok(added) if is_truth => call.reply.truth(added),
             Ok(added) => call.reply.integer(added.into()),
-            Err(Refused::Full) if is_truth => call.reply.truth(false),
-            Err(Refused::Full) => call.reply.integer(-1),
+            Err(Refusal::Foreign(Refused::Full)) if is_truth => call.reply.truth(false),
+            Err(Refusal::Foreign(Refused::Full)) => call.reply.integer(-1),
             Err(memory) => {
-                let failure = refused(call.server, &entry, memory);
+                let failure = refused(call.server, memory);
                 call.server.statistics.count_error(failure.text());
                 call.reply.error(failure.text());
             }
@@ -491,16 +480,10 @@ fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Not found"))?;
     let hash = Hash::of(&call.arguments[2]);
-    let remove = |cuckoo: &mut Cuckoo| {
-        let removed = cuckoo.remove_hash(hash);
-        if removed {
-            note(call.server, &entry, Verb::RemoveHashes, 0, &[hash]);
-        }
-        removed
-    };
-    let removed = filter_of(&entry).change(remove, Cuckoo::memory);
-    call.server.keyspace.settle(&entry);
-    call.reply.truth(removed);
+    let mut removed = Vec::new();
+    let result = call.server.apply(&entry, Items::RemoveHashes(&[hash]), &mut removed);
+    result.map_err(|refusal| refused(call.server, refusal))?;
+    call.reply.truth(removed[0]);
     Ok(())
 }
 
@@ -529,10 +512,10 @@ fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 /// Slots and buckets that are looked at under the lock at a time: about 200 microseconds.
-const STEP: usize = 1 << 16;
+const STEP: u64 = 1 << 16;
 
 fn compact_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
-    request.entry.as_ref().is_some_and(|entry| entry.value.memory() > STEP as u64)
+    request.entry.as_ref().is_some_and(|entry| entry.value.memory() > STEP)
 }
 
 fn compact(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -541,17 +524,12 @@ fn compact(call: &mut Call<'_>) -> Result<(), ReplyError> {
     }
     let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Cuckoo filter was not found"))?;
+    let mut is_last = Vec::new();
     loop {
-        let step = |cuckoo: &mut Cuckoo| {
-            let is_done = cuckoo.compact_step(STEP);
-            let change = || Change::new(entry.id, Verb::Compact, 0, STEP as u64);
-            call.server.keyspace.note_change(&entry, change);
-            is_done
-        };
-        let is_done = filter_of(&entry).change(step, Cuckoo::memory);
-        call.server.keyspace.settle(&entry);
+        let result = call.server.apply(&entry, Items::Compact(STEP), &mut is_last);
+        result.map_err(|refusal| refused(call.server, refusal))?;
         // Nobody has an interest in a filter that was deleted meanwhile.
-        if is_done || !entry.is_live(call.now) {
+        if is_last[0] || !entry.is_live(call.now) {
             break;
         }
         // Whoever waits for the lock is to have it.

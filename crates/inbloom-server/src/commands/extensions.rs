@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Cuckoo, Hash};
-use inbloom::{Error, Filter, file};
+use inbloom::interop::redisbloom::{self, Hash};
+use inbloom::{Digest, Filter, file};
 
-use super::bloom::{Facts, Runs, grows, note};
+use super::bloom::{Facts, Runs, refused};
 use crate::command::{Call, Command, Cost, Flag, Keys};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::limits::Room;
-use crate::persist::record::{Record, Verb};
 use crate::reply_error::{ReplyError, excerpt};
 use crate::server::Server;
-use crate::value::spec::Memory;
-use crate::value::{Guarded, Value};
+use crate::value::bloom::Bloom;
+use crate::value::change::{Change, Items, Refusal};
+use crate::value::{Guarded, Value, grows};
 
 /// The rows of IB.*.
 pub static COMMANDS: &[Command] = &[
@@ -116,14 +116,17 @@ fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
         // On a copy first, so that all are added or none.
         if sources.len() > 1 {
             let (trial, _room) = copy(call.server, &entry.value)?;
-            sources.iter().try_for_each(|source| {
-                unite(call.server, &trial, &source.value, Memory::Limited, |_| ())
-            })?;
+            for source in &sources {
+                let _room = room_to_unite(call.server, &trial, &source.value)?;
+                let (from, _room) = apart(call.server, &source.value)?;
+                let from = from.as_ref().unwrap_or(&source.value);
+                let change = Change::Merge { from, image: &[], hasher: call.server.hasher };
+                let tried = trial.apply(&change, &mut Vec::new(), |_| ());
+                tried.map_err(|refusal| refused(call.server, refusal))?;
+            }
         }
         for source in &sources {
-            let result = unite_noted(call.server, &entry, &source.value);
-            call.server.keyspace.settle(&entry);
-            result?;
+            unite(call.server, &entry, &source.value)?;
         }
     } else {
         // Put together aside, so that a merge which fails leaves nothing behind.
@@ -152,41 +155,43 @@ fn copy(server: &Server, value: &Value) -> Result<(Value, Room), ReplyError> {
             let (filter, room) = guarded_copy(server, guarded)?;
             Ok((Value::filter(filter), room))
         }
-        Value::RedisBloom(_) | Value::Cuckoo(_) => Err(UNMERGEABLE),
+        Value::RedisBloom(_) | Value::Cuckoo(_) => Err(refused(server, Refusal::Unmergeable)),
     }
 }
-
-const UNMERGEABLE: ReplyError = ReplyError::new(
-    "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",
-);
 
 /// Adds what one filter has to another that nobody else has yet.
 fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), ReplyError> {
-    if let (Value::Bloom(into), Value::Bloom(from)) = (&mut *into, from)
-        && into.rest().is_some()
-        && let Some(rest) = from.rest()
-    {
-        server.check_filter(into.bytes() + rest.bytes())?;
-        let _room = server.make_room(2 * rest.bytes() + into.base().bytes())?;
-        return into.unite_alone(from, server.hasher).map_err(ReplyError::because);
-    }
-    unite(server, into, from, Memory::Limited, |_| ())
+    let have_grown = |into: &Bloom, from: &Bloom| into.rest().is_some() && from.rest().is_some();
+    let _room = match (&*into, from) {
+        (Value::Bloom(into), Value::Bloom(from)) if have_grown(into, from) => {
+            let rest = from.rest().map_or(0, |rest| rest.bytes());
+            server.check_filter(into.bytes() + rest)?;
+            server.make_room(2 * rest + into.base().bytes())?
+        }
+        (into, from) => room_to_unite(server, into, from)?,
+    };
+    let (copy, _room) = apart(server, from)?;
+    let united = into.merge_alone(copy.as_ref().unwrap_or(from), server.hasher, None);
+    united.map_err(|refusal| refused(server, refusal))
 }
 
-/// Adds what one filter has to another that is in use, and writes it down.
-fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> {
+/// Adds what one filter has to another that is in use.
+fn unite(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> {
+    let merge = |from: &Value, image: &[u8]| {
+        let _room = room_to_unite(server, &into.value, from)?;
+        let change = Change::Merge { from, image, hasher: server.hasher };
+        let united = server.keyspace.apply(into, &change, &mut Vec::new());
+        united.map_err(|refusal| refused(server, refusal))
+    };
     let Some(store) = server.store() else {
-        return unite(server, &into.value, from, Memory::Limited, |_| ());
+        let (copy, _room) = apart(server, from)?;
+        return merge(copy.as_ref().unwrap_or(from), &[]);
     };
     let failed = |error| ReplyError::with(format!("ERR the merge cannot be written down: {error}"));
     // What is added is what is written down: the filter itself may change meanwhile.
     let (from, _room) = copy(server, from)?;
     let (image, files) = store.image(server, &from).map_err(failed)?;
-    let note = |items| {
-        let record = Record::Merge { id: into.id, items, image: &image };
-        server.keyspace.note(into, &record, None);
-    };
-    let united = unite(server, &into.value, &from, Memory::Limited, note);
+    let united = merge(&from, &image);
     match &united {
         Ok(()) => store.enter(into.id, files),
         Err(_) => store.forget(&files),
@@ -194,55 +199,40 @@ fn unite_noted(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyE
     united
 }
 
-/// Adds what one filter has to another that is in use. `note` is called with the items that it has then,
-/// at the moment from which on changes of it come later.
-pub fn unite(
-    server: &Server,
-    into: &Value,
-    from: &Value,
-    memory: Memory,
-    note: impl FnOnce(u64),
-) -> Result<(), ReplyError> {
-    // For the filter as it will be at most, and for the memory that is needed on the way.
-    let make_room = |filter, bytes| match memory {
-        Memory::Limited => {
-            server.check_filter(filter)?;
-            server.make_room(bytes).map(Some)
+/// A copy of a filter with a lock, so that never two locks are held at once. Others are merged as they
+/// are, while clients add to them.
+fn apart(server: &Server, value: &Value) -> Result<(Option<Value>, Option<Room>), ReplyError> {
+    match value {
+        Value::Filter(guarded) => {
+            let (filter, room) = guarded_copy(server, guarded)?;
+            Ok((Some(Value::filter(filter)), Some(room)))
         }
-        Memory::Granted => Ok(None),
-    };
-    match (into, from) {
+        Value::Bloom(_) | Value::RedisBloom(_) | Value::Cuckoo(_) => Ok((None, None)),
+    }
+}
+
+/// Makes room for a filter as it will be at most when it has taken in another, and for the memory that
+/// is needed on the way.
+fn room_to_unite(server: &Server, into: &Value, from: &Value) -> Result<Room, ReplyError> {
+    let (united, needed) = match (into, from) {
         (Value::Bloom(into), Value::Bloom(from)) => {
             let rest = from.rest().map_or(0, |rest| rest.bytes());
-            let _room = make_room(into.bytes() + rest, into.base().bytes() + rest)?;
-            into.unite(from, server.hasher, note).map_err(ReplyError::because)
+            (into.bytes() + rest, into.base().bytes() + rest)
         }
         (Value::Filter(into), Value::Filter(from)) => {
             let (adds, from_grows) = from.read(|from| (from.bytes(), grows(from)));
             let (has, into_grows) = into.read(|into| (into.memory(), grows(into)));
             // A filter that grows is united aside, and may become as large as both.
-            let (united, needed) = match from_grows || into_grows {
-                true => (has + adds, has + 2 * adds),
-                false => (0, adds),
-            };
-            let _room = make_room(united, needed)?;
-            // A copy, so that never two locks are held at once.
-            let copy = from.for_long(|from| from.read(Filter::try_clone));
-            from.check_origin()?;
-            let from = copy.map_err(ReplyError::because)?;
-            let unite = |filter: &mut Filter| {
-                filter.merge(&from)?;
-                note(filter.inserted());
-                Ok::<_, Error>(())
-            };
-            into.for_long(|into| into.change(unite, Filter::memory)).map_err(ReplyError::because)
+            match from_grows || into_grows {
+                true => (has + adds, has + adds),
+                false => (0, 0),
+            }
         }
-        (Value::RedisBloom(_) | Value::Cuckoo(_), _)
-        | (_, Value::RedisBloom(_) | Value::Cuckoo(_)) => Err(UNMERGEABLE),
-        _ => Err(ReplyError::new(
-            "ERR the filters differ in kind: both must be reserved with the same options",
-        )),
-    }
+        // It is refused.
+        _ => (0, 0),
+    };
+    server.check_filter(united)?;
+    server.make_room(needed)
 }
 
 /// Returns the memory that a copy of a filter takes. A window counts with all its generations. A mapped
@@ -266,34 +256,16 @@ fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
         |guarded: &Guarded<Filter>| guarded.read(|filter| filter.plan().kind().can_remove());
     match &entry.value {
         Value::Filter(guarded) if can_remove(guarded) => {
-            for mut run in Runs(items) {
-                let remove = |filter: &mut Filter| {
-                    let mut gone = Vec::new();
-                    let result = run.try_for_each(|item| {
-                        let digest = filter.digest(item);
-                        let is_gone = filter.remove_digest(digest)?;
-                        gone.extend(is_gone.then_some(digest));
-                        removed.push(is_gone);
-                        Ok::<_, Error>(())
-                    });
-                    note(call.server, &entry, Verb::Remove, call.now, &gone);
-                    result
-                };
-                guarded.change(remove, Filter::memory).map_err(ReplyError::because)?;
+            let hasher = guarded.hasher();
+            for run in Runs(items) {
+                let digests: Vec<Digest> = run.map(|item| hasher.digest(item)).collect();
+                remove_run(call.server, &entry, Items::Remove(&digests), &mut removed)?;
             }
         }
-        Value::Cuckoo(guarded) => {
+        Value::Cuckoo(_) => {
             for run in Runs(items) {
-                let remove = |cuckoo: &mut Cuckoo| {
-                    let mut gone = Vec::new();
-                    for hash in run.map(Hash::of) {
-                        let is_gone = cuckoo.remove_hash(hash);
-                        gone.extend(is_gone.then_some(hash));
-                        removed.push(is_gone);
-                    }
-                    note(call.server, &entry, Verb::RemoveHashes, 0, &gone);
-                };
-                guarded.change(remove, Cuckoo::memory);
+                let hashes: Vec<Hash> = run.map(Hash::of).collect();
+                remove_run(call.server, &entry, Items::RemoveHashes(&hashes), &mut removed)?;
             }
         }
         Value::Bloom(_) | Value::RedisBloom(_) | Value::Filter(_) => {
@@ -303,10 +275,21 @@ fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
             ));
         }
     }
-    call.server.keyspace.settle(&entry);
     call.reply.array(removed.len());
     removed.iter().for_each(|removed| call.reply.truth(*removed));
     Ok(())
+}
+
+fn remove_run(
+    server: &Server,
+    entry: &Entry,
+    items: Items<'_>,
+    removed: &mut Vec<bool>,
+) -> Result<(), ReplyError> {
+    let mut answers = Vec::new();
+    let result = server.apply(entry, items, &mut answers);
+    removed.extend(answers);
+    result.map_err(|refusal| refused(server, refusal))
 }
 
 fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -433,7 +416,7 @@ fn check_any(call: &mut Call<'_>) -> Result<(), ReplyError> {
                 answers[0]
             }
             Value::Filter(guarded) => {
-                super::bloom::follow_clock(guarded, call.now);
+                guarded.follow_clock(call.now);
                 guarded.read(|filter| {
                     // A file may have a hash of its own.
                     let is_ours = *filter.hasher() == call.server.hasher;

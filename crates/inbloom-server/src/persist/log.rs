@@ -27,8 +27,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::disk::{Disk, DiskFile};
-use super::record::{Change, Record};
-use super::segment;
+use super::{record, segment};
+use crate::keyspace::journal::{Journal, Record};
 use crate::reply_error::ReplyError;
 
 /// When a change is acknowledged, and when the disk is asked to keep it.
@@ -181,6 +181,24 @@ const CHUNK: usize = 1 << 20;
 /// More than that is not written by a thread that clients wait for: about a millisecond.
 const MUCH: usize = 1 << 20;
 
+impl Journal for Log {
+    fn record(&self, record: &Record<'_>) {
+        // Enough for a record of two items.
+        let mut frame = Vec::with_capacity(64);
+        record::put(record, &mut frame);
+        let mut pending = self.pending.lock();
+        pending.last += 1;
+        pending.bytes += frame.len();
+        pending.removed.extend_from_slice(record.removed());
+        match pending.chunks.last_mut() {
+            Some(chunk) if frame.len() <= LONG && chunk.len() < CHUNK => {
+                chunk.extend_from_slice(&frame);
+            }
+            _ => pending.chunks.push(frame),
+        }
+    }
+}
+
 impl Log {
     /// Begins a new file behind a border.
     pub fn begin(disk: Arc<dyn Disk>, border: Border, policy: Fsync) -> io::Result<Log> {
@@ -219,31 +237,6 @@ impl Log {
         self.wake();
         // Under the new one they may have waited long enough.
         self.progress.notify_waiters();
-    }
-
-    /// Writes down what was done, and what it has removed.
-    pub(crate) fn append(&self, record: &Record<'_>, removed: &[u64]) {
-        let mut frame = Vec::new();
-        record.put(&mut frame);
-        self.append_frame(frame, removed);
-    }
-
-    /// Writes down a change of a filter's items.
-    pub(crate) fn append_change(&self, change: Change) {
-        self.append_frame(change.seal(), &[]);
-    }
-
-    fn append_frame(&self, frame: Vec<u8>, removed: &[u64]) {
-        let mut pending = self.pending.lock();
-        pending.last += 1;
-        pending.bytes += frame.len();
-        pending.removed.extend_from_slice(removed);
-        match pending.chunks.last_mut() {
-            Some(chunk) if frame.len() <= LONG && chunk.len() < CHUNK => {
-                chunk.extend_from_slice(&frame);
-            }
-            _ => pending.chunks.push(frame),
-        }
     }
 
     /// The number of the last record.
@@ -687,7 +680,7 @@ mod tests {
         let disk = Slow::default();
         let border = Border::at_start(0, Vec::new(), 0);
         let log = Log::begin(Arc::new(disk.clone()), border, policy).expect("it takes all");
-        (0..records).for_each(|id| log.append(&Record::Expire { id, at: None }, &[]));
+        (0..records).for_each(|id| log.record(&Record::Expire { id, at: None }));
         disk.writers.lock().clear();
         (log, disk)
     }
@@ -742,7 +735,7 @@ mod tests {
         });
         assert!(!disk.writers.lock().is_empty() && !disk.writers.lock().contains(&here));
         // A disk that has nothing else to do is written to at once.
-        log.append(&Record::Expire { id: 7, at: None }, &[]);
+        log.record(&Record::Expire { id: 7, at: None });
         commit(&log, 2);
         assert!(disk.writers.lock().contains(&here));
     }

@@ -1,4 +1,4 @@
-//! What the log says: one record for each change, in the order in which they were made.
+//! The bytes of the log: one frame for each [`Record`], in the order in which changes were made.
 //!
 //! ```text
 //!   frame = u32 bytes of the body | u32 checksum | body
@@ -20,53 +20,33 @@
 //!
 //! Keys are not in the log, only their hashes under the scheme of the filter.
 
+use std::borrow::Cow;
+
 use inbloom::Digest;
 use inbloom::interop::redisbloom::{Hash, Pair};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::keyspace::DATABASES;
-
-/// A change of one filter, or of its name.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Record<'a> {
-    /// A filter comes into being, in the place of another or of none (0).
-    Create {
-        id: u64,
-        replaced: u64,
-        database: usize,
-        expires: Option<u64>,
-        name: &'a [u8],
-        birth: &'a [u8],
-    },
-    /// Filters are gone.
-    Remove { ids: Vec<u64> },
-    /// A filter has another name, in the place of another filter or of none (0).
-    Rename { id: u64, replaced: u64, database: usize, name: &'a [u8] },
-    /// A filter lives until then, or for good.
-    Expire { id: u64, at: Option<u64> },
-    /// Items come or go.
-    Change { id: u64, verb: Verb, time: u64, new: u64, hashes: &'a [u8] },
-    /// All of another filter comes to it, after which it counts so many items.
-    Merge { id: u64, items: u64, image: &'a [u8] },
-}
+use crate::keyspace::journal::Record;
+use crate::value::change::{Effect, Items};
 
 /// What is done with the hashes of a change. Numbers are on disk: they are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Verb {
-    /// BF.ADD to a filter of ours that grows: digests, of which `new` were new.
+enum Verb {
+    /// [`Items::Add`], of which `new` were new.
     Add = 1,
-    /// The same to a filter of another kind, one after another, at a time.
+    /// [`Items::Insert`], at a time.
     Insert = 2,
-    /// IB.DEL.
+    /// [`Items::Remove`].
     Remove = 3,
-    /// BF.ADD to a filter in the form of RedisBloom: pairs.
+    /// [`Items::AddPairs`].
     AddPairs = 4,
-    /// CF.ADD: hashes of 8 bytes.
+    /// [`Items::AddHashes`].
     AddHashes = 5,
-    /// CF.DEL.
+    /// [`Items::RemoveHashes`].
     RemoveHashes = 6,
-    /// A step of CF.COMPACT: `new` is how much it may look at, there are no hashes.
+    /// [`Items::Compact`]: `new` is how much it may look at, there are no hashes.
     Compact = 7,
 }
 
@@ -80,18 +60,12 @@ impl Verb {
         Verb::RemoveHashes,
         Verb::Compact,
     ];
-
-    /// The bytes of one of its hashes.
-    fn width(self) -> usize {
-        match self {
-            Verb::Add | Verb::Insert | Verb::Remove | Verb::AddPairs => 16,
-            Verb::AddHashes | Verb::RemoveHashes | Verb::Compact => 8,
-        }
-    }
 }
 
 /// What the log says of an item: not the item.
-pub trait Logged: Copy {
+trait Logged: Copy {
+    /// The bytes of one.
+    const WIDTH: usize;
     /// Appends its bytes.
     fn put(self, out: &mut Vec<u8>);
     /// From the bytes of one.
@@ -103,6 +77,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Logged for Digest {
+    const WIDTH: usize = 16;
+
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.place.to_le_bytes());
         out.extend_from_slice(&self.print.to_le_bytes());
@@ -114,6 +90,8 @@ impl Logged for Digest {
 }
 
 impl Logged for Pair {
+    const WIDTH: usize = 16;
+
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.a.to_le_bytes());
         out.extend_from_slice(&self.b.to_le_bytes());
@@ -125,6 +103,8 @@ impl Logged for Pair {
 }
 
 impl Logged for Hash {
+    const WIDTH: usize = 8;
+
     fn put(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.to_le_bytes());
     }
@@ -134,9 +114,19 @@ impl Logged for Hash {
     }
 }
 
-/// All hashes of a change, as what they are.
-pub fn hashes<H: Logged>(verb: Verb, bytes: &[u8]) -> Vec<H> {
-    bytes.chunks_exact(verb.width()).map(H::take).collect()
+/// Where the hashes of a record are put that is read: memory that is used again and again.
+#[derive(Default)]
+pub struct HashBuffers {
+    digests: Vec<Digest>,
+    pairs: Vec<Pair>,
+    hashes: Vec<Hash>,
+}
+
+/// All hashes of a change. None: the last one is not whole.
+fn read_hashes<'a, H: Logged>(bytes: &[u8], out: &'a mut Vec<H>) -> Option<&'a [H]> {
+    out.clear();
+    out.extend(bytes.chunks_exact(H::WIDTH).map(H::take));
+    bytes.len().is_multiple_of(H::WIDTH).then_some(&**out)
 }
 
 /// The bytes of a frame before its body.
@@ -231,134 +221,143 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Record<'a> {
-    /// Appends it as a frame.
-    pub fn put(&self, out: &mut Vec<u8>) {
-        let at = begin(out);
-        match self {
-            Record::Create { id, replaced, database, expires, name, birth } => {
-                out.push(1);
-                put_number(out, *id);
-                put_number(out, *replaced);
-                put_number(out, *database as u64);
-                put_time(out, *expires);
-                put_bytes(out, name);
-                out.extend_from_slice(birth);
-            }
-            Record::Remove { ids } => {
-                out.push(2);
-                ids.iter().for_each(|id| put_number(out, *id));
-            }
-            Record::Rename { id, replaced, database, name } => {
-                out.push(3);
-                put_number(out, *id);
-                put_number(out, *replaced);
-                put_number(out, *database as u64);
-                put_bytes(out, name);
-            }
-            Record::Expire { id, at } => {
-                out.push(4);
-                put_number(out, *id);
-                put_time(out, *at);
-            }
-            Record::Change { id, verb, time, new, hashes } => {
-                put_change(out, *id, *verb, *time, *new);
-                out.extend_from_slice(hashes);
-            }
-            Record::Merge { id, items, image } => {
-                out.push(6);
-                put_number(out, *id);
-                put_number(out, *items);
-                out.extend_from_slice(image);
-            }
+/// Appends a record as a frame.
+pub fn put(record: &Record<'_>, out: &mut Vec<u8>) {
+    let at = begin(out);
+    match record {
+        Record::Create { id, replaced, database, expires, name, birth } => {
+            out.push(1);
+            put_number(out, *id);
+            put_number(out, *replaced);
+            put_number(out, *database as u64);
+            put_time(out, *expires);
+            put_bytes(out, name);
+            out.extend_from_slice(birth);
         }
-        seal(out, at);
+        Record::Remove { ids } => {
+            out.push(2);
+            ids.iter().for_each(|id| put_number(out, *id));
+        }
+        Record::Rename { id, replaced, database, name } => {
+            out.push(3);
+            put_number(out, *id);
+            put_number(out, *replaced);
+            put_number(out, *database as u64);
+            put_bytes(out, name);
+        }
+        Record::Expire { id, at } => {
+            out.push(4);
+            put_number(out, *id);
+            put_time(out, *at);
+        }
+        Record::Change { id, effect: Effect::Items { items, new } } => {
+            put_items(out, *id, *items, *new);
+        }
+        Record::Change { id, effect: Effect::Merge { image, count } } => {
+            out.push(6);
+            put_number(out, *id);
+            put_number(out, *count);
+            out.extend_from_slice(image);
+        }
     }
+    seal(out, at);
+}
 
-    /// From the body of a frame whose checksum was right. None: it is of a newer version, or was never
-    /// written by us.
-    pub fn parse(body: &'a [u8]) -> Option<Record<'a>> {
-        let mut fields = Fields(body);
-        let record = match fields.byte()? {
-            1 => Record::Create {
-                id: fields.number()?,
-                replaced: fields.number()?,
-                database: database(&mut fields)?,
-                expires: fields.time()?,
-                name: fields.bytes()?,
-                birth: fields.rest(),
-            },
-            2 => {
-                let mut ids = Vec::new();
-                while !fields.0.is_empty() {
-                    ids.push(fields.number()?);
-                }
-                Record::Remove { ids }
-            }
-            3 => Record::Rename {
-                id: fields.number()?,
-                replaced: fields.number()?,
-                database: database(&mut fields)?,
-                name: fields.bytes()?,
-            },
-            4 => Record::Expire { id: fields.number()?, at: fields.time()? },
-            5 => {
-                let id = fields.number()?;
-                let verb = fields.byte()?;
-                let verb = Verb::ALL.into_iter().find(|known| *known as u8 == verb)?;
-                let (time, new) = (fields.number()?, fields.number()?);
-                let hashes = fields.rest();
-                if !hashes.len().is_multiple_of(verb.width()) {
-                    return None;
-                }
-                Record::Change { id, verb, time, new, hashes }
-            }
-            6 => Record::Merge {
-                id: fields.number()?,
-                items: fields.number()?,
-                image: fields.rest(),
-            },
-            _ => return None,
-        };
-        fields.0.is_empty().then_some(record)
+fn put_items(out: &mut Vec<u8>, id: u64, items: Items<'_>, new: u64) {
+    match items {
+        Items::Add(digests) => put_hashes(out, id, Verb::Add, 0, new, digests),
+        Items::Insert { digests, time } => put_hashes(out, id, Verb::Insert, time, new, digests),
+        Items::Remove(digests) => put_hashes(out, id, Verb::Remove, 0, new, digests),
+        Items::AddPairs(pairs) => put_hashes(out, id, Verb::AddPairs, 0, new, pairs),
+        Items::AddHashes(hashes) | Items::AddNewHashes(hashes) => {
+            put_hashes(out, id, Verb::AddHashes, 0, new, hashes);
+        }
+        Items::RemoveHashes(hashes) => put_hashes(out, id, Verb::RemoveHashes, 0, new, hashes),
+        Items::Compact(slots) => put_hashes::<Hash>(out, id, Verb::Compact, 0, slots, &[]),
     }
 }
 
-fn database(fields: &mut Fields<'_>) -> Option<usize> {
-    usize::try_from(fields.number()?).ok().filter(|database| *database < DATABASES)
-}
-
-fn put_change(out: &mut Vec<u8>, id: u64, verb: Verb, time: u64, new: u64) {
+fn put_hashes<H: Logged>(
+    out: &mut Vec<u8>,
+    id: u64,
+    verb: Verb,
+    time: u64,
+    new: u64,
+    hashes: &[H],
+) {
     out.push(5);
     put_number(out, id);
     out.push(verb as u8);
     put_number(out, time);
     put_number(out, new);
+    out.reserve(hashes.len() * H::WIDTH);
+    hashes.iter().for_each(|hash| hash.put(out));
 }
 
-/// A change of a filter's items that is being written down.
-pub struct Change(Vec<u8>);
+/// The record of the body of a frame whose checksum was right. None: it is of a newer version, or was
+/// never written by us.
+pub fn parse<'a>(body: &'a [u8], buffers: &'a mut HashBuffers) -> Option<Record<'a>> {
+    let mut fields = Fields(body);
+    let record = match fields.byte()? {
+        1 => Record::Create {
+            id: fields.number()?,
+            replaced: fields.number()?,
+            database: database(&mut fields)?,
+            expires: fields.time()?,
+            name: fields.bytes()?,
+            birth: fields.rest(),
+        },
+        2 => {
+            let mut ids = Vec::new();
+            while !fields.0.is_empty() {
+                ids.push(fields.number()?);
+            }
+            Record::Remove { ids: Cow::Owned(ids) }
+        }
+        3 => Record::Rename {
+            id: fields.number()?,
+            replaced: fields.number()?,
+            database: database(&mut fields)?,
+            name: fields.bytes()?,
+        },
+        4 => Record::Expire { id: fields.number()?, at: fields.time()? },
+        5 => {
+            let id = fields.number()?;
+            let effect = parse_items(&mut fields, buffers)?;
+            Record::Change { id, effect }
+        }
+        6 => {
+            let (id, count) = (fields.number()?, fields.number()?);
+            Record::Change { id, effect: Effect::Merge { image: fields.rest(), count } }
+        }
+        _ => return None,
+    };
+    fields.0.is_empty().then_some(record)
+}
 
-impl Change {
-    /// Without hashes yet.
-    pub fn new(id: u64, verb: Verb, time: u64, new: u64) -> Change {
-        let mut frame = Vec::new();
-        begin(&mut frame);
-        put_change(&mut frame, id, verb, time, new);
-        Change(frame)
-    }
+fn parse_items<'a>(fields: &mut Fields<'_>, buffers: &'a mut HashBuffers) -> Option<Effect<'a>> {
+    let verb = fields.byte()?;
+    let verb = Verb::ALL.into_iter().find(|known| *known as u8 == verb)?;
+    let (time, new) = (fields.number()?, fields.number()?);
+    let HashBuffers { digests, pairs, hashes } = buffers;
+    let bytes = fields.rest();
+    let items = match verb {
+        Verb::Add => Items::Add(read_hashes(bytes, digests)?),
+        Verb::Insert => Items::Insert { digests: read_hashes(bytes, digests)?, time },
+        Verb::Remove => Items::Remove(read_hashes(bytes, digests)?),
+        Verb::AddPairs => Items::AddPairs(read_hashes(bytes, pairs)?),
+        Verb::AddHashes => Items::AddHashes(read_hashes(bytes, hashes)?),
+        Verb::RemoveHashes => Items::RemoveHashes(read_hashes(bytes, hashes)?),
+        Verb::Compact if bytes.is_empty() => {
+            return Some(Effect::Items { items: Items::Compact(new), new: 0 });
+        }
+        Verb::Compact => return None,
+    };
+    Some(Effect::Items { items, new })
+}
 
-    /// Adds hashes.
-    pub fn extend<H: Logged>(&mut self, hashes: &[H]) {
-        self.0.reserve(hashes.len() * 16);
-        hashes.iter().for_each(|hash| hash.put(&mut self.0));
-    }
-
-    /// The frame.
-    pub fn seal(mut self) -> Vec<u8> {
-        seal(&mut self.0, 0);
-        self.0
-    }
+fn database(fields: &mut Fields<'_>) -> Option<usize> {
+    usize::try_from(fields.number()?).ok().filter(|database| *database < DATABASES)
 }
 
 /// The first frame of some bytes: its body, and what comes after. None: it is not whole, or damaged.
@@ -373,6 +372,13 @@ pub fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DIGESTS: [Digest; 2] =
+        [Digest { place: 7, print: u64::MAX }, Digest { place: 1 << 63, print: 0 }];
+
+    fn change(items: Items<'_>, new: u64) -> Record<'_> {
+        Record::Change { id: 9, effect: Effect::Items { items, new } }
+    }
 
     fn all() -> Vec<Record<'static>> {
         vec![
@@ -392,26 +398,30 @@ mod tests {
                 name: b"name",
                 birth: b"",
             },
-            Record::Remove { ids: vec![] },
-            Record::Remove { ids: vec![0, 127, 128, u64::MAX] },
+            Record::Remove { ids: Cow::Borrowed(&[]) },
+            Record::Remove { ids: Cow::Borrowed(&[0, 127, 128, u64::MAX]) },
             Record::Rename { id: 300, replaced: 0, database: 3, name: b"other\0name" },
             Record::Expire { id: 5, at: Some(0) },
             Record::Expire { id: 5, at: None },
-            Record::Change { id: 9, verb: Verb::Add, time: 0, new: 2, hashes: &[7; 32] },
-            Record::Change { id: 9, verb: Verb::RemoveHashes, time: 1, new: 0, hashes: &[7; 24] },
-            Record::Change { id: 9, verb: Verb::Compact, time: 0, new: 65_536, hashes: &[] },
-            Record::Merge { id: 2, items: 10, image: b"image" },
+            change(Items::Add(&DIGESTS), 2),
+            change(Items::Insert { digests: &DIGESTS, time: 1 << 40 }, 0),
+            change(Items::Remove(&DIGESTS[..1]), 0),
+            change(Items::AddPairs(&[Pair { a: 1, b: u64::MAX }]), 0),
+            change(Items::AddHashes(&[Hash(7), Hash(u64::MAX)]), 0),
+            change(Items::RemoveHashes(&[Hash(7)]), 0),
+            change(Items::Compact(65_536), 0),
+            Record::Change { id: 2, effect: Effect::Merge { image: b"image", count: 10 } },
         ]
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let mut bytes = Vec::new();
-        all().iter().for_each(|record| record.put(&mut bytes));
+        all().iter().for_each(|record| put(record, &mut bytes));
         let mut rest = &bytes[..];
         for record in all() {
             let (body, after) = next_frame(rest).expect("whole");
-            assert_eq!(Record::parse(body), Some(record));
+            assert_eq!(parse(body, &mut HashBuffers::default()), Some(record));
             rest = after;
         }
         assert!(rest.is_empty());
@@ -421,7 +431,7 @@ mod tests {
     fn a_frame_that_is_cut_or_changed_is_none() {
         for record in all() {
             let mut bytes = Vec::new();
-            record.put(&mut bytes);
+            put(&record, &mut bytes);
             (0..bytes.len()).for_each(|cut| assert!(next_frame(&bytes[..cut]).is_none()));
             for at in 0..bytes.len() * 8 {
                 bytes[at / 8] ^= 1 << (at % 8);
@@ -434,18 +444,19 @@ mod tests {
 
     #[test]
     fn no_body_makes_the_parser_stumble() {
+        let mut buffers = HashBuffers::default();
         for record in all() {
             let mut bytes = Vec::new();
-            record.put(&mut bytes);
+            put(&record, &mut bytes);
             let body = &bytes[FRAME..];
             for cut in 0..body.len() {
-                let _ = Record::parse(&body[..cut]);
+                let _ = parse(&body[..cut], &mut buffers);
             }
             let mut body = body.to_vec();
             for at in 0..body.len() {
                 for value in [0, 1, 0x7f, 0x80, 0xff] {
                     let old = std::mem::replace(&mut body[at], value);
-                    let _ = Record::parse(&body);
+                    let _ = parse(&body, &mut buffers);
                     body[at] = old;
                 }
             }

@@ -28,6 +28,8 @@ use inbloom::memory::allocated;
 use inbloom::{Digest, Error, Hasher, Kind, Plan};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
+use super::change::Refusal;
+
 /// A filter of BF.*.
 pub struct Bloom {
     base: SharedBlocked,
@@ -39,15 +41,6 @@ pub struct Bloom {
     rest: OnceLock<Box<SharedScalable>>,
     /// None: it does not grow.
     expansion: Option<NonZeroU32>,
-}
-
-/// Why a key was not added.
-#[derive(Debug)]
-pub enum Refusal {
-    /// It has all the keys that it is for, and does not grow.
-    Full,
-    /// It could not grow.
-    Memory(Error),
 }
 
 const BOTH_GROWN: Error = Error::Unsupported {
@@ -218,24 +211,21 @@ impl Bloom {
 
     /// Adds once more what was added before a crash, when so many were new, whether or not it is there.
     /// Nothing is refused but for want of memory.
-    pub fn replay(&self, digests: &[Digest], new: u64) -> Result<(), Error> {
-        let has_room = self.items().saturating_add(new) <= self.reserved();
-        let mut answers = Vec::new();
-        if self.rest.get().is_none() && (self.expansion.is_none() || has_room) {
-            self.base.insert_digests(digests, &mut answers);
-            self.items.fetch_add(new, Ordering::Relaxed);
-            return Ok(());
+    pub fn replay(
+        &self,
+        digests: &[Digest],
+        new: u64,
+        answers: &mut Vec<bool>,
+    ) -> Result<(), Refusal> {
+        let items = self.items().saturating_add(new);
+        let mut result = self.insert(digests, answers, u64::MAX, |_, _| ());
+        if let Err(Refusal::Full) = result {
+            // It was taken when it was added first, so that it must not be missing now.
+            self.base.insert_digests(&digests[answers.len()..], &mut Vec::new());
+            result = Ok(());
         }
-        if self.rest.get().is_none() {
-            let _ = self.rest.set(Box::new(self.first_rest()?));
-        }
-        let items = self.items() + new;
-        let result = self.insert_rest(digests, &mut answers, u64::MAX);
-        self.items.store(items, Ordering::Relaxed);
-        match result {
-            Err(Refusal::Memory(error)) => Err(error),
-            Err(Refusal::Full) | Ok(()) => Ok(()),
-        }
+        self.set_items(items);
+        result
     }
 
     /// Sets the number of its keys to what it was before a crash.
@@ -281,7 +271,7 @@ impl Bloom {
                 let added = answers.iter().filter(|new| **new).count();
                 self.items.fetch_add(added as u64, Ordering::Relaxed);
                 new.extend_from_slice(&answers);
-                result.map_err(Refusal::Memory)?;
+                result.map_err(|error| self.not_grown(error))?;
                 at += strangers;
             } else {
                 new.push(false);
@@ -296,13 +286,25 @@ impl Bloom {
         if self.expansion.is_none() {
             return Err(Refusal::Full);
         }
-        let rest = self.first_rest().map_err(Refusal::Memory)?;
+        let rest = self.first_rest().map_err(|error| self.not_grown(error))?;
         let bytes = self.base.bytes() + rest.bytes();
         if bytes > limit {
-            return Err(Refusal::Memory(Error::Limit { bytes, limit }));
+            return Err(Refusal::Limit { has: self.bytes() });
         }
         let _ = self.rest.set(Box::new(rest));
         Ok(())
+    }
+
+    /// Why it has not grown.
+    fn not_grown(&self, error: Error) -> Refusal {
+        match error {
+            Error::Limit { .. } => Refusal::Limit { has: self.bytes() },
+            // Of our limit, and not of the system: that has numbers, and no texts inside.
+            Error::Memory { cause, .. } if cause.get_ref().is_some() => {
+                Refusal::Limit { has: self.bytes() }
+            }
+            error => Refusal::Failed(error),
+        }
     }
 
     /// An empty filter for what comes after the base, for as many keys at first as it had.
@@ -417,20 +419,19 @@ impl Bloom {
         Ok(())
     }
 
-    /// The same where both have grown, which needs the filter alone: what has come after their bases is
-    /// put together in new memory.
-    pub fn unite_alone(&mut self, other: &Bloom, hasher: Hasher) -> Result<(), Error> {
-        self.check_union(other)?;
-        let (here, there) = (self.rest.get(), other.rest.get());
-        let (here, there) = here.zip(there).expect("both have grown");
-        let mut both = here.snapshot(hasher)?;
-        both.merge(&there.snapshot(hasher)?)?;
-        self.rest = OnceLock::from(Box::new(SharedScalable::from_filter(both)?));
-        self.add_base(other)
-    }
-
-    /// Adds once more what a merge before a crash has added, after which there were so many items.
-    pub fn replay_merge(&mut self, other: &Bloom, hasher: Hasher, items: u64) -> Result<(), Error> {
+    /// The same for a filter that nobody else has: also where both have grown. Then what has come after
+    /// their bases is put together in new memory. `recorded`: the items after a merge that was done
+    /// before a crash, and is done once more. It is not checked again, as the filter may have items
+    /// already that came after it.
+    pub fn unite_alone(
+        &mut self,
+        other: &Bloom,
+        hasher: Hasher,
+        recorded: Option<u64>,
+    ) -> Result<(), Error> {
+        if recorded.is_none() {
+            self.check_union(other)?;
+        }
         if let Some(there) = other.rest.get() {
             let mut both = there.snapshot(hasher)?;
             if let Some(here) = self.rest.get() {
@@ -438,8 +439,10 @@ impl Bloom {
             }
             self.rest = OnceLock::from(Box::new(SharedScalable::from_filter(both)?));
         }
-        self.base.merge(&other.base)?;
-        self.set_items(items);
+        self.add_base(other)?;
+        if let Some(items) = recorded {
+            self.set_items(items);
+        }
         Ok(())
     }
 

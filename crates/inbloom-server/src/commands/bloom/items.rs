@@ -2,22 +2,22 @@
 
 use std::num::NonZeroU32;
 
-use inbloom::interop::redisbloom;
-use inbloom::{Digest, Filter, Kind};
+use inbloom::Digest;
+use inbloom::interop::redisbloom::{Pair, Refused};
 
+use super::find;
 use super::options::{Insert, MOST_RATE, option};
 use super::reserve::{create, find_or_create};
-use super::{find, forgets, grows};
 use crate::command::Call;
 use crate::keyspace::Entry;
 use crate::parse;
-use crate::persist::record::{Change, Logged, Verb};
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Iter};
 use crate::server::Server;
 use crate::session_state::Scratch;
-use crate::value::bloom::{Bloom, Refusal, Wish};
-use crate::value::{Guarded, Value};
+use crate::value::Value;
+use crate::value::bloom::Wish;
+use crate::value::change::{Items, Refusal};
 
 pub(super) fn add(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = find_or_create(call)?;
@@ -120,75 +120,34 @@ fn insert_each(
     let Scratch { digests, answers } = scratch;
     answers.clear();
     match &entry.value {
-        Value::Bloom(bloom) => {
+        Value::Bloom(_) => {
             digests.clear();
             digests.extend(items.iter().map(|item| server.hasher.digest(item)));
-            insert(server, entry, bloom, digests, answers)
+            insert(server, entry, digests, answers)
         }
         Value::Filter(guarded) => {
-            for mut run in Runs(items) {
-                let memory = entry.value.memory();
-                let spare = server.limit_for(memory).saturating_sub(memory);
-                let result = guarded.change(
-                    |filter| {
-                        advance(filter, now)?;
-                        digests.clear();
-                        let most = grows(filter).then(|| filter.bytes().saturating_add(spare));
-                        let result = run.try_for_each(|item| {
-                            let digest = filter.digest(item);
-                            if most.is_some_and(|most| filter.bytes() >= most)
-                                && !filter.contains_digest(digest)
-                            {
-                                return Err(server.cannot_grow(memory));
-                            }
-                            answers.push(insert_one(filter, digest)?);
-                            digests.push(digest);
-                            Ok(())
-                        });
-                        note(server, entry, Verb::Insert, now, digests);
-                        result
-                    },
-                    Filter::memory,
-                );
-                server.keyspace.settle(entry);
-                result?;
+            let (hasher, mut done) = (guarded.hasher(), Vec::new());
+            for run in Runs(items) {
+                digests.clear();
+                digests.extend(run.map(|item| hasher.digest(item)));
+                let result = server.apply(entry, Items::Insert { digests, time: now }, &mut done);
+                answers.extend_from_slice(&done);
+                result.map_err(|refusal| refused(server, refusal))?;
             }
             Ok(())
         }
         Value::RedisBloom(guarded) => {
-            for mut run in Runs(items) {
-                let limit = server.limit_for(entry.value.memory());
-                let result = guarded.change(
-                    |bloom| {
-                        let mut pairs = Vec::new();
-                        let result = run.try_for_each(|item| {
-                            let pair = bloom.pair(item);
-                            answers.push(bloom.insert_pair(pair, limit)?);
-                            pairs.push(pair);
-                            Ok(())
-                        });
-                        note(server, entry, Verb::AddPairs, now, &pairs);
-                        result
-                    },
-                    redisbloom::Bloom::memory,
-                );
-                server.keyspace.settle(entry);
-                result.map_err(|refusal| refused(server, entry, refusal))?;
+            let mut done = Vec::new();
+            for run in Runs(items) {
+                let pairs: Vec<Pair> =
+                    guarded.read(|bloom| run.map(|item| bloom.pair(item)).collect());
+                let result = server.apply(entry, Items::AddPairs(&pairs), &mut done);
+                answers.extend_from_slice(&done);
+                result.map_err(|refusal| refused(server, refusal))?;
             }
             Ok(())
         }
         Value::Cuckoo(_) => Err(ReplyError::WRONG_TYPE),
-    }
-}
-
-/// Writes down what was done with some items, if any. The filter is locked.
-pub fn note<H: Logged>(server: &Server, entry: &Entry, verb: Verb, now: u64, hashes: &[H]) {
-    if !hashes.is_empty() {
-        server.keyspace.note_change(entry, || {
-            let mut change = Change::new(entry.id, verb, now, 0);
-            change.extend(hashes);
-            change
-        });
     }
 }
 
@@ -219,73 +178,40 @@ const STATIC: ReplyError = ReplyError::new(
 
 const FULL: ReplyError = ReplyError::new("ERR non scaling filter is full");
 
-fn refused(server: &Server, entry: &Entry, refusal: redisbloom::Refused) -> ReplyError {
+const UNMERGEABLE: ReplyError = ReplyError::new(
+    "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",
+);
+
+const OTHER_KIND: ReplyError =
+    ReplyError::new("ERR the filters differ in kind: both must be reserved with the same options");
+
+/// What a client reads of a change that was refused.
+pub fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     match refusal {
-        redisbloom::Refused::Memory { .. } => server.cannot_grow(entry.value.memory()),
-        redisbloom::Refused::Full => FULL,
-        redisbloom::Refused::Exhausted => ReplyError::new("ERR problem inserting into filter"),
-        memory => ReplyError::because(memory),
+        Refusal::Full | Refusal::Foreign(Refused::Full) => FULL,
+        Refusal::Limit { has } => server.cannot_grow(has),
+        Refusal::Foreign(Refused::Exhausted) => {
+            ReplyError::new("ERR problem inserting into filter")
+        }
+        Refusal::Foreign(memory) => ReplyError::because(memory),
+        Refusal::Static => STATIC,
+        Refusal::ReadOnly => READ_ONLY,
+        Refusal::Failed(error) => ReplyError::because(error),
+        Refusal::Unmergeable => UNMERGEABLE,
+        Refusal::OtherKind => OTHER_KIND,
+        Refusal::OtherType => ReplyError::WRONG_TYPE,
     }
 }
 
-/// Inserts into a filter that does not grow: it is full when it has what it is for, unless it forgets.
-pub fn insert_one(filter: &mut Filter, digest: Digest) -> Result<bool, ReplyError> {
-    if filter.plan().kind().is_static() {
-        return Err(STATIC);
-    }
-    if filter.is_read_only() {
-        return Err(READ_ONLY);
-    }
-    let is_known = || filter.contains_digest(digest);
-    if !forgets(filter) && filter.inserted() >= filter.plan().items() && !is_known() {
-        return Err(FULL);
-    }
-    // Also if it seems to be in: what is taken for it may be removed, and it must stay.
-    match filter.insert_digest(digest) {
-        Ok(new) => Ok(new),
-        Err(inbloom::Error::Copies { .. }) => Ok(false),
-        Err(inbloom::Error::Full { .. }) if filter.contains_digest(digest) => Ok(false),
-        Err(inbloom::Error::Full { .. }) => Err(FULL),
-        Err(other) => Err(ReplyError::because(other)),
-    }
-}
-
-/// A window follows the clock whenever it is written to.
-pub fn advance(filter: &mut Filter, now: u64) -> Result<(), ReplyError> {
-    if filter.plan().kind() != Kind::Window {
-        return Ok(());
-    }
-    filter.advance(now).map_err(ReplyError::because)
-}
-
-/// Adds digests to a filter, that of an entry, and enters what it has grown by.
+/// Adds digests to a filter that BF.RESERVE makes by default.
 pub fn insert(
     server: &Server,
     entry: &Entry,
-    bloom: &Bloom,
     digests: &[Digest],
     new: &mut Vec<bool>,
 ) -> Result<(), ReplyError> {
-    // What it may take is looked up only when it grows, which a filter that has room does not.
-    let has_room = bloom.has_room(digests.len());
-    let limit = if has_room { u64::MAX } else { server.limit_for(bloom.bytes()) };
-    let result = bloom.insert(digests, new, limit, |digests, new| {
-        server.keyspace.note_change(entry, || {
-            let mut change = Change::new(entry.id, Verb::Add, 0, new);
-            change.extend(digests);
-            change
-        });
-    });
-    server.keyspace.settle(entry);
-    result.map_err(|refusal| match refusal {
-        Refusal::Full => FULL,
-        Refusal::Memory(inbloom::Error::Limit { .. }) => server.cannot_grow(bloom.bytes()),
-        // Of our limit, and not of the system: that has numbers, and no texts inside.
-        Refusal::Memory(inbloom::Error::Memory { cause, .. }) if cause.get_ref().is_some() => {
-            server.cannot_grow(bloom.bytes())
-        }
-        Refusal::Memory(error) => ReplyError::because(error),
-    })
+    let result = server.apply(entry, Items::Add(digests), new);
+    result.map_err(|refusal| refused(server, refusal))
 }
 
 pub(super) fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -333,7 +259,7 @@ fn contains_in(
             bloom.contains(digests, answers);
         }
         Value::Filter(guarded) => {
-            follow_clock(guarded, now);
+            guarded.follow_clock(now);
             let mut found = Vec::new();
             for run in Runs(items) {
                 guarded.read(|filter| {
@@ -350,13 +276,5 @@ fn contains_in(
             }
         }
         Value::Cuckoo(_) => answers.resize(items.len(), false),
-    }
-}
-
-/// Lets a window forget what is too old before it is asked.
-pub fn follow_clock(guarded: &Guarded<Filter>, now: u64) {
-    if guarded.read(|filter| filter.plan().kind() == Kind::Window) {
-        // A clock that goes back is an error that a reader has no use for: nothing is forgotten.
-        let _ = guarded.tend(|filter| filter.advance(now));
     }
 }
