@@ -6,7 +6,7 @@
 
 use inbloom_server::session::{Next, Place};
 use inbloom_server::session_state::ReplyMode;
-use inbloom_server::{Config, Server, Session, table};
+use inbloom_server::{Config, Server, Session, command_table};
 use libfuzzer_sys::fuzz_target;
 
 /// Words that mean something somewhere.
@@ -103,7 +103,7 @@ fuzz_target!(|data: &[u8]| {
     let server = Server::new(config);
     let client = server.clients.enter("fuzz:1".into(), "fuzz:0".into());
     let mut session = Session::new(client, &server);
-    let rows: Vec<&table::Command> = table::commands().filter(|row| row.name != "debug").collect();
+    let rows: Vec<&inbloom_server::command::Command> = command_table::commands().filter(|row| row.name != "debug").collect();
     let (mut input, mut sent, mut unanswered) = (data, 0, 0);
     // CLIENT REPLY was sent, perhaps for EXEC to carry out: some replies may be missing.
     let mut quiet = false;

@@ -1,5 +1,7 @@
 //! The connected clients, as other clients and operators see them.
 
+pub mod holdings;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,18 +9,36 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::holdings::CONNECTION;
+use crate::log_throttle::LogThrottle;
+use crate::settings::SharedSettings;
+use holdings::CONNECTION;
 
 /// Clients by their number.
-#[derive(Default)]
 pub struct Clients {
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// Bytes that all of them hold: see `holdings`.
     pub held: AtomicU64,
+    /// How many connections were ended because clients held too much memory together.
+    pub evicted: AtomicU64,
+    /// For the log.
+    evictions: LogThrottle,
+    settings: Arc<SharedSettings>,
 }
 
 impl Clients {
+    /// None yet. The settings say what they may hold.
+    pub fn new(settings: Arc<SharedSettings>) -> Clients {
+        Clients {
+            next: AtomicU64::new(0),
+            all: Mutex::default(),
+            held: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            evictions: LogThrottle::default(),
+            settings,
+        }
+    }
+
     /// Enters a new client.
     pub fn enter(&self, address: String, local: String) -> Arc<Client> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::clients::Client;
-use crate::holdings::Budget;
+use crate::clients::holdings::Budget;
 use crate::keyspace::{Entry, Key};
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
@@ -227,12 +227,12 @@ impl<'a> Request<'a> {
         }
         session.is_writing |= is_change;
         session.replies = counted(out.capacity());
-        let budget = Budget::new(server, client, session.held());
-        let reply = Reply::within(out, session.protocol, budget);
+        let mut budget = Budget::new(&server.clients, client, session.held());
+        let reply = Reply::within(out, session.protocol, &mut budget);
         let mut call = Call { server, session, client, arguments, reply, now, command, entry };
         take_found(); // Of what was done before the command.
         let mut result = (command.handler)(&mut call);
-        if let Some(excess) = call.reply.excess() {
+        if let Some(excess) = budget.excess() {
             result = Err(session.exceed(excess));
             out.truncate(mark);
             out.shrink_to(MANY_REPLIES);

@@ -11,7 +11,7 @@
 //! arrive: memory that grows to many megabytes is new to the process, and the system takes up to 10
 //! microseconds for each page of it, a tenth of a second for 500,000 items. A client that does not read its replies
 //! is not read from either: it holds at most about a megabyte and its longest reply, for as long as
-//! `--write-timeout` says. What all clients hold together is limited: see `holdings`.
+//! `--write-timeout` says. What all clients hold together is limited: see `clients/holdings.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -33,8 +33,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_blocking, yield_now};
 
 use crate::clients::Client;
+use crate::clients::holdings::{CONNECTION, Excess};
 use crate::clock::now;
-use crate::holdings::{CONNECTION, Excess};
 use crate::server::Server;
 use crate::session::{Next, Place, Progress, Session};
 use crate::session_state::counted;
@@ -362,7 +362,7 @@ impl Connection {
     async fn linger(&mut self) {
         // Nothing is answered any more. A session that failed at work is gone already.
         (self.input, self.arrived, self.session) = (Vec::new(), Vec::new(), None);
-        let _ = self.server.hold(&self.client, CONNECTION);
+        let _ = self.server.clients.hold(&self.client, CONNECTION);
         let buffers = Rc::clone(&self.buffers);
         loop {
             let more = poll_fn(|context| {

@@ -10,16 +10,15 @@
 //! | [`users`], [`secret`] | who may do what; the secret of keyed hashing |
 //! | `settings` | what is fixed at the start, and what CONFIG SET changes |
 //! | [`limits`] | the memory that filters may take |
-//! | [`clients`], [`holdings`] | who is connected, and the memory that clients hold |
+//! | [`clients`] | who is connected, and the memory that clients hold |
 //! | [`statistics`], [`rates`], [`health`] | counts, rates, what is wrong at the moment |
-//! | [`server`] | what all clients share: all of the above |
+//! | [`server`] | what all clients share: all of the above; what is read again on SIGHUP |
 //! | [`session_state`] | a client between its requests |
 //! | [`command`] | a row of the table of commands, and a call |
 //! | `commands/`, [`command_table`] | every command: its row and the function that does it |
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`tls`], [`connection`] | sockets and threads; [`run`] |
 //! | [`http`], [`metrics`] | figures for Prometheus, and whether all is well |
-//! | [`reload`] | what is read again on SIGHUP |
 //! | [`log_throttle`] | what is logged only now and then |
 //!
 //! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
@@ -31,7 +30,6 @@ pub mod command;
 mod commands;
 pub mod connection;
 pub mod health;
-pub mod holdings;
 pub mod http;
 mod import;
 pub mod keyspace;
@@ -41,7 +39,6 @@ pub mod metrics;
 mod parse;
 pub mod persist;
 pub mod rates;
-pub mod reload;
 mod reply_error;
 pub mod resp;
 pub mod secret;

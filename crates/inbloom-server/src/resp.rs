@@ -48,5 +48,5 @@
 mod reply;
 mod request;
 
-pub use reply::{Protocol, Reply};
+pub use reply::{Allowance, Protocol, Reply};
 pub use request::{Arguments, Iter, Limits, Parser, ProtocolError};

@@ -1,5 +1,7 @@
 //! What all clients share.
 
+mod reload;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,15 +20,15 @@ use crate::log_throttle::LogThrottle;
 use crate::persist::Store;
 use crate::persist::log::Log;
 use crate::rates::Rates;
-use crate::reload::Reloads;
 use crate::reply_error::ReplyError;
-use crate::settings::{Config, Settings};
+use crate::settings::{Config, Settings, SharedSettings};
 use crate::statistics::{SlowLog, Statistics};
 use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
 use crate::value::change::{Change, Items, Refusal, Terms};
 use crate::value::spec::{Memory, Spec, birth_of_image};
+use reload::Reloads;
 
 /// What protected mode answers.
 const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it was started without --password \
@@ -62,9 +64,7 @@ pub struct Server {
     pub refusals: LogThrottle,
     /// Requests of HTTP, for the log.
     pub http_requests: LogThrottle,
-    /// Clients that were disconnected because of what they held, for the log.
-    pub evictions: LogThrottle,
-    settings: RwLock<Arc<Settings>>,
+    settings: Arc<SharedSettings>,
     users: RwLock<Arc<Users>>,
     /// Bytes that were granted to filters which are being made, and are not on an account yet.
     pub(crate) promised: Arc<AtomicU64>,
@@ -83,6 +83,7 @@ pub struct Server {
 impl Server {
     /// A server without keys.
     pub fn new(config: Config) -> Server {
+        let settings = Arc::new(SharedSettings::new(config.settings.clone()));
         Server {
             keyspace: Keyspace::new(),
             hasher: config.key.map_or_else(Hasher::default, Hasher::sip13),
@@ -90,15 +91,14 @@ impl Server {
             statistics: Statistics::default(),
             rates: Rates::default(),
             peak: AtomicU64::new(0),
-            clients: Clients::default(),
+            clients: Clients::new(Arc::clone(&settings)),
             transfers: Default::default(),
             slow_log: Mutex::default(),
             health: Health::default(),
             reloads: Reloads::default(),
             refusals: LogThrottle::default(),
             http_requests: LogThrottle::default(),
-            evictions: LogThrottle::default(),
-            settings: RwLock::new(Arc::new(config.settings.clone())),
+            settings,
             users: RwLock::new(Arc::new(config.users.clone())),
             promised: Arc::default(),
             granting: Mutex::default(),
@@ -113,19 +113,16 @@ impl Server {
 
     /// The settings as they are now.
     pub fn settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.settings.read())
+        self.settings.get()
     }
 
     /// Changes settings, all that `change` changes at once, or none.
     pub fn set<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
-        let mut settings = self.settings.write();
-        let mut changed = Settings::clone(&settings);
-        change(&mut changed)?;
-        if let Some(store) = self.store() {
-            store.set(&changed);
-        }
-        *settings = Arc::new(changed);
-        Ok(())
+        self.settings.set(change, |changed| {
+            if let Some(store) = self.store() {
+                store.set(changed);
+            }
+        })
     }
 
     /// The users as they are now.

@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::clients::Client;
+use crate::clients::holdings::Excess;
 use crate::clock::now;
 use crate::command::{Batched, Command, Flag, MANY, Request};
 use crate::commands::{bloom, table};
-use crate::holdings::Excess;
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use inbloom::Digest;
 
 use crate::clients::Client;
-use crate::holdings::{CONNECTION, Excess};
+use crate::clients::holdings::{CONNECTION, Excess};
 use crate::keyspace::{Entry, Stamp};
 use crate::reply_error::ReplyError;
 use crate::resp::{Protocol, Reply};
@@ -182,9 +182,9 @@ impl SessionState {
     ///
     /// # Errors
     ///
-    /// All clients together hold too much: see [`Server::hold`].
+    /// All clients together hold too much: see [`Clients::hold`](crate::clients::Clients::hold).
     pub fn hold(&self, server: &Server, replies: usize) -> Result<(), Excess> {
-        server.hold(&self.client, self.held() + replies as u64)
+        server.clients.hold(&self.client, self.held() + replies as u64)
     }
 
     /// Enters what the command at hand takes beside its reply.

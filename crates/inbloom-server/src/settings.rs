@@ -7,8 +7,10 @@ mod parameters;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use inbloom::SecretKey;
+use parking_lot::RwLock;
 
 use crate::persist::LOG_LIMIT;
 use crate::persist::log::Fsync;
@@ -72,7 +74,7 @@ pub struct Settings {
     pub max_memory: u64,
     /// The bytes that one filter may take.
     pub max_filter: u64,
-    /// The bytes that all clients together may hold: see `holdings`.
+    /// The bytes that all clients together may hold: see `clients/holdings.rs`.
     pub max_client_memory: u64,
     /// Bytes of one argument.
     pub max_argument: usize,
@@ -138,6 +140,36 @@ impl Default for Settings {
             log_limit: LOG_LIMIT,
             require_pass: String::new(),
         }
+    }
+}
+
+/// Settings that can be changed while threads read them.
+pub struct SharedSettings(RwLock<Arc<Settings>>);
+
+impl SharedSettings {
+    /// These, for a start.
+    pub fn new(settings: Settings) -> SharedSettings {
+        SharedSettings(RwLock::new(Arc::new(settings)))
+    }
+
+    /// The settings as they are now.
+    pub fn get(&self) -> Arc<Settings> {
+        Arc::clone(&self.0.read())
+    }
+
+    /// Changes settings, all that `change` changes at once, or none. `then` is called with the new ones
+    /// before anybody sees them.
+    pub fn set<E>(
+        &self,
+        change: impl FnOnce(&mut Settings) -> Result<(), E>,
+        then: impl FnOnce(&Settings),
+    ) -> Result<(), E> {
+        let mut settings = self.0.write();
+        let mut changed = Settings::clone(&settings);
+        change(&mut changed)?;
+        then(&changed);
+        *settings = Arc::new(changed);
+        Ok(())
     }
 }
 

@@ -14,8 +14,6 @@ pub struct Statistics {
     pub rejected: AtomicU64,
     /// Connections ended because the client did not read its replies.
     pub unread: AtomicU64,
-    /// Connections ended because clients held too much memory together.
-    pub evicted: AtomicU64,
     /// Attempts of AUTH that failed.
     pub failed_logins: AtomicU64,
     /// Commands refused because the user may not run them.

@@ -6,8 +6,6 @@
 
 use memchr::memchr2;
 
-use crate::holdings::{Budget, Excess};
-
 /// The version of the protocol that a connection speaks. It begins with RESP2; `HELLO 3` changes
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +20,16 @@ pub enum Protocol {
 const MOST_FRAMING: usize = 32;
 /// The bytes of the shortest value that a reply consists of: `:1` or `#t`, and the end of the line.
 const SHORTEST: usize = 4;
+
+/// Decides how much a reply may grow.
+pub trait Allowance: std::fmt::Debug {
+    /// Makes room for more bytes of the reply. False: the client may not hold them, and nothing that
+    /// is longer than the room there is may be written.
+    fn grow(&mut self, out: &mut Vec<u8>, more: usize) -> bool;
+
+    /// Enters that the client holds so many bytes beside the reply from now on.
+    fn set_others(&mut self, others: u64);
+}
 
 /// Appends replies to the bytes that the connection will send.
 ///
@@ -39,31 +47,29 @@ const SHORTEST: usize = 4;
 pub struct Reply<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
-    budget: Option<Budget<'a>>,
+    allowance: Option<&'a mut (dyn Allowance + 'a)>,
 }
 
 impl<'a> Reply<'a> {
     /// Replies that go behind what is in `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { out, protocol, budget: None }
+        Reply { out, protocol, allowance: None }
     }
 
-    /// The same, as long as the client may hold them: see [`Reply::excess`].
-    pub fn within(out: &'a mut Vec<u8>, protocol: Protocol, budget: Budget<'a>) -> Reply<'a> {
-        Reply { out, protocol, budget: Some(budget) }
-    }
-
-    /// Why a part of the reply was left out, if so. Then all of it is worthless, and the client is to
-    /// be disconnected.
-    pub fn excess(&self) -> Option<Excess> {
-        self.budget.as_ref().and_then(Budget::excess)
+    /// The same, as long as the client may hold them.
+    pub fn within(
+        out: &'a mut Vec<u8>,
+        protocol: Protocol,
+        allowance: &'a mut (dyn Allowance + 'a),
+    ) -> Reply<'a> {
+        Reply { out, protocol, allowance: Some(allowance) }
     }
 
     /// Enters that the client holds so many bytes beside the reply from now on.
     pub fn set_others(&mut self, others: u64) {
-        if let Some(budget) = &mut self.budget {
-            budget.set_others(others);
+        if let Some(allowance) = &mut self.allowance {
+            allowance.set_others(others);
         }
     }
 
@@ -256,8 +262,8 @@ impl<'a> Reply<'a> {
 
     #[cold]
     fn grow(&mut self, more: usize) -> bool {
-        match &mut self.budget {
-            Some(budget) => budget.grow(self.out, more),
+        match &mut self.allowance {
+            Some(allowance) => allowance.grow(self.out, more),
             None => {
                 self.out.reserve(more);
                 true

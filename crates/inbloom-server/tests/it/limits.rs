@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Client, request};
 use crate::sockets::{Answer, Running};
-use inbloom_server::holdings::CONNECTION;
+use inbloom_server::clients::holdings::CONNECTION;
 use inbloom_server::session::{Next, Place};
 use inbloom_server::{Config, Server, Settings};
 use inbloom_testing::{alone, resident_memory};

@@ -146,7 +146,6 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), ReplyError> {
         connections,
         rejected,
         unread,
-        evicted,
         failed_logins,
         forbidden,
         commands,
@@ -161,10 +160,10 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), ReplyError> {
         by_error,
     } = &call.server.statistics;
     let counts: [&AtomicU64; 14] = [
+        &call.server.clients.evicted,
         connections,
         rejected,
         unread,
-        evicted,
         failed_logins,
         forbidden,
         commands,

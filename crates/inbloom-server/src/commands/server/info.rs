@@ -211,7 +211,7 @@ fn stats(call: &Call<'_>, lines: &mut Lines) {
     lines.add("instantaneous_output_kbps", format_args!("{:.2}", rates.bytes_out / 1024.0));
     lines.count("rejected_connections", &statistics.rejected);
     lines.count("client_output_buffer_limit_disconnections", &statistics.unread);
-    lines.count("evicted_clients", &statistics.evicted);
+    lines.count("evicted_clients", &call.server.clients.evicted);
     lines.count("acl_access_denied_auth", &statistics.failed_logins);
     lines.count("acl_access_denied_cmd", &statistics.forbidden);
     lines.add("expired_keys", call.server.keyspace.expired());

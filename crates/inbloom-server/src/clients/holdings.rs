@@ -2,7 +2,7 @@
 //!
 //! A client holds its connection, the beginning of a request, the places of its arguments, the queue
 //! of MULTI, the keys of WATCH, the names that it gave itself, what a command takes while it runs,
-//! and replies that it has not read. [`Server::hold`] enters these bytes before they are taken. Only
+//! and replies that it has not read. [`Clients::hold`] enters these bytes before they are taken. Only
 //! buffers up to some ten kilobytes, and those that a thread lends, are entered afterwards or not at
 //! all.
 //!
@@ -13,8 +13,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::clients::{Client, Clients};
-use crate::server::Server;
+use super::{Client, Clients};
+use crate::resp::Allowance;
 
 /// A client that holds no more is not disconnected because of what the others hold.
 const LITTLE: u64 = 64 << 10;
@@ -37,7 +37,7 @@ pub struct Excess {
     limit: u64,
 }
 
-impl Server {
+impl Clients {
     /// Enters that a client holds so many bytes from now on.
     ///
     /// # Errors
@@ -51,18 +51,18 @@ impl Server {
             return Ok(());
         }
         client.held.store(own, Ordering::Relaxed);
-        let held = &self.clients.held;
+        let held = &self.held;
         if own < before {
             held.fetch_sub(before - own, Ordering::Relaxed);
             return Ok(());
         }
         let all = held.fetch_add(own - before, Ordering::Relaxed) + (own - before);
-        let limit = self.settings().max_client_memory;
+        let limit = self.settings.get().max_client_memory;
         if all <= limit {
             return Ok(());
         }
         if own <= LITTLE {
-            if self.clients.evict_largest(all - limit) {
+            if self.evict_largest(all - limit) {
                 self.count_evicted();
             }
             return Ok(());
@@ -74,12 +74,10 @@ impl Server {
     }
 
     fn count_evicted(&self) {
-        self.statistics.evicted.fetch_add(1, Ordering::Relaxed);
+        self.evicted.fetch_add(1, Ordering::Relaxed);
         self.evictions.warn("clients were disconnected: they held more than --max-client-memory");
     }
-}
 
-impl Clients {
     /// Ends the connection of the client that holds the most, unless enough is about to be freed by
     /// clients that were told to go.
     fn evict_largest(&self, excess: u64) -> bool {
@@ -96,7 +94,7 @@ impl Clients {
 
 /// Lets a reply grow as long as its client may hold it.
 pub struct Budget<'a> {
-    server: &'a Server,
+    clients: &'a Clients,
     client: &'a Client,
     /// What the client holds beside the reply.
     others: u64,
@@ -105,18 +103,23 @@ pub struct Budget<'a> {
 
 impl<'a> Budget<'a> {
     /// For a client that holds some bytes beside the reply.
-    pub fn new(server: &'a Server, client: &'a Client, others: u64) -> Budget<'a> {
-        Budget { server, client, others, excess: None }
+    pub fn new(clients: &'a Clients, client: &'a Client, others: u64) -> Budget<'a> {
+        Budget { clients, client, others, excess: None }
     }
 
-    /// Enters that the client holds so many bytes beside the reply from now on.
-    pub fn set_others(&mut self, others: u64) {
+    /// Why something could not be written, if so. Then all of the reply is worthless, and the client is
+    /// to be disconnected.
+    pub fn excess(&self) -> Option<Excess> {
+        self.excess
+    }
+}
+
+impl Allowance for Budget<'_> {
+    fn set_others(&mut self, others: u64) {
         self.others = others;
     }
 
-    /// Makes room for more bytes of the reply. False: the client may not hold them, and nothing that
-    /// is longer than the room there is may be written.
-    pub fn grow(&mut self, out: &mut Vec<u8>, more: usize) -> bool {
+    fn grow(&mut self, out: &mut Vec<u8>, more: usize) -> bool {
         if self.excess.is_some() {
             return false;
         }
@@ -124,7 +127,7 @@ impl<'a> Budget<'a> {
         if grown > SMALL {
             // Both are there while one is copied to the other.
             let both = self.others + out.capacity() as u64 + grown as u64;
-            if let Err(excess) = self.server.hold(self.client, both) {
+            if let Err(excess) = self.clients.hold(self.client, both) {
                 self.excess = Some(excess);
                 return false;
             }
@@ -132,14 +135,9 @@ impl<'a> Budget<'a> {
         out.reserve_exact(grown - out.len());
         if grown > SMALL {
             // Less than before: that is never refused.
-            let _ = self.server.hold(self.client, self.others + out.capacity() as u64);
+            let _ = self.clients.hold(self.client, self.others + out.capacity() as u64);
         }
         true
-    }
-
-    /// Why something could not be written, if so.
-    pub fn excess(&self) -> Option<Excess> {
-        self.excess
     }
 }
 

@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 
-use crate::server::Server;
+use super::Server;
 
 /// Reads something again. Err: why it could not; then all is as it was before.
 type Action = Box<dyn Fn(&Server) -> Result<(), String> + Send + Sync>;
