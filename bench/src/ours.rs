@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use inbloom::{AsKey, Digest, Filter, Hasher, Kind, Plan};
+use inbloom::{AsKey, BloomFilter, Digest, Filter, Hasher, Kind, Plan};
 
 use crate::clock::Clock;
 use crate::layers::Layers;
@@ -15,15 +15,20 @@ use crate::workload::Key;
 /// The name of the blocked kind in reports.
 pub(crate) const BLOCKED: &str = "inbloom blocked";
 
+/// The name of the type that is this kind by itself.
+pub(crate) const BLOOM: &str = "inbloom BloomFilter";
+
 const CLASSIC: &str = "inbloom classic";
 
 /// The blocked kind first: it is the one that large races keep.
 pub(crate) fn of_digests(rate: f64) -> Vec<Candidate<Digest>> {
-    [(BLOCKED, Kind::Blocked), (CLASSIC, Kind::Classic)]
-        .map(|(who, kind)| {
-            Candidate::planned(who, "", move |items| Digests(Ours::new(kind, items, rate)))
-        })
-        .into()
+    let filter =
+        |who, kind| Candidate::planned(who, "", move |items| Digests(Ours::new(kind, items, rate)));
+    vec![
+        filter(BLOCKED, Kind::Blocked),
+        Candidate::planned(BLOOM, "", move |items| Single(BloomFilter::new(items as usize, rate))),
+        filter(CLASSIC, Kind::Classic),
+    ]
 }
 
 /// The kinds that can remove, and the default one, which cannot, to compare with.
@@ -58,11 +63,16 @@ pub(crate) fn growing(rate: f64) -> Vec<Candidate<Digest>> {
 
 /// As [`of_digests`], for keys that inbloom hashes.
 pub(crate) fn of_keys<K: Key + AsKey + 'static>(rate: f64) -> Vec<Candidate<K>> {
-    [(BLOCKED, Kind::Blocked), (CLASSIC, Kind::Classic)]
-        .map(|(who, kind)| {
-            Candidate::planned(who, "xxh3-128", move |items| Keys(Ours::new(kind, items, rate)))
-        })
-        .into()
+    let filter = |who, kind| {
+        Candidate::planned(who, "xxh3-128", move |items| Keys(Ours::new(kind, items, rate)))
+    };
+    vec![
+        filter(BLOCKED, Kind::Blocked),
+        Candidate::planned(BLOOM, "xxh3-128", move |items| {
+            SingleKeys(BloomFilter::new(items as usize, rate))
+        }),
+        filter(CLASSIC, Kind::Classic),
+    ]
 }
 
 /// A filter that is made from all its keys at once, be it of a kind that can do without.
@@ -186,6 +196,52 @@ impl<K: AsKey> Batch<K> for Keys {
             found += count(answers);
         }
         found
+    }
+}
+
+/// [`BloomFilter`], one by one: its batches are those of [`Digests`].
+struct Single(BloomFilter);
+
+impl Contestant<Digest> for Single {
+    fn bits(&self) -> u64 {
+        self.0.bytes() * 8
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn insert(&mut self, digests: &[Digest]) {
+        for &digest in digests {
+            black_box(self.0.insert_digest(digest));
+        }
+    }
+
+    fn contains(&mut self, digests: &[Digest]) -> usize {
+        digests.iter().filter(|&&digest| self.0.contains_digest(digest)).count()
+    }
+}
+
+/// As [`Single`], for keys that inbloom hashes.
+struct SingleKeys(BloomFilter);
+
+impl<K: AsKey> Contestant<K> for SingleKeys {
+    fn bits(&self) -> u64 {
+        self.0.bytes() * 8
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn insert(&mut self, keys: &[K]) {
+        for key in keys {
+            black_box(self.0.insert(key));
+        }
+    }
+
+    fn contains(&mut self, keys: &[K]) -> usize {
+        keys.iter().filter(|key| self.0.contains(key)).count()
     }
 }
 

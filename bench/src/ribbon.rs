@@ -10,12 +10,12 @@ use std::io::{self, Write};
 use clap::Args;
 use inbloom::{Digest, Kind};
 
-use crate::table::count;
 use crate::ours;
 use crate::peers;
 use crate::race::{self, Entrant, Op};
 use crate::report;
 use crate::sizing::{Sizes, absent_keys};
+use crate::table::count;
 use crate::workload::Workload;
 
 /// Options of `ribbon`.

@@ -121,6 +121,9 @@ type ContainsOne = unsafe fn(*const u8, &Geometry, Digest) -> bool;
 type ContainsRun = unsafe fn(*const u8, &Geometry, Run<'_>, &mut [bool]);
 /// Sets one key's bits and returns how many were not set before.
 type InsertOne = unsafe fn(*mut u8, &Geometry, Digest) -> u32;
+/// Sets one key's bits, and returns whether any of them was not set before. To count them as
+/// [`InsertOne`] does is most of the instructions of an insert.
+type SetOne = unsafe fn(*mut u8, &Geometry, Digest) -> bool;
 /// Sets the bits of as many keys as the run has, and as there must be answers, says which changed any,
 /// and returns how many bits were not set before. Asks for the next run's lines.
 type InsertRun = unsafe fn(*mut u8, &Geometry, Run<'_>, &mut [bool]) -> u64;
@@ -131,7 +134,7 @@ type RacingInsertOne = unsafe fn(&[Line], &Geometry, Digest) -> u32;
 /// As [`InsertRun`], each key like [`RacingInsertOne`].
 type RacingInsertRun = unsafe fn(&[Line], &Geometry, Run<'_>, &mut [bool]) -> u64;
 
-/// One implementation of the four operations, for one shape and instruction set. They come twice:
+/// One implementation of the operations, for one shape and instruction set. They come twice:
 /// the racing ones may run while other threads write the same words atomically. (Inserting is for
 /// bits only: lines of counters have no lock.)
 pub(crate) struct Kernel {
@@ -139,6 +142,7 @@ pub(crate) struct Kernel {
     contains_one: ContainsOne,
     contains_run: ContainsRun,
     insert_one: InsertOne,
+    set_one: SetOne,
     insert_run: InsertRun,
     #[cfg_attr(loom, expect(dead_code, reason = "loom's atomics are read one by one, below"))]
     racing_contains_one: ContainsOne,
@@ -198,6 +202,13 @@ impl Kernel {
         debug_assert_eq!(bytes.len(), geometry.bytes());
         // SAFETY: as in `contains`; `bytes` is ours to write.
         unsafe { (self.insert_one)(bytes.as_mut_ptr(), geometry, digest) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, bytes: &mut [u8], geometry: &Geometry, digest: Digest) -> bool {
+        debug_assert_eq!(bytes.len(), geometry.bytes());
+        // SAFETY: as in `insert`.
+        unsafe { (self.set_one)(bytes.as_mut_ptr(), geometry, digest) }
     }
 
     pub(crate) fn insert_all(
@@ -480,6 +491,12 @@ mod tests {
                     assert!(kernel.contains(&one_by_one, &geometry, *key), "{context}");
                 }
                 assert!(one_by_one == expected, "{context}");
+                let mut set = vec![0; geometry.bytes()];
+                for (key, changes) in members.iter().zip(&expected_changes) {
+                    let is_new = kernel.set(&mut set, &geometry, *key);
+                    assert_eq!(is_new, *changes != 0, "{context}");
+                }
+                assert!(set == expected, "{context}");
                 let mut at_once = vec![0; geometry.bytes()];
                 let mut new = vec![false; members.len()];
                 let run = Run { keys: members, next: others };

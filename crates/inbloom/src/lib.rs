@@ -47,6 +47,7 @@
 //! one key needs travels while others are worked on. [`Filter::into_shared`] gives a handle that any
 //! number of threads insert into and query at once.
 
+mod bloom;
 pub mod compose;
 mod digest;
 mod error;
@@ -69,6 +70,7 @@ mod state;
 mod storage;
 mod sync;
 
+pub use bloom::BloomFilter;
 pub use compose::sharded::Sharded;
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};

@@ -253,8 +253,17 @@ impl Cells {
     pub(crate) fn is_writable(&self) -> bool {
         match &self.owner {
             Owner::Heap | Owner::Pages { .. } | Owner::Private { .. } => true,
-            Owner::File { .. } | Owner::Lender => self.len == 0,
+            // By a call: in line, its loop would be in the way of every single insert.
+            Owner::File { .. } | Owner::Lender | Owner::Part { .. } => self.is_otherwise_writable(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_otherwise_writable(&self) -> bool {
+        match &self.owner {
             Owner::Part { whole } => whole.is_writable(),
+            _ => self.len == 0,
         }
     }
 

@@ -8,6 +8,8 @@ use super::Filter;
 use crate::digest::SecretKey;
 use crate::error::Result;
 use crate::format;
+use crate::kinds::blocked::Blocked;
+use crate::storage::{Bits, Cells};
 
 impl Filter {
     /// Uses a filter in bytes that it was written to, without copying them: for a database that
@@ -50,6 +52,21 @@ impl<'a> View<'a> {
     /// The filter's cells may be lent by `_lender`; the view lets nobody move the filter out.
     pub(crate) fn new(filter: Filter, _lender: &'a [u8]) -> View<'a> {
         View { filter, lender: PhantomData }
+    }
+}
+
+impl<'a> View<'a> {
+    /// A filter over the bits of a blocked one, which are counted anew: reads everything. `filter`
+    /// makes it from these.
+    pub(crate) fn of_blocked(
+        blocked: &'a Blocked,
+        filter: impl FnOnce(Blocked) -> Filter,
+    ) -> View<'a> {
+        let bytes = blocked.bits.cells.bytes();
+        // SAFETY: the cells go into a filter that the view ties to the lifetime of `bytes`.
+        let cells = unsafe { Cells::lent(bytes) };
+        let lent = Blocked::with_bits(*blocked.plan(), Bits { cells, ones: 0 }).recounted();
+        View::new(filter(lent), bytes)
     }
 }
 

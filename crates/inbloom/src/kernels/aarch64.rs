@@ -65,6 +65,7 @@ const fn kernel<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH:
         contains_one: contains_one::<FULL, HALF, LINES, WIDTH, false>,
         contains_run: contains_run::<FULL, HALF, LINES, WIDTH, false>,
         insert_one: insert_one::<FULL, HALF, LINES, WIDTH>,
+        set_one: set_one::<FULL, HALF, LINES, WIDTH>,
         insert_run: insert_run::<FULL, HALF, LINES, WIDTH>,
         racing_contains_one: contains_one::<FULL, HALF, LINES, WIDTH, true>,
         racing_contains_run: contains_run::<FULL, HALF, LINES, WIDTH, true>,
@@ -336,6 +337,16 @@ unsafe fn insert_one<const FULL: u32, const HALF: u32, const LINES: u32, const W
         }
         changed
     }
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn set_one<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
+    base: *mut u8,
+    geometry: &Geometry,
+    digest: Digest,
+) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { insert_one::<FULL, HALF, LINES, WIDTH>(base, geometry, digest) != 0 }
 }
 
 #[target_feature(enable = "neon")]

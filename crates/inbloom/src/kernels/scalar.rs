@@ -159,6 +159,7 @@ const fn of<const COUNTERS: bool>() -> Kernel {
         contains_one: contains_one::<COUNTERS>,
         contains_run: contains_run::<COUNTERS>,
         insert_one: insert_one::<COUNTERS>,
+        set_one: set_one::<COUNTERS>,
         insert_run: insert_run::<COUNTERS>,
         racing_contains_one: racing_contains_one::<COUNTERS>,
         racing_contains_run: racing_contains_run::<COUNTERS>,
@@ -248,6 +249,15 @@ unsafe fn insert_one<const COUNTERS: bool>(
         }
     }
     changed
+}
+
+unsafe fn set_one<const COUNTERS: bool>(
+    base: *mut u8,
+    geometry: &Geometry,
+    digest: Digest,
+) -> bool {
+    // SAFETY: the caller's contract.
+    unsafe { insert_one::<COUNTERS>(base, geometry, digest) != 0 }
 }
 
 unsafe fn insert_run<const COUNTERS: bool>(

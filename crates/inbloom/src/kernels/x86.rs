@@ -112,6 +112,7 @@ mod avx2 {
             contains_one: contains_one::<FULL, HALF, LINES, WIDTH, false>,
             contains_run: contains_run::<FULL, HALF, LINES, WIDTH, false>,
             insert_one: insert_one::<FULL, HALF, LINES, WIDTH>,
+            set_one: set_one::<FULL, HALF, LINES, WIDTH>,
             insert_run: insert_run::<FULL, HALF, LINES, WIDTH>,
             racing_contains_one: contains_one::<FULL, HALF, LINES, WIDTH, true>,
             racing_contains_run: contains_run::<FULL, HALF, LINES, WIDTH, true>,
@@ -420,6 +421,18 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2,bmi2")]
+    unsafe fn set_one<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        let (_, changed) =
+            unsafe { key_insert::<FULL, HALF, LINES, WIDTH>(base, geometry, digest) };
+        _mm256_testz_si256(changed, changed) == 0
+    }
+
+    #[target_feature(enable = "avx2,bmi2")]
     unsafe fn insert_run<const FULL: u32, const HALF: u32, const LINES: u32, const WIDTH: u32>(
         base: *mut u8,
         geometry: &Geometry,
@@ -541,6 +554,7 @@ mod avx512 {
             contains_one: contains_one::<FULL, HALF, LINES, false>,
             contains_run: contains_run::<FULL, HALF, LINES, false>,
             insert_one: insert_one::<FULL, HALF, LINES>,
+            set_one: set_one::<FULL, HALF, LINES>,
             insert_run: insert_run::<FULL, HALF, LINES>,
             racing_contains_one: contains_one::<FULL, HALF, LINES, true>,
             racing_contains_run: contains_run::<FULL, HALF, LINES, true>,
@@ -710,6 +724,42 @@ mod avx512 {
                 changed += line_insert::<FULL, HALF, 1>(base, geometry, digest);
             }
             changed
+        }
+    }
+
+    /// Sets a key's bits in a line, and returns those that were not set before.
+    ///
+    /// SAFETY: `base` is the first of `geometry.bytes()` bytes that are ours to write.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn line_set<const FULL: u32, const HALF: u32, const LINE: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> __m512i {
+        let mask = mask::<FULL, HALF, LINE>(digest.print);
+        // SAFETY: the block is below `geometry.blocks`.
+        unsafe {
+            let at = base.add(block::<LINE>(geometry, digest) * 64);
+            let line = load::<false>(at);
+            _mm512_storeu_si512(at.cast(), _mm512_or_si512(line, mask));
+            _mm512_andnot_si512(line, mask)
+        }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    unsafe fn set_one<const FULL: u32, const HALF: u32, const LINES: u32>(
+        base: *mut u8,
+        geometry: &Geometry,
+        digest: Digest,
+    ) -> bool {
+        // SAFETY: the caller's contract.
+        unsafe {
+            let mut new = line_set::<FULL, HALF, 0>(base, geometry, digest);
+            if LINES == 2 {
+                new = _mm512_or_si512(new, line_set::<FULL, HALF, 1>(base, geometry, digest));
+            }
+            any(new)
         }
     }
 

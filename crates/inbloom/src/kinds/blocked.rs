@@ -109,6 +109,21 @@ impl Blocked {
     fn array(&self) -> Array<'_> {
         Array { plan: &self.plan, bits: &self.bits }
     }
+
+    /// Inserts, and tells whether the digest is certainly new, without counting bits: the count
+    /// ([`State::occupied`]) is wrong from now on, see [`Blocked::recounted`]. Panics if the cells
+    /// are read-only.
+    #[inline]
+    pub(crate) fn set(&mut self, digest: Digest) -> bool {
+        let bytes = self.bits.cells.writable().expect("cells that were checked to be writable");
+        self.kernel.set(bytes, &self.geometry, digest)
+    }
+
+    /// Counts its bits after [`Blocked::set`]: reads everything.
+    pub(crate) fn recounted(mut self) -> Blocked {
+        self.bits.ones = self.bits.cells.count_ones();
+        self
+    }
 }
 
 impl State for Blocked {
