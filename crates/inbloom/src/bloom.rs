@@ -14,9 +14,10 @@ use crate::estimate::Estimate;
 use crate::file;
 use crate::filter::{Content, Filter, Texts, View, check_hasher};
 use crate::key::AsKey;
+use crate::kind::Kind;
 use crate::kinds::blocked::Blocked;
 use crate::membership::{Membership, contains_keys, insert_keys};
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::state::{Measured, State};
 
 /// A Bloom filter: tells whether a key was seen before, in a fraction of the memory of the keys.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::plan::Kind;
+use crate::kind::Kind;
 
 /// The result of a call that can be refused.
 pub type Result<T> = std::result::Result<T, Error>;

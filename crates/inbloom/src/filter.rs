@@ -22,7 +22,7 @@ use crate::kinds::ribbon::Ribbon;
 use crate::membership::{contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
-use crate::plan::{Kind, Plan};
+use crate::plan::{Plan, cannot_grow};
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
 use crate::state::{
@@ -95,13 +95,15 @@ impl Filter {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn build(plan: Plan, hasher: Hasher, digests: &[Digest]) -> Result<Filter> {
-        if !plan.kind().is_static() {
+        let Some(build) = plan.kind().row().build else {
             let mut filter = Filter::with_hasher(plan, hasher)?;
             filter.insert_digests(digests, &mut Vec::new())?;
             return Ok(filter);
-        }
+        };
         check_hasher(&plan, &hasher)?;
-        Filter::from_ribbon(Ribbon::build(plan, digests)?, hasher)
+        let content = Content::from_state(build(plan, digests)?);
+        let inserted = content.state().measured().occupied();
+        Ok(Filter::from_parts(hasher, content, inserted))
     }
 
     /// The filter of a ribbon whose digests are from this hasher: of one that was built shard by
@@ -852,21 +854,11 @@ const SWEPT_AT_ONCE: usize = 8192;
 /// Keys that [`Filter::rebuild`] takes at once.
 const REBUILT_AT_ONCE: usize = 8192;
 
-/// Why a filter has no growing part.
-pub(crate) fn cannot_grow(plan: &Plan) -> Error {
-    let remedy = match plan.kind() {
-        Kind::Ribbon => "it is built once; keep added keys beside it with Filter::into_overlay",
-        Kind::Blocked | Kind::Classic => "it is a shard; divide the keys among more shards",
-        _ => "blocked and classic filters can, and scalable ones by themselves",
-    };
-    Error::Unsupported { kind: plan.kind(), verb: "grow", remedy }
-}
-
 pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
     if plan.kind().is_static() {
         return Err(cannot_change(plan, "clear itself when it is full"));
     }
-    if plan.kind() == Kind::Scalable {
+    if plan.kind().can_grow() {
         let remedy = "its size is no share of bits; use another kind, or clear it yourself";
         return Err(Error::Unsupported {
             kind: plan.kind(),
@@ -882,14 +874,15 @@ pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
 }
 
 pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
-    match (plan.kind(), hasher.0) {
-        (Kind::Bitmap, Scheme::Integers) => Ok(()),
-        (Kind::Bitmap, _) => Err(Error::Unsupported {
-            kind: Kind::Bitmap,
+    let kind = plan.kind();
+    match (kind.is_exact(), hasher.0) {
+        (true, Scheme::Integers) => Ok(()),
+        (true, _) => Err(Error::Unsupported {
+            kind,
             verb: "hash its keys",
             remedy: "it is exact; use Hasher::integers()",
         }),
-        (kind, Scheme::Integers) => Err(Error::Unsupported {
+        (false, Scheme::Integers) => Err(Error::Unsupported {
             kind,
             verb: "do without a hash",
             remedy: "only a bitmap can; use Hasher::xxh3 or Hasher::sip13",

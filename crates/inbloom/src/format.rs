@@ -16,7 +16,8 @@ use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
-use crate::plan::{Kind, Plan, Span};
+use crate::kind::Kind;
+use crate::plan::{Plan, Span};
 use crate::storage::{Cells, Order, words};
 
 /// The first eight bytes of every file. Like PNG's, they show damage by programs that take bytes for
@@ -313,7 +314,7 @@ impl Header {
         let mut header = Vec::with_capacity(FIXED + ENTRY * sections.len());
         header.extend(MAGIC);
         header.extend(VERSION.to_le_bytes());
-        header.extend((plan.kind() as u16).to_le_bytes());
+        header.extend(plan.kind().id().to_le_bytes());
         header.extend((sections.len() as u32).to_le_bytes());
         header.extend(self.file_length.to_le_bytes());
         header.extend(plan.items().to_le_bytes());
@@ -430,7 +431,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let mut fields = Fields(&header[10..]);
     let kind_id = fields.u16();
     let kind = Kind::from_id(kind_id).ok_or_else(|| {
-        let names = Kind::ALL.iter().map(|kind| format!("{} ({kind})", *kind as u16));
+        let names = Kind::ALL.iter().map(|kind| format!("{} ({kind})", kind.id()));
         unknown("kind", names.collect::<Vec<_>>().join(", "), kind_id)
     })?;
     let _sections = fields.u32();
@@ -448,7 +449,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
 
     let sparse = match layout {
         LAYOUT_DENSE => false,
-        LAYOUT_ROARING if kind == Kind::Bitmap => true,
+        LAYOUT_ROARING if kind.is_exact() => true,
         _ => return Err(unknown("layout", "0 (or 1 for a bitmap)", layout)),
     };
     let span = match unit {
@@ -480,7 +481,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
         shards: shards.max(1),
     };
     let plan = plan.check().map_err(in_file)?;
-    if (kind == Kind::Bitmap) != (hash_id == HASH_INTEGERS)
+    if kind.is_exact() != (hash_id == HASH_INTEGERS)
         || !(HASH_XXH3..=HASH_INTEGERS).contains(&hash_id)
     {
         let expected = "1 (xxh3) or 2 (siphash), or 3 (integers) for a bitmap";
@@ -613,7 +614,7 @@ impl Header {
     /// Checks the header of the file in section MORE, whose filter is asked with the same digests.
     fn check_added(&self, added: &Header) -> Result<()> {
         let (plan, what) = (added.plan, "filter in section MORE");
-        if plan.kind() != Kind::Scalable || plan.shard().is_some() {
+        if !plan.kind().can_grow() || plan.shard().is_some() {
             return Err(unknown(what, "a whole one of kind scalable", plan.kind()));
         }
         if added.hash != self.hash {

@@ -33,7 +33,8 @@ pub(crate) mod scalar;
 mod x86;
 
 use crate::digest::Digest;
-use crate::plan::{Plan, Rounds, ranges};
+use crate::plan::lines::ranges;
+use crate::plan::{Plan, Rounds};
 use crate::sync::AtomicU64;
 #[cfg(loom)]
 use crate::sync::Ordering;
@@ -434,7 +435,7 @@ pub(crate) fn prefetch(at: *const u8, towards: Towards) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Kind;
+    use crate::kind::Kind;
 
     /// Every shape, on filters of one block, a few, and enough for two ranges.
     fn geometries() -> Vec<Geometry> {

@@ -58,6 +58,7 @@ pub mod format;
 pub mod interop;
 mod kernels;
 mod key;
+mod kind;
 pub mod kinds;
 mod measured;
 mod membership;
@@ -77,12 +78,12 @@ pub use error::{Error, Result};
 pub use estimate::Estimate;
 pub use filter::{Filter, View};
 pub use key::AsKey;
+pub use kind::{Kind, Labels};
+pub use kinds::classic::MAX_CLASSIC_PROBES;
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
 pub use paging::Paging;
-pub use plan::{
-    Kind, MAX_BITS, MAX_CLASSIC_PROBES, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier,
-};
+pub use plan::{MAX_BITS, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier};
 pub use profile::Slice;
 pub use shared::SharedFilter;
 

@@ -4,7 +4,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::key::AsKey;
-use crate::plan::{Kind, Plan, Span};
+use crate::plan::{Plan, Span};
 
 /// A measured rate beside the promised one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,12 +85,12 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
         Filter::new(*plan)?
     };
     // A bitmap has room for no more foreign keys than its universe has values left.
-    let (items, probes) = match plan.kind() {
-        Kind::Bitmap => {
+    let (items, probes) = match plan.kind().is_exact() {
+        true => {
             let items = plan.items().min(plan.bits() / 2);
             (items, probes.min(plan.bits() - items))
         }
-        _ => (plan.items(), probes),
+        false => (plan.items(), probes),
     };
     // The keys of a window of time come evenly, so many in each of its steps; others come at once.
     let (each, step) = match plan.span() {
@@ -143,7 +143,7 @@ pub fn measure_absent<K: AsKey>(
 /// The digest of the key that a number stands for: the number and the seed, or, for a bitmap, which
 /// takes integers below a bound, the number itself.
 fn digest(hasher: &Hasher, plan: &Plan, seed: u64, number: u64) -> Digest {
-    if plan.kind() == Kind::Bitmap {
+    if plan.kind().is_exact() {
         return hasher.digest(number.to_le_bytes());
     }
     let mut key = [0; 16];

@@ -1,4 +1,4 @@
-//! Every size in inbloom is computed here, and nowhere else.
+//! Every size in inbloom is computed here and in the `plan.rs` of each kind, and nowhere else.
 //!
 //! A [`Plan`] fixes the shape of a filter before a byte is allocated: its kind, how many keys it is
 //! for, the rate promised at that number, how many bits it takes and how many of them a key sets.
@@ -19,148 +19,20 @@
 //! be merged.
 
 mod builder;
-pub(crate) mod cuckoo;
-mod model;
-pub(crate) mod ribbon;
+pub(crate) mod lines;
+pub(crate) mod model;
+pub(crate) mod planner;
+pub(crate) mod search;
 mod shards;
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use crate::digest::Hasher;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
+use crate::kind::Kind;
 pub use builder::PlanBuilder;
-pub(crate) use model::{Lines, Rounds, mean_of_growth, missed_per_key};
-use model::{classic_fill, classic_items, classic_rate};
-pub(crate) use shards::cannot_shard;
-
-/// The structure behind a filter. Numbers are on disk: they are never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// One bit per possible integer: exact, ordered.
-    Bitmap = 1,
-    /// A Bloom filter: k probes anywhere in m bits. The fewest bits of the kinds that can grow full
-    /// one key at a time, and k cache misses per key.
-    Classic = 2,
-    /// A Bloom filter whose probes share one cache line (or two, from about 2 * 10^-5 down). The default.
-    Blocked = 3,
-    /// A blocked filter of counters instead of bits: keys can be removed and counted.
-    Counting = 4,
-    /// Fingerprints in buckets, each in one of two: keys can be removed, in less than half of the bits
-    /// that counters take.
-    Cuckoo = 5,
-    /// Fingerprints in tables that grow with the keys, at the promised rate whatever their number.
-    Scalable = 6,
-    /// Forgets: a key is found for as long as the window, in time or in keys, and little longer.
-    Window = 7,
-    /// Solved equations: the fewest bits, built once from all keys and not to be changed.
-    Ribbon = 8,
-}
-
-impl Kind {
-    /// Every kind, in the order of their numbers.
-    pub const ALL: &'static [Kind] = &[
-        Kind::Bitmap,
-        Kind::Classic,
-        Kind::Blocked,
-        Kind::Counting,
-        Kind::Cuckoo,
-        Kind::Scalable,
-        Kind::Window,
-        Kind::Ribbon,
-    ];
-
-    /// The kind's name on the command line and in messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Bitmap => "bitmap",
-            Kind::Classic => "classic",
-            Kind::Blocked => "blocked",
-            Kind::Counting => "counting",
-            Kind::Cuckoo => "cuckoo",
-            Kind::Scalable => "scalable",
-            Kind::Window => "window",
-            Kind::Ribbon => "ribbon",
-        }
-    }
-
-    /// Whether keys can be taken out again.
-    #[must_use]
-    pub fn can_remove(self) -> bool {
-        match self {
-            Kind::Bitmap | Kind::Counting | Kind::Cuckoo => true,
-            Kind::Classic | Kind::Blocked | Kind::Scalable | Kind::Window | Kind::Ribbon => false,
-        }
-    }
-
-    /// Whether two filters of one plan can be merged into one that has what either has.
-    #[must_use]
-    pub fn can_merge(self) -> bool {
-        match self {
-            Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => true,
-            Kind::Cuckoo | Kind::Scalable | Kind::Window => true,
-            Kind::Ribbon => false,
-        }
-    }
-
-    /// Whether it is built once from all its keys, by [`Filter::build`](crate::Filter::build), and never
-    /// changed: it takes no insert, unless [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
-    #[must_use]
-    pub fn is_static(self) -> bool {
-        self == Kind::Ribbon
-    }
-
-    /// Whether it keeps its rate beyond the planned items, by growing.
-    #[must_use]
-    pub fn can_grow(self) -> bool {
-        self == Kind::Scalable
-    }
-
-    /// Whether a filter of this kind can go on past its planned items, in a growing part beside it:
-    /// see [`Filter::into_growing`](crate::Filter::into_growing).
-    #[must_use]
-    pub fn can_outgrow(self) -> bool {
-        matches!(self, Kind::Classic | Kind::Blocked)
-    }
-
-    /// Whether an insert adds a copy of a key that is there, so that it takes as many removals.
-    #[must_use]
-    pub fn counts(self) -> bool {
-        matches!(self, Kind::Counting | Kind::Cuckoo)
-    }
-
-    /// The hash of a filter that is given none.
-    pub(crate) fn default_hasher(self) -> Hasher {
-        if self == Kind::Bitmap { Hasher::integers() } else { Hasher::default() }
-    }
-
-    pub(crate) fn from_id(id: u16) -> Option<Kind> {
-        Kind::ALL.iter().copied().find(|kind| *kind as u16 == id)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Kind {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Kind> {
-        Kind::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| Error::Parameter {
-            name: "kind",
-            got: text.to_owned(),
-            expected: one_of(Kind::ALL.iter().map(|kind| kind.name())),
-        })
-    }
-}
+pub(crate) use model::{Rounds, mean_of_growth, missed_per_key};
 
 /// Accuracy by name, as bits per key.
 ///
@@ -223,7 +95,8 @@ impl FromStr for Tier {
     }
 }
 
-fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+/// Lists the names of what can be chosen.
+pub(crate) fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
@@ -234,31 +107,8 @@ pub const MIN_RATE: f64 = 1e-12;
 pub const MAX_ITEMS: u64 = 1_000_000_000_000_000;
 /// The most bits of a filter: 8 PiB.
 pub const MAX_BITS: u64 = 1 << 56;
-/// The most probes of a classic filter. 40 serve a rate of 10^-12.
-pub const MAX_CLASSIC_PROBES: u32 = 64;
-
-/// Bits of a block: one cache line.
-pub(crate) const BLOCK_BITS: u64 = 512;
-/// Blocks of a range at most. Both lines of a two-line key lie in one range, so that a range can be
-/// one value of a Redis string: just below 1 MiB, because 2^20 itself costs 25% more there.
-pub(crate) const RANGE_BLOCKS: u64 = 16_383;
-/// A second line costs a second cache miss, so it has to save this share of the bits.
-const SECOND_LINE_SAVES: f64 = 1.15;
-/// Bits that a counter can have, and has unless told.
-const COUNTERS: [u32; 3] = [2, 4, 8];
-const DEFAULT_COUNTER: u32 = 4;
-/// Factors by which a part of a scalable filter can grow; 0 is not at all.
-const GROWTHS: [u32; 4] = [0, 2, 4, 8];
-/// The share of the unspent rate that a growth leaves to later ones, unless told.
-const DEFAULT_TIGHTENING: f64 = 0.8;
-const TIGHTENINGS: RangeInclusive<f64> = 0.5..=0.99;
-/// Steps in which a window forgets, at most, and unless told.
-const MAX_GENERATIONS: u32 = 64;
-const DEFAULT_GENERATIONS: u32 = 4;
 /// The most shards that a filter is divided into.
 pub(crate) const MAX_SHARDS: u32 = 1 << 20;
-/// Up to this many possible values a bitmap of unknown content is kept dense: 1 GiB.
-const DENSE_UNIVERSE: u64 = 1 << 33;
 
 /// The shape of a filter, and what it promises.
 ///
@@ -337,40 +187,15 @@ impl Plan {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn exact(kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
-        match kind {
-            Kind::Bitmap => return Plan::builder(kind).universe(bits).build(),
-            Kind::Classic | Kind::Blocked | Kind::Counting => {}
-            Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => {
-                return Err(Error::Unsupported {
-                    kind,
-                    verb: "be planned from bits and probes",
-                    remedy: "give items and rate",
-                });
-            }
-        }
-        let one_line = kind == Kind::Classic || Rounds::PROBES.contains(&probes);
-        let lines = if one_line { 1 } else { 2 };
-        let mut plan = Plan { bits, probes, lines, ..Plan::blank(kind) };
-        plan.check_shape()?;
-        plan.items = (plan.items_at_fill(0.5).0 as u64).max(1);
-        plan.rate = plan.rate_at(plan.items as f64);
-        Ok(plan)
+        kind.planner().exact(kind, bits, probes)
     }
 
-    /// The plan of a blocked filter that was made before, from the numbers that tell it: for those
-    /// who keep many small filters beside less than a file's header of 192 bytes. It is what it
-    /// was, whatever [`Plan::builder`] would plan now.
-    ///
-    /// ```
-    /// use inbloom::{Kind, Plan};
-    /// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.001).build()?;
-    /// let numbers = (plan.items(), plan.rate(), plan.bits(), plan.probes(), plan.lines());
-    /// let (items, rate, bits, probes, lines) = numbers;
-    /// assert_eq!(Plan::blocked(items, rate, bits, probes, lines)?, plan);
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn blocked(items: u64, rate: f64, bits: u64, probes: u32, lines: u32) -> Result<Plan> {
-        Plan { items, rate, bits, probes, lines, ..Plan::blank(Kind::Blocked) }.check()
+    /// This plan for the number of items at which half of its cells are in use.
+    pub(crate) fn half_full(mut self) -> Result<Plan> {
+        self.check_shape()?;
+        self.items = (self.items_at_fill(0.5).0 as u64).max(1);
+        self.rate = self.rate_at(self.items as f64);
+        Ok(self)
     }
 
     /// A plan of which nothing is known but the kind.
@@ -383,7 +208,7 @@ impl Plan {
             probes: 1,
             lines: 1,
             sparse: false,
-            width: if matches!(kind, Kind::Counting) { DEFAULT_COUNTER } else { 1 },
+            width: 1,
             growth: 0,
             tightening: 0.0,
             span: None,
@@ -397,7 +222,7 @@ impl Plan {
     /// which can hold anything.
     pub(crate) fn check(self) -> Result<Plan> {
         self.check_shape()?;
-        if self.kind == Kind::Bitmap {
+        if self.kind.is_exact() {
             if self.rate != 0.0 {
                 let reason = "a bitmap is exact, its rate is 0";
                 return Err(Error::Rate { got: self.rate, reason });
@@ -410,135 +235,30 @@ impl Plan {
 
     /// Refuses what no filter can be built from.
     fn check_shape(&self) -> Result<()> {
-        let parameter = |name, got: u64, expected: &str| {
-            Err(Error::Parameter { name, got: got.to_string(), expected: expected.to_owned() })
-        };
-        let plain = Plan { bits: self.bits, ..Plan::blank(self.kind) };
-        match self.kind {
-            Kind::Bitmap => {
-                if self.bits == 0 || (!self.sparse && self.bits > MAX_BITS) {
-                    return parameter("bits", self.bits, BITS_RANGE);
-                }
-                if self.probes != 1 || self.lines != 1 {
-                    return parameter("probes", u64::from(self.probes), "1 for kind bitmap");
-                }
-            }
-            Kind::Classic => {
-                if !(1..=MAX_BITS).contains(&self.bits) {
-                    return parameter("bits", self.bits, BITS_RANGE);
-                }
-                if !(1..=MAX_CLASSIC_PROBES).contains(&self.probes) {
-                    return parameter("probes", u64::from(self.probes), "1 to 64 for kind classic");
-                }
-                if self.lines != 1 {
-                    return parameter("lines", u64::from(self.lines), "1 for kind classic");
-                }
-            }
-            Kind::Blocked | Kind::Counting | Kind::Window => {
-                if !self.bits.is_multiple_of(BLOCK_BITS) {
-                    return parameter("bits", self.bits, "a multiple of 512, which is a block");
-                }
-                if !(BLOCK_BITS..=MAX_BITS).contains(&self.bits) {
-                    return parameter("bits", self.bits, BITS_RANGE);
-                }
-                if !(1..=2).contains(&self.lines) {
-                    return parameter("lines", u64::from(self.lines), "1 or 2");
-                }
-                if !self.probes.is_multiple_of(self.lines)
-                    || !Rounds::PROBES.contains(&(self.probes / self.lines))
-                {
-                    return parameter("probes", u64::from(self.probes), BLOCKED_PROBES);
-                }
-                let blocks = self.blocks();
-                if self.lines == 2 && (blocks < 2 || !blocks.is_multiple_of(ranges(blocks))) {
-                    return parameter("bits", self.bits, TWO_LINE_BITS);
-                }
-            }
-            Kind::Cuckoo => {
-                if !(cuckoo::MIN_WIDTH..=MAX_WIDTH).contains(&self.width) {
-                    return parameter("width", u64::from(self.width), "2 to 56 for kind cuckoo");
-                }
-                let bucket = u64::from(self.width) * SLOTS as u64;
-                if !self.bits.is_multiple_of(bucket) || !(bucket..=MAX_BITS).contains(&self.bits) {
-                    return parameter("bits", self.bits, "whole buckets of four fingerprints");
-                }
-            }
-            Kind::Ribbon => {
-                if !(1..=ribbon::MAX_WIDTH).contains(&self.width) {
-                    return parameter("width", u64::from(self.width), "1 to 32 for kind ribbon");
-                }
-                if !(1..=MAX_BITS).contains(&self.bits) {
-                    return parameter("bits", self.bits, BITS_RANGE);
-                }
-            }
-            Kind::Scalable => {
-                if !(1..=MAX_ITEMS).contains(&self.items) {
-                    return parameter("items", self.items, "1 to 10^15 for kind scalable");
-                }
-                if !(MIN_RATE..1.0).contains(&self.rate) {
-                    return Err(Error::Rate { got: self.rate, reason: RATE_RANGE });
-                }
-                if !GROWTHS.contains(&self.growth) {
-                    return parameter("growth", u64::from(self.growth), "2, 4 or 8, or 0 for none");
-                }
-                if !TIGHTENINGS.contains(&self.tightening) {
-                    return Err(Error::Parameter {
-                        name: "tightening",
-                        got: self.tightening.to_string(),
-                        expected: "0.5 to 0.99".to_owned(),
-                    });
-                }
-            }
-        }
-        match self.kind {
-            Kind::Counting if !COUNTERS.contains(&self.width) => {
-                return parameter("width", u64::from(self.width), "2, 4 or 8 for kind counting");
-            }
-            Kind::Window => {
-                if !(1..=MAX_GENERATIONS).contains(&self.generations) {
-                    return parameter("generations", u64::from(self.generations), "1 to 64");
-                }
-                let length = match self.span {
-                    Some(Span::Millis(length) | Span::Items(length)) => length,
-                    None => 0,
-                };
-                if length < u64::from(self.generations) {
-                    return parameter("window", length, "at least as long as it has generations");
-                }
-            }
-            _ => {}
-        }
-        // What the kind does not have must be absent.
-        let strange = |plan: &Plan| {
-            let kind = plan.kind;
-            let wide = matches!(kind, Kind::Counting | Kind::Cuckoo | Kind::Ribbon);
-            let width = if wide { 0 } else { plan.width };
-            // As bits, so that no number differs from itself.
-            let growth = (plan.growth, plan.tightening.to_bits());
-            let growth = if kind == Kind::Scalable { (0, 0) } else { growth };
-            let window = (plan.span, plan.generations);
-            let window = if kind == Kind::Window { (None, 0) } else { window };
-            let fingerprints = matches!(kind, Kind::Cuckoo | Kind::Scalable | Kind::Ribbon);
-            let probes = if fingerprints { (plan.probes, plan.lines) } else { (1, 1) };
-            (width, growth, window, probes, plan.sparse && kind != Kind::Bitmap)
-        };
-        if strange(self) != strange(&plain) {
-            return Err(Error::Parameter {
-                name: "kind",
-                got: self.kind.to_string(),
-                expected: "one that has the other fields".to_owned(),
-            });
-        }
+        self.kind.planner().check(self)?;
+        self.check_absent()?;
         if !(1..=MAX_SHARDS).contains(&self.shards) {
-            return parameter("shards", u64::from(self.shards), "at most 2^20");
+            return parameter("shards", self.shards, "at most 2^20");
         }
         if self.shard >= self.shards {
-            return parameter("shard", u64::from(self.shard), "below the number of shards");
+            return parameter("shard", self.shard, "below the number of shards");
         }
-        if self.shards > 1 && matches!(self.kind, Kind::Bitmap | Kind::Ribbon) {
-            return Err(cannot_shard(self.kind));
-        }
-        Ok(())
+        if self.shards > 1 { self.kind.check_divisible() } else { Ok(()) }
+    }
+
+    /// Refuses fields that the kind does not have.
+    fn check_absent(&self) -> Result<()> {
+        let (kind, blank) = (self.kind, Plan::blank(self.kind));
+        // As bits, so that no number differs from itself.
+        let growth = |plan: &Plan| (plan.growth, plan.tightening.to_bits());
+        let window = |plan: &Plan| (plan.span, plan.generations);
+        let probes = |plan: &Plan| (plan.probes, plan.lines);
+        let fits = (kind.has_wide_cells() || self.width == blank.width)
+            && (kind.can_grow() || growth(self) == growth(&blank))
+            && (kind.forgets() || window(self) == window(&blank))
+            && (kind.has_probes() || probes(self) == probes(&blank))
+            && (kind.is_exact() || !self.sparse);
+        if fits { Ok(()) } else { parameter("kind", kind, "one that has the other fields") }
     }
 
     /// The structure behind the filter.
@@ -570,23 +290,13 @@ impl Plan {
     /// ribbon filter a bound, which it stays below by about 1%.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        match self.kind {
-            Kind::Bitmap if self.sparse => sparse_bytes(self.items, self.bits),
-            Kind::Cuckoo => Slots::new(self.width).bytes(self.buckets()),
-            Kind::Window => self.generation().bytes().saturating_mul(self.kept_generations()),
-            _ => self.bits.div_ceil(64) * 8,
-        }
+        self.kind.planner().bytes(self)
     }
 
     /// Bits per planned key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
-        let bits = match self.kind {
-            Kind::Bitmap if self.sparse => self.bytes() as f64 * 8.0,
-            Kind::Window => self.bits as f64 * self.kept_generations() as f64,
-            _ => self.bits as f64,
-        };
-        bits / self.items.max(1) as f64
+        self.kind.planner().all_bits(self) / self.items.max(1) as f64
     }
 
     /// The bits that a key sets and a query tests.
@@ -604,14 +314,7 @@ impl Plan {
     /// The cache lines that a query of a member touches: what it waits for, beyond the cache.
     #[must_use]
     pub fn cache_lines(&self) -> u32 {
-        match self.kind {
-            Kind::Bitmap | Kind::Blocked | Kind::Counting => self.lines,
-            Kind::Classic => self.probes,
-            Kind::Cuckoo | Kind::Scalable => 2,
-            // Two neighbouring blocks of a word for each column, and a threshold.
-            Kind::Ribbon => (2 * self.width).div_ceil(8) + 1,
-            Kind::Window => self.lines * (self.generations + 1),
-        }
+        self.kind.planner().cache_lines(self)
     }
 
     /// The bits of a cell: 1, unless cells are counters or fingerprints. Of a large ribbon filter some are one
@@ -655,44 +358,26 @@ impl Plan {
 
     /// Whether [`Plan::bytes`] tells the bytes of the payload exactly.
     pub(crate) fn has_fixed_size(&self) -> bool {
-        match self.kind {
-            Kind::Bitmap => !self.sparse,
-            Kind::Scalable | Kind::Window | Kind::Ribbon => false,
-            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Cuckoo => true,
-        }
+        self.kind.planner().has_fixed_size(self)
     }
 
-    /// The buckets of a cuckoo filter.
-    pub(crate) fn buckets(&self) -> u64 {
-        self.bits / (u64::from(self.width) * SLOTS as u64)
+    /// The most keys that are sure to fit, if the filter refuses keys when it is full.
+    #[must_use]
+    pub fn capacity(&self) -> Option<u64> {
+        self.kind.planner().capacity(self)
     }
 
-    /// The plan of one generation of a window.
-    pub(crate) fn generation(&self) -> Plan {
-        let items = self.items.div_ceil(u64::from(self.generations.max(1)));
-        Plan {
-            items,
-            rate: self.rate / f64::from(self.generations + 1),
-            bits: self.bits,
-            probes: self.probes,
-            lines: self.lines,
-            ..Plan::blank(Kind::Blocked)
-        }
-    }
-
-    /// The generations that a window keeps: one for each step, and the one that is being filled.
-    pub(crate) fn kept_generations(&self) -> u64 {
-        u64::from(self.generations) + 1
+    /// Whether keys may be refused once so many cells are in use.
+    #[must_use]
+    pub fn is_full(&self, occupied: u64) -> bool {
+        self.kind.planner().is_full(self, occupied)
     }
 
     /// The share of counters expected to have reached their maximum at the planned items: those are
     /// never lowered again. 0 for the kinds without counters.
     #[must_use]
     pub fn saturation(&self) -> f64 {
-        match self.kind {
-            Kind::Counting => self.as_lines().overflow(self.items as f64, (1 << self.width) - 1),
-            _ => 0.0,
-        }
+        self.kind.planner().saturation(self)
     }
 
     /// Whether a bitmap is kept compressed.
@@ -701,30 +386,9 @@ impl Plan {
         self.sparse
     }
 
-    /// The number of 64-byte blocks of a blocked filter.
-    pub(crate) fn blocks(&self) -> u64 {
-        self.bits / BLOCK_BITS
-    }
-
-    /// The rounds of probes that a key of a blocked filter takes in each of its lines.
-    pub(crate) fn rounds(&self) -> Rounds {
-        Rounds::of(self.probes / self.lines)
-    }
-
     /// Cells that keys can use: one bit of each block of a blocked filter is reserved.
     pub(crate) fn cells(&self) -> u64 {
-        match self.kind {
-            Kind::Blocked => self.bits - self.blocks(),
-            Kind::Window => (self.bits - self.blocks()).saturating_mul(self.kept_generations()),
-            Kind::Scalable => self.items,
-            Kind::Bitmap | Kind::Classic | Kind::Counting | Kind::Cuckoo | Kind::Ribbon => {
-                self.bits / u64::from(self.width)
-            }
-        }
-    }
-
-    fn as_lines(&self) -> Lines {
-        Lines::new(self.blocks() as f64, self.lines, self.rounds(), self.width)
+        self.kind.planner().cells(self)
     }
 
     /// The share of cells in use, from 0 to 1, if so many are.
@@ -737,19 +401,7 @@ impl Plan {
     /// insert, and from their number alone copies of a key count as keys.
     #[must_use]
     pub fn estimate(&self, ones: u64) -> Estimate {
-        let (items, error) = match self.kind {
-            // A fingerprint for every insert, also of a key that looks like one that was there.
-            Kind::Bitmap | Kind::Cuckoo | Kind::Ribbon => (ones as f64, 0.0),
-            // A fingerprint each, but for those that an insert took for one that was there: none
-            // at first, and the share of the rate at most.
-            Kind::Scalable => {
-                let half = ones as f64 * self.rate / 2.0;
-                (ones as f64 + half, half)
-            }
-            Kind::Classic | Kind::Blocked | Kind::Counting | Kind::Window => {
-                self.items_at_fill(ones as f64 / self.cells() as f64)
-            }
-        };
+        let (items, error) = self.kind.planner().estimate(self, ones);
         Estimate { items, error }
     }
 
@@ -765,55 +417,19 @@ impl Plan {
     /// ```
     #[must_use]
     pub fn rate_at(&self, items: f64) -> f64 {
-        match self.kind {
-            Kind::Bitmap => 0.0,
-            Kind::Classic => classic_rate(items, self.bits as f64, self.probes),
-            Kind::Blocked | Kind::Counting => self.as_lines().rate(items),
-            Kind::Cuckoo => cuckoo::rate(items, self.buckets(), self.width),
-            Kind::Ribbon => ribbon::mean_rate(self, items),
-            Kind::Scalable => {
-                if items <= 0.0 {
-                    0.0
-                } else {
-                    self.rate
-                }
-            }
-            Kind::Window => {
-                let generations = f64::from(self.generations);
-                let of_one = self.generation().rate_at(items / generations);
-                (of_one * (generations + 1.0)).min(1.0)
-            }
-        }
+        self.kind.planner().rate_at(self, items)
     }
 
     /// The most items at which the rate is still at most `rate`.
     #[must_use]
     pub fn items_at(&self, rate: f64) -> u64 {
-        match self.kind {
-            Kind::Bitmap => self.bits,
-            Kind::Cuckoo => {
-                let fits = largest(MAX_ITEMS, |items| self.rate_at(items as f64) <= rate);
-                fits.min(cuckoo::capacity(self.buckets()))
-            }
-            Kind::Scalable if rate < self.rate => 0,
-            Kind::Scalable if self.growth == 0 => self.items,
-            _ => largest(MAX_ITEMS, |items| self.rate_at(items as f64) <= rate),
-        }
+        self.kind.planner().items_at(self, rate)
     }
 
     /// The share of bits expected to be set when the filter holds `items` distinct keys.
     #[must_use]
     pub fn fill_at(&self, items: f64) -> f64 {
-        if items <= 0.0 {
-            return 0.0;
-        }
-        match self.kind {
-            Kind::Bitmap => items / self.bits as f64,
-            Kind::Classic => classic_fill(items, self.bits as f64, self.probes),
-            Kind::Blocked | Kind::Counting => self.as_lines().fill(items),
-            Kind::Cuckoo | Kind::Scalable | Kind::Ribbon => (items / self.cells() as f64).min(1.0),
-            Kind::Window => self.generation().fill_at(items / f64::from(self.generations)),
-        }
+        if items <= 0.0 { 0.0 } else { self.kind.planner().fill_at(self, items) }
     }
 
     /// The number of keys that a share of set bits speaks for, with one standard deviation.
@@ -823,25 +439,12 @@ impl Plan {
     pub(crate) fn items_at_fill(&self, fill: f64) -> (f64, f64) {
         let usable = self.cells() as f64;
         let fill = fill.min((usable - 0.5) / usable);
-        match self.kind {
-            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Ribbon => (fill * usable, 0.0),
-            Kind::Classic => classic_items(fill, self.bits as f64, self.probes),
-            Kind::Blocked | Kind::Counting => self.as_lines().items(fill),
-            Kind::Window => {
-                let all = self.kept_generations() as f64;
-                let (items, error) = self.generation().items_at_fill(fill);
-                (items * all, error * all.sqrt())
-            }
-        }
+        self.kind.planner().items_at_fill(self, fill)
     }
 
     /// The rate when this share of bits is set.
     pub(crate) fn rate_at_fill(&self, fill: f64) -> f64 {
-        match self.kind {
-            // Every probe falls on a set bit with this probability, and independently.
-            Kind::Classic => fill.min(1.0).powi(self.probes as i32),
-            _ => self.rate_at(self.items_at_fill(fill).0),
-        }
+        self.kind.planner().rate_at_fill(self, fill)
     }
 
     /// The first field in which two plans differ that must not differ between filters whose bits are
@@ -850,8 +453,8 @@ impl Plan {
         let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
         let span = |plan: &Plan| plan.span.map_or("none".to_owned(), |span| span.to_string());
         let shard = |plan: &Plan| format!("{} of {}", plan.shard, plan.shards);
-        // A scalable filter's content depends on what it promises; the others' only on their shape.
-        let scales = self.kind == Kind::Scalable;
+        // The content of one that grows depends on what it promises; the others' only on their shape.
+        let scales = self.kind.can_grow();
         let promise = |plan: &Plan| if scales { plan.rate.to_string() } else { String::new() };
         let bits = |plan: &Plan| if scales { String::new() } else { plan.bits.to_string() };
         [
@@ -873,27 +476,47 @@ impl Plan {
     }
 }
 
-const BITS_RANGE: &str = "at least 1 and at most 2^56";
-const RATE_RANGE: &str = "it must lie strictly between 0 and 1";
-const BLOCKED_PROBES: &str = "4, 8, 12 or 16, or 8, 16, 24 or 32 with two lines per key";
-const TWO_LINE_BITS: &str = "two blocks or more that divide evenly into ranges of at most 16383 \
-     blocks, for two lines per key";
+pub(crate) const BITS_RANGE: &str = "at least 1 and at most 2^56";
+pub(crate) const RATE_RANGE: &str = "it must lie strictly between 0 and 1";
 
-/// The fewest ranges of at most [`RANGE_BLOCKS`] blocks.
-pub(crate) fn ranges(blocks: u64) -> u64 {
-    blocks.div_ceil(RANGE_BLOCKS)
+/// Refuses a value that is out of its range.
+pub(crate) fn parameter<T>(
+    name: &'static str,
+    got: impl Display,
+    expected: impl Display,
+) -> Result<T> {
+    Err(Error::Parameter { name, got: got.to_string(), expected: expected.to_string() })
 }
 
-/// The memory of a roaring bitmap of `items` integers that are scattered over the universe: three bytes
-/// each (two, and the slack of growing vectors), and what it keeps for every range of 2^16 and of 2^32
-/// values that has a member, a container and a bitmap in a tree. Measured, roaring 0.11, within 15%.
-fn sparse_bytes(items: u64, universe: u64) -> u64 {
-    let ranges = |size: u64, bytes: u64| universe.div_ceil(size).min(items).saturating_mul(bytes);
-    items.saturating_mul(3).saturating_add(ranges(1 << 16, 72)).saturating_add(ranges(1 << 32, 184))
+/// Why a filter has no growing part.
+pub(crate) fn cannot_grow(plan: &Plan) -> Error {
+    let kind = plan.kind();
+    let remedy = if kind.is_static() {
+        "it is built once; keep added keys beside it with Filter::into_overlay"
+    } else if kind.can_outgrow() {
+        "it is a shard; divide the keys among more shards"
+    } else {
+        "blocked and classic filters can, and scalable ones by themselves"
+    };
+    Error::Unsupported { kind, verb: "grow", remedy }
+}
+
+/// Up to so many keys a base counts as a beginning only.
+const SMALL: u64 = 10_000;
+
+/// Returns the share of the target rate that a base for so many keys takes. The growing part has
+/// the rest.
+///
+/// A small base takes a tenth: that costs it a few hundred bytes, and what it leaves decides how
+/// many bits a key takes in the growing part, where most keys will be (20.4 at 0.9%, 28.3 at
+/// 0.5%). A large base takes half.
+#[must_use]
+pub fn base_share(items: u64) -> f64 {
+    if items <= SMALL { 0.1 } else { 0.5 }
 }
 
 /// The largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not after.
-fn largest(max: u64, fits: impl Fn(u64) -> bool) -> u64 {
+pub(crate) fn largest(max: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, max + 1); // fits(low), and not fits(high)
     while high - low > 1 {
         let middle = low + (high - low) / 2;

@@ -23,7 +23,8 @@
 
 use std::ops::Range;
 
-use crate::plan::{Plan, ranges};
+use crate::plan::Plan;
+use crate::plan::lines::ranges;
 
 /// A slice of a filter's array, see [`Filter::profile`](crate::Filter::profile).
 #[derive(Clone, Copy, Debug, PartialEq)]

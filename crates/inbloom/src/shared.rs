@@ -32,10 +32,11 @@ use crate::filter::{Content, Filter, Texts};
 use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
 use crate::key::AsKey;
+use crate::kind::Kind;
 use crate::kinds::scalable::SharedScalable;
 use crate::kinds::{bitmap, blocked, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::state::{State, cannot_advance, cannot_remove};
 use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
@@ -121,7 +122,7 @@ impl SharedFilter {
             Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
             Kind::Blocked => Some(Shape::Blocked(blocked::Shape::new(plan)?)),
             Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
-            Kind::Bitmap | Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => None,
+            _ => None,
         };
         let content = match shape.filter(|_| state.measured().bits().is_some()) {
             Some(shape) => {

@@ -29,29 +29,17 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::filter::Filter;
+use crate::kind::Kind;
 use crate::kinds::scalable::FIRST_ITEMS;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, MIN_RATE, Plan, missed_per_key};
+pub use crate::plan::base_share;
+use crate::plan::{MIN_RATE, Plan, missed_per_key};
 use crate::profile::Slice;
 use crate::state::{
     Clocked, Intersecting, Measured, Positioned, Removable, State, has_no_positions,
 };
 use crate::storage::{self, Bits, Order};
-
-/// Up to so many keys a base counts as a beginning only.
-const SMALL: u64 = 10_000;
-
-/// Returns the share of the target rate that a base for so many keys takes. The growing part has
-/// the rest.
-///
-/// A small base takes a tenth: that costs it a few hundred bytes, and what it leaves decides how
-/// many bits a key takes in the growing part, where most keys will be (20.4 at 0.9%, 28.3 at
-/// 0.5%). A large base takes half.
-#[must_use]
-pub fn base_share(items: u64) -> f64 {
-    if items <= SMALL { 0.1 } else { 0.5 }
-}
 
 /// The least share of the target rate that must be left for a growing part to be worth it: with
 /// less a key would take far more bits than in a filter that is built again.

@@ -50,9 +50,10 @@ use crate::estimate::Estimate;
 use crate::filter::{Content, Filter};
 use crate::format;
 use crate::key::AsKey;
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, Plan, cannot_shard};
+use crate::plan::Plan;
 use crate::state::{
     Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_intersect, cannot_remove,
     has_no_positions,
@@ -138,9 +139,7 @@ impl Sharded {
             return Err(Error::Parameter { name: "shards", got, expected });
         };
         let (shard, count) = place(first);
-        if matches!(first.plan().kind(), Kind::Bitmap | Kind::Ribbon) {
-            return Err(cannot_shard(first.plan().kind()));
-        }
+        first.plan().kind().check_divisible()?;
         for other in &shards[1..] {
             let (_, their_count) = place(other);
             if their_count != count {
@@ -499,10 +498,7 @@ impl Sharded {
     /// Whether an insert may be refused though the shards can be written: they fill up, or need
     /// memory.
     fn may_refuse(&self) -> bool {
-        match self.shards[0].plan().kind() {
-            Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting => false,
-            Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon => true,
-        }
+        self.shards[0].plan().kind().may_refuse()
     }
 
     /// Whether inserts are refused because a shard was opened read-only.

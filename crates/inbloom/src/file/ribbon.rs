@@ -6,8 +6,8 @@ use super::payload::{Kept, Payload};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::format::mismatch;
+use crate::kinds::ribbon::plan::{ENTRY, TAIL};
 use crate::kinds::ribbon::{Layout, Lengths, Part};
-use crate::plan::ribbon::{ENTRY, TAIL};
 
 /// Writes a filter of kind ribbon, one shard after the other, into a file that gets its name only
 /// when it is complete.

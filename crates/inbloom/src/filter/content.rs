@@ -1,21 +1,16 @@
 //! What a filter holds: one of the kinds, or a composition of filters.
 
+use std::any::Any;
+
 use super::Filter;
 use crate::compose::grown::Grown;
 use crate::compose::overlay::Overlay;
 use crate::compose::sharded::Piece;
 use crate::digest::Hasher;
-use crate::error::{Error, Result};
-use crate::kinds::bitmap::{Bitmap, Store};
+use crate::error::Result;
 use crate::kinds::blocked::Blocked;
-use crate::kinds::classic::Classic;
-use crate::kinds::counting::Counting;
-use crate::kinds::cuckoo::Cuckoo;
-use crate::kinds::ribbon::Ribbon;
-use crate::kinds::scalable::Scalable;
-use crate::kinds::window::Window;
 use crate::membership::Membership;
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::state::{Measured, State};
 use crate::storage::{Bits, Cells};
 
@@ -30,22 +25,7 @@ impl Content {
         if plan.shard().is_some() {
             return Ok(Content::piece(plan, Content::new(plan.without_shard())?));
         }
-        Ok(match plan.kind() {
-            Kind::Blocked => Content::Blocked(Blocked::new(plan)?),
-            Kind::Bitmap => Content::other(Bitmap::new(plan)?),
-            Kind::Classic => Content::other(Classic::new(plan)?),
-            Kind::Counting => Content::other(Counting::new(plan)?),
-            Kind::Cuckoo => Content::other(Cuckoo::new(plan)?),
-            Kind::Scalable => Content::other(Scalable::new(plan)?),
-            Kind::Window => Content::other(Window::new(plan)?),
-            kind @ Kind::Ribbon => {
-                return Err(Error::Unsupported {
-                    kind,
-                    verb: "start empty",
-                    remedy: "it is built once from all its keys; call Filter::build with their digests",
-                });
-            }
-        })
+        (plan.kind().row().new)(plan).map(Content::from_state)
     }
 
     /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
@@ -54,30 +34,13 @@ impl Content {
             let inner = Content::from_cells(plan.without_shard(), cells, ones)?;
             return Ok(Content::piece(plan, inner));
         }
-        Ok(match plan.kind() {
-            Kind::Bitmap if plan.is_sparse() => Content::other(Bitmap::read_sparse(plan, &cells)?),
-            Kind::Scalable => Content::other(Scalable::from_cells(plan, cells)?),
-            Kind::Window => Content::other(Window::from_cells(plan, cells)?),
-            Kind::Ribbon => Content::other(Ribbon::from_cells(plan, cells)?),
-            _ => Content::with_bits(plan, Bits { cells, ones }),
-        })
+        (plan.kind().row().read)(plan, cells, ones).map(Content::from_state)
     }
 
     /// A kind whose state is an array of cells.
     pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Content {
-        if plan.shard().is_some() {
-            return Content::piece(plan, Content::with_bits(plan.without_shard(), bits));
-        }
-        match plan.kind() {
-            Kind::Blocked => Content::Blocked(Blocked::with_bits(plan, bits)),
-            Kind::Bitmap => Content::other(Bitmap::with_store(plan, Store::Dense(bits))),
-            Kind::Classic => Content::other(Classic::with_bits(plan, bits)),
-            Kind::Counting => Content::other(Counting::with_bits(plan, bits)),
-            Kind::Cuckoo => Content::other(Cuckoo::with_bits(plan, bits)),
-            Kind::Scalable | Kind::Window | Kind::Ribbon => {
-                unreachable!("more than an array of cells")
-            }
-        }
+        Content::from_cells(plan, bits.cells, bits.ones)
+            .expect("an array of cells is taken as it is")
     }
 
     /// A filter with the parts that a file has beside it: a static kind with what was added to it
@@ -133,12 +96,11 @@ impl Content {
 
     /// The way back from [`Content::into_state`].
     pub(crate) fn from_state(state: Box<dyn State>) -> Content {
-        let plan = *state.plan();
-        let is_blocked = plan.kind() == Kind::Blocked && plan.shard().is_none();
-        match is_blocked && state.measured().bits().is_some() {
-            true => Content::with_bits(plan, state.into_bits().expect("just seen")),
-            false => Content::Other(state),
+        if !(state.as_ref() as &dyn Any).is::<Blocked>() {
+            return Content::Other(state);
         }
+        let state: Box<dyn Any> = state;
+        Content::Blocked(*state.downcast().expect("just seen"))
     }
 
     pub(crate) fn members(&self) -> &dyn Membership {

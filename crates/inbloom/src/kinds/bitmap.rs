@@ -11,6 +11,9 @@
 //! queried in place in a file, nor shared without locks: it is rebuilt when read, and
 //! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
 
+mod plan;
+mod row;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::Range;
@@ -22,13 +25,15 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{Towards, prefetch};
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{self, Bits, Cells, Order, words};
 use crate::sync::{AtomicU64, Ordering};
+pub(crate) use row::ROW;
 
 /// An exact set of unsigned integers below a bound.
 ///

@@ -31,6 +31,8 @@
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
 mod pieces;
+mod plan;
+mod row;
 mod shared;
 
 pub use pieces::{Piece, Pieces};
@@ -44,12 +46,15 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{self, Geometry, Kernel, Run};
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{BLOCK_BITS, Kind, Plan};
+use crate::plan::Plan;
+use crate::plan::lines::BLOCK_BITS;
 use crate::profile::{Slice, Spread, slices_of};
 use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
+pub(crate) use row::ROW;
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
 pub struct Blocked {

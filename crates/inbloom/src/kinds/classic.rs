@@ -20,6 +20,9 @@
 //!
 //! Source: Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 1970.
 
+mod plan;
+mod row;
+
 use std::borrow::Cow;
 
 use crate::digest::Digest;
@@ -27,13 +30,16 @@ use crate::error::Result;
 use crate::estimate::Estimate;
 use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::profile::{Slice, Spread, slices_of};
 use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
 use crate::sync::{AtomicU64, Ordering};
+pub use plan::MAX_CLASSIC_PROBES;
+pub(crate) use row::ROW;
 
 /// A Bloom filter with its probes anywhere in the bits.
 pub struct Classic {

@@ -44,6 +44,9 @@
 //! protocol", IEEE/ACM Transactions on Networking 8(3), 2000 (counters, and why 4 bits); Putze,
 //! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks).
 
+mod plan;
+mod row;
+
 use std::borrow::Cow;
 
 use crate::digest::Digest;
@@ -51,13 +54,16 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::kernels::scalar::{Touch, touched_counters};
 use crate::kernels::{Counters, Geometry, Kernel, Run, Towards};
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{BLOCK_BITS, Kind, Plan};
+use crate::plan::Plan;
+use crate::plan::lines::BLOCK_BITS;
 use crate::profile::{Slice, Spread, slices_of};
 use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order, words};
 use crate::sync::{AtomicU64, Ordering};
+pub(crate) use row::ROW;
 
 /// A Bloom filter with counters, one cache line per key or two. Keys can be removed again.
 ///
@@ -504,7 +510,8 @@ mod tests {
 
     use super::*;
     use crate::digest::Hasher;
-    use crate::plan::{Lines, Rounds};
+    use crate::plan::Rounds;
+    use crate::plan::model::Lines;
 
     const WIDTHS: [u32; 3] = [2, 4, 8];
 

@@ -40,6 +40,9 @@
 //! Source: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
 //! CoNEXT 2014.
 
+mod plan;
+mod row;
+
 use std::borrow::Cow;
 
 use crate::digest::Digest;
@@ -47,14 +50,16 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, SECOND_LINE, Towards};
+use crate::kind::Kind;
 use crate::kinds::buckets::{SLOTS, Slots};
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::cuckoo::Shape;
-use crate::plan::{Kind, Plan, mean_of_growth};
+use crate::plan::{Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
+use plan::Shape;
+pub(crate) use row::ROW;
 
 /// A cuckoo filter.
 pub struct Cuckoo {

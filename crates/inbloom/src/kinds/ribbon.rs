@@ -58,6 +58,8 @@
 
 mod equation;
 mod layout;
+pub(crate) mod plan;
+mod row;
 mod shard;
 
 use std::any::Any;
@@ -70,12 +72,13 @@ use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::bits::Kernel;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
-use crate::membership::Membership;
-use crate::paging::{Pager, Paging};
-use crate::plan::ribbon::{
+use crate::kind::Kind;
+use crate::kinds::ribbon::plan::{
     BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
 };
-use crate::plan::{Kind, Plan};
+use crate::membership::Membership;
+use crate::paging::{Pager, Paging};
+use crate::plan::Plan;
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
 use crate::storage::{self, Bits, Cells, LARGE, Order};
@@ -83,6 +86,7 @@ use equation::{Equation, start_in};
 pub(crate) use layout::Lengths;
 use layout::sorted;
 pub use layout::{Layout, Part};
+pub(crate) use row::ROW;
 use shard::{Entry, THRESHOLDS};
 
 /// A bumped ribbon filter.
@@ -564,7 +568,7 @@ impl Measured for Ribbon {
     fn rate(&self) -> f64 {
         let of = |shard: &Shard| {
             let items = shard.keys as f64 * self.shards.len() as f64;
-            crate::plan::ribbon::rate(items, shard.width)
+            crate::kinds::ribbon::plan::rate(items, shard.width)
         };
         self.shards.iter().map(of).sum::<f64>() / self.shards.len() as f64
     }

@@ -44,6 +44,8 @@
 //! partial expansions", VLDB 1980 (growing by less than twice).
 
 mod allowance;
+mod plan;
+mod row;
 mod shared;
 mod table;
 
@@ -54,18 +56,20 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{FITS_IN_L2, Towards};
+use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{Kind, MAX_BITS, Plan, missed_per_key};
+use crate::plan::{MAX_BITS, Plan, missed_per_key};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{self, Bits, Cells, Order};
 use allowance::Allowance;
+pub(crate) use plan::FIRST_ITEMS;
+use plan::first_shapes;
+pub(crate) use row::ROW;
 pub use shared::SharedScalable;
-use table::{Claim, HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG, Table};
+use table::{Claim, Shape, Table};
 
-/// Items that a plan is for if it is given none, as RedisBloom has it.
-pub(crate) const FIRST_ITEMS: u64 = 100;
 const SHARDS: usize = 64;
 /// The largest table without shards: 1024 buckets, 9216 slots at 1%.
 const MAX_SMALL_LEVEL: u32 = 10;
@@ -193,97 +197,6 @@ impl Lengths {
 /// 2^-n
 fn half_to(n: u32) -> f64 {
     0.5f64.powi(n as i32)
-}
-
-/// The sizes of its tables. They depend on what is in them already, so that they are here.
-impl Plan {
-    /// How many bits an address gets when a table is multiplied.
-    fn growth_bits(&self) -> u32 {
-        self.growth.max(2).ilog2()
-    }
-
-    /// The most words of a bucket: small steps are for small growth.
-    fn max_words(&self, lanes: u32) -> u32 {
-        if self.growth > 2 { Shape::min_words(lanes) } else { Shape::max_words(lanes) }
-    }
-
-    /// Slots of a word for the next generation of a table: the most with whose fingerprints errors
-    /// are within what it may take, when every slot that it can have is in use.
-    fn lanes(&self, level: u32, tagged: bool, present: &Lengths) -> u32 {
-        self.lanes_for(level, tagged, present, |lanes| self.max_words(lanes))
-    }
-
-    fn lanes_for(
-        &self,
-        level: u32,
-        tagged: bool,
-        present: &Lengths,
-        max_words: impl Fn(u32) -> u32,
-    ) -> u32 {
-        let (shortest, tag) = match (self.growth, tagged) {
-            (_, true) => (TAG, TAG),
-            (0, false) => (HEAD, 0),
-            (_, false) => (HEAD + SPARE, 0),
-        };
-        // Among tagged entries, only those of the same shard count.
-        let same = |shard: usize| share_of(shard) * share_of(shard);
-        let same: f64 = if tagged { (0..SHARDS).map(same).sum() } else { 1.0 };
-        let spent = present.rate(127) * same;
-        let allowed = match (self.growth, tagged) {
-            (0, _) => self.rate - spent,
-            (_, false) => (self.rate - spent) * (1.0 - self.tightening),
-            (_, true) => self.rate * (1.0 - self.tightening) * SMALL_PART,
-        };
-        let buckets = 2f64.powi(level as i32);
-        let taken = |lanes: u32| {
-            let slots = f64::from(max_words(lanes) * lanes) * buckets;
-            let more = (slots - present.count() as f64).max(0.0);
-            let length = level + Shape::print_of(lanes) - tag;
-            (present.rate(length) + more * half_to(length)) * same - spent
-        };
-        let mut possible =
-            (2..=MAX_LANES).rev().filter(|lanes| Shape::print_of(*lanes) >= shortest);
-        possible.find(|lanes| taken(*lanes) <= allowed).unwrap_or(1)
-    }
-
-    /// The smallest table with room for `items` more, beside what is `present`.
-    fn shape(&self, items: f64, tagged: bool, present: &Lengths) -> Result<Shape> {
-        let items = items + present.count() as f64;
-        // One that cannot grow has to be lucky with the first keys: four deviations of slack.
-        let fixed = self.growth == 0;
-        let slots = if fixed { (items + 4.0 * items.sqrt() + 4.0) / LOAD } else { items / LOAD };
-        for level in 0..=MAX_LEVEL {
-            let most = self.lanes(level, tagged, present);
-            for words in Shape::min_words(most)..=self.max_words(most) {
-                // One that cannot grow gets no more slots later.
-                let lanes = match fixed {
-                    true => self.lanes_for(level, tagged, present, |_| words),
-                    false => most,
-                };
-                let shape = Shape { level, words, lanes, tagged };
-                if shape.is_valid() && shape.all_slots() as f64 >= slots {
-                    return Ok(shape);
-                }
-            }
-        }
-        Err(Error::TooLarge { bits: slots * SHARDS as f64, max: MAX_BITS })
-    }
-}
-
-/// The tables of an empty filter: one, or as many as there are shards.
-fn first_shapes(plan: &Plan) -> Result<Vec<Shape>> {
-    let none = Lengths([0; 128]);
-    let items = plan.items() as f64;
-    let small = plan.shape(items, true, &none)?;
-    if small.level <= MAX_SMALL_LEVEL {
-        return Ok(vec![small]);
-    }
-    (0..SHARDS).map(|i| plan.shape(items * share_of(i), false, &none)).collect()
-}
-
-/// The bytes of an empty filter.
-pub(crate) fn first_bytes(plan: &Plan) -> Result<u64> {
-    Ok(first_shapes(plan)?.into_iter().map(Shape::bytes).sum())
 }
 
 impl Scalable {

@@ -24,6 +24,9 @@
 //!
 //! Source: Yoon, "Aging Bloom filter with two active buffers for dynamic sets", TKDE 2010 (generations).
 
+mod plan;
+mod row;
+
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -31,14 +34,16 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format::mismatch;
+use crate::kind::Kind;
 use crate::kinds::blocked::Blocked;
 use crate::membership::Membership;
 use crate::memory::allocated;
 use crate::paging::Paging;
-use crate::plan::{Kind, Plan, Span};
+use crate::plan::{Plan, Span};
 use crate::profile::Slice;
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{self, Bits, Cells, Order};
+pub(crate) use row::ROW;
 
 /// A set that forgets what was inserted longer ago than its window.
 pub struct Window {

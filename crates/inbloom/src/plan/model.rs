@@ -27,7 +27,7 @@
 //! is binomial too, and its overflow the upper tail.
 
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
-pub(super) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
+pub(crate) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
     if n <= 0.0 {
         return 0.0;
     }
@@ -76,13 +76,13 @@ fn exact_classic_rate(throws: usize, m: f64, k: u32) -> f64 {
 }
 
 /// Expected share of set bits of a classic filter.
-pub(super) fn classic_fill(n: f64, m: f64, k: u32) -> f64 {
+pub(crate) fn classic_fill(n: f64, m: f64, k: u32) -> f64 {
     -(n * f64::from(k) * (-1.0 / m).ln_1p()).exp_m1()
 }
 
 /// The number of keys at which the expected share of set bits is `fill`: the inverse of
 /// [`classic_fill`] (Swamidass and Baldi 2007), and one standard deviation of that estimate.
-pub(super) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
+pub(crate) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     let k = f64::from(k);
     let items = (-fill).ln_1p() / (k * (-1.0 / m).ln_1p());
     let load = k * items / m;
@@ -231,7 +231,7 @@ impl Lines {
     }
 
     /// Expected share of set cells.
-    pub(super) fn fill(&self, n: f64) -> f64 {
+    pub(crate) fn fill(&self, n: f64) -> f64 {
         -(n * (-self.cell_chance()).ln_1p()).exp_m1()
     }
 
@@ -289,7 +289,7 @@ impl Lines {
     ///
     /// The deviation takes lines as independent with Poisson loads, then takes out the part of the
     /// variance that comes from the number of keys itself, which is what is being estimated.
-    pub(super) fn items(&self, fill: f64) -> (f64, f64) {
+    pub(crate) fn items(&self, fill: f64) -> (f64, f64) {
         let items = (-fill).ln_1p() / (-self.cell_chance()).ln_1p();
         let load = items * f64::from(self.lines) / self.blocks;
         let empty = |spared: f64| (-load * (1.0 - spared)).exp();

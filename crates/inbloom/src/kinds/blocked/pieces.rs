@@ -7,7 +7,8 @@ use std::ops::RangeInclusive;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::kernels::{Geometry, scalar};
-use crate::plan::{Kind, Plan};
+use crate::kind::Kind;
+use crate::plan::Plan;
 use crate::storage::Cells;
 
 /// The blocks of a piece, about: 1 MiB, unless that would be more pieces than so many.

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::digest::Hasher;
 use crate::kinds::buckets::MAX_WIDTH;
-use crate::plan::cuckoo::{MIN_WIDTH, buckets_for, capacity, narrowest, rate, shape_for};
+use crate::kinds::cuckoo::plan::{MIN_WIDTH, buckets_for, capacity, narrowest, rate, shape_for};
 use crate::plan::{MAX_ITEMS, MIN_RATE};
 
 fn planned(shape: Shape) -> Cuckoo {

@@ -4,7 +4,7 @@
 use crate::digest::Digest;
 use crate::kernels::bits::{Columns, Kernel};
 use crate::kernels::scalar::fold;
-use crate::plan::ribbon::{BLOCK, MAX_WIDTH, starts};
+use crate::kinds::ribbon::plan::{BLOCK, MAX_WIDTH, starts};
 
 /// Fractional digits of pi, after those of `kernels.rs`; the second was made odd.
 const MIX: [u64; 3] = [0x4528_21e6_38d0_1377, 0xbe54_66cf_34e9_0c6c | 1, 0xc0ac_29b7_c97c_50dd];

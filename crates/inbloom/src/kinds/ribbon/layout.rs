@@ -7,8 +7,9 @@ use super::Ribbon;
 use super::shard::{self, Entry};
 use crate::digest::Digest;
 use crate::error::Result;
-use crate::plan::ribbon::{ENTRY, LAYERS, TAIL, narrow_shards, shards, threshold_words};
-use crate::plan::{Kind, Plan};
+use crate::kind::Kind;
+use crate::kinds::ribbon::plan::{ENTRY, LAYERS, TAIL, narrow_shards, shards, threshold_words};
+use crate::plan::Plan;
 use crate::storage::Cells;
 
 /// Which digests belong to which shard, and what the shards are like.

@@ -2,7 +2,7 @@
 
 use super::equation::{Band, Equation, back_substitute, start_in};
 use crate::error::{Error, Result};
-use crate::plan::ribbon::{
+use crate::kinds::ribbon::plan::{
     BUCKET, ENTRY, LAYERS, last_blocks, layer_blocks, starts, threshold_words,
 };
 

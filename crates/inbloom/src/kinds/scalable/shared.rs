@@ -57,8 +57,9 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::filter::{Content, Filter, Texts, check_hasher};
 use crate::kernels::{FITS_IN_L2, Towards};
+use crate::kind::Kind;
 use crate::membership::Membership;
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::state::State;
 use crate::storage::{self, Cells};
 use crate::sync::{

@@ -1,7 +1,12 @@
 //! The sizes of a cuckoo filter: how many keys fit into its buckets, and how often a foreign key is
 //! claimed.
 
+use crate::error::{Error, Result};
+use crate::kind::Kind;
 use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
+use crate::plan::planner::Planner;
+use crate::plan::search::{self, Search, too_few_bytes};
+use crate::plan::{MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};
 
 /// The narrowest fingerprint: with one bit all keys would look the same.
 pub(crate) const MIN_WIDTH: u32 = 2;
@@ -133,4 +138,104 @@ pub(crate) fn widest(items: u64, bits: u64) -> Option<Shape> {
     let narrow = narrowest_shape(items);
     let fits = |width: &u32| Shape { width: *width, ..narrow }.bytes() <= bits / 8;
     (narrow.width..=MAX_WIDTH).rev().find(fits).map(|width| Shape { width, ..narrow })
+}
+
+impl Plan {
+    /// The buckets of a cuckoo filter.
+    pub(crate) fn buckets(&self) -> u64 {
+        self.bits / (u64::from(self.width) * SLOTS as u64)
+    }
+}
+
+fn plan(items: u64, rate: f64, shape: Shape) -> Result<Plan> {
+    let bits = shape.bits();
+    if bits > MAX_BITS {
+        return Err(Error::TooLarge { bits: bits as f64, max: MAX_BITS });
+    }
+    Ok(Plan { items, rate, bits, width: shape.width, ..Plan::blank(Kind::Cuckoo) })
+}
+
+pub(crate) struct CuckooPlan;
+
+impl Search for CuckooPlan {
+    fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
+        plan(items, rate, shape_for(items, rate))
+    }
+
+    fn lowest_rate(&self, given: &PlanBuilder, items: u64, bits: u64) -> Result<Plan> {
+        let Some(shape) = widest(items, bits) else {
+            return too_few_bytes(bits, narrowest_shape(items).bytes(), Some(items));
+        };
+        let reached = rate(items.max(1) as f64, shape.buckets, shape.width);
+        plan(items, search::reached(given, items, bits, reached)?, shape)
+    }
+
+    fn most_items(&self, _given: &PlanBuilder, bits: u64, rate: f64) -> Result<Plan> {
+        let fits = |items| shape_for(items, rate).bytes() <= bits / 8;
+        match largest(MAX_ITEMS, fits) {
+            0 => too_few_bytes(bits, shape_for(1, rate).bytes(), None),
+            items => self.fewest_bits(items, rate),
+        }
+    }
+}
+
+impl Planner for CuckooPlan {
+    fn check(&self, plan: &Plan) -> Result<()> {
+        if !(MIN_WIDTH..=MAX_WIDTH).contains(&plan.width) {
+            return parameter("width", plan.width, "2 to 56 for kind cuckoo");
+        }
+        let bucket = u64::from(plan.width) * SLOTS as u64;
+        if !plan.bits.is_multiple_of(bucket) || !(bucket..=MAX_BITS).contains(&plan.bits) {
+            return parameter("bits", plan.bits, "whole buckets of four fingerprints");
+        }
+        Ok(())
+    }
+
+    fn solve(&self, given: &PlanBuilder) -> Result<Plan> {
+        search::solve(given, self)
+    }
+
+    /// A shard can fill up.
+    fn shard(&self, plan: &Plan, shards: u32) -> Result<Plan> {
+        let items = plan.most_of_a_share(shards);
+        let fewest = Plan::builder(plan.kind).items(items).rate(plan.offered_rate()).build()?;
+        let share = plan.bits / u64::from(shards);
+        // Whoever gave it more bits than it needs has wider fingerprints.
+        let shape = widest(items, share).filter(|shape| shape.bits() > fewest.bits);
+        Ok(shape.map_or(fewest, |shape| Plan { bits: shape.bits(), width: shape.width, ..fewest }))
+    }
+
+    fn bytes(&self, plan: &Plan) -> u64 {
+        Slots::new(plan.width).bytes(plan.buckets())
+    }
+
+    fn cache_lines(&self, _plan: &Plan) -> u32 {
+        2
+    }
+
+    fn rate_at(&self, plan: &Plan, items: f64) -> f64 {
+        rate(items, plan.buckets(), plan.width)
+    }
+
+    fn items_at(&self, plan: &Plan, rate: f64) -> u64 {
+        let fits = largest(MAX_ITEMS, |items| self.rate_at(plan, items as f64) <= rate);
+        fits.min(capacity(plan.buckets()))
+    }
+
+    fn fill_at(&self, plan: &Plan, items: f64) -> f64 {
+        (items / self.cells(plan) as f64).min(1.0)
+    }
+
+    fn items_at_fill(&self, plan: &Plan, fill: f64) -> (f64, f64) {
+        (fill * self.cells(plan) as f64, 0.0)
+    }
+
+    /// A fingerprint for every insert, also of a key that looks like one that was there.
+    fn estimate(&self, _plan: &Plan, occupied: u64) -> (f64, f64) {
+        (occupied as f64, 0.0)
+    }
+
+    fn capacity(&self, plan: &Plan) -> Option<u64> {
+        Some(capacity(plan.buckets()))
+    }
 }

@@ -3,9 +3,11 @@
 //!
 //! Integers only, where a size decides bits: they must come out the same everywhere.
 
-use super::{MAX_BITS, Plan};
 use crate::error::{Error, Result};
-use crate::plan::Kind;
+use crate::kind::Kind;
+use crate::plan::planner::Planner;
+use crate::plan::search::{self, Search, too_few_bytes};
+use crate::plan::{BITS_RANGE, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};
 
 /// The widest fingerprint. The 64 bits of a place that tell keys apart would not bear much more.
 pub(crate) const MAX_WIDTH: u32 = 32;
@@ -151,10 +153,79 @@ fn most_bumped(keys: u64) -> u64 {
     }
 }
 
-pub(crate) fn plan(items: u64, rate: f64, width: u32) -> Result<Plan> {
+fn plan(items: u64, rate: f64, width: u32) -> Result<Plan> {
     let bits = bits(items, width, narrow_shards(items, rate, width));
     if bits > MAX_BITS {
         return Err(Error::TooLarge { bits: bits as f64, max: MAX_BITS });
     }
     Ok(Plan { items, rate, bits, width, ..Plan::blank(Kind::Ribbon) })
+}
+
+pub(crate) struct RibbonPlan;
+
+impl Search for RibbonPlan {
+    fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
+        plan(items, rate, width_for(items, rate)?)
+    }
+
+    fn lowest_rate(&self, given: &PlanBuilder, items: u64, bits: u64) -> Result<Plan> {
+        let Some(width) = widest(items, bits) else {
+            return too_few_bytes(bits, self::bits(items, 1, 0).div_ceil(8), Some(items));
+        };
+        let reached = rate(items.max(1) as f64, width);
+        plan(items, search::reached(given, items, bits, reached)?, width)
+    }
+
+    fn most_items(&self, _given: &PlanBuilder, bits: u64, rate: f64) -> Result<Plan> {
+        let width = width_for(1, rate)?;
+        let fits = |items| self.fewest_bits(items, rate).is_ok_and(|plan| plan.bits <= bits);
+        // Where widths begin to be mixed, more keys may take fewer bits.
+        let mixed_fit = fits(MIXED_ITEMS);
+        let fits = |items| items < MIXED_ITEMS && mixed_fit || fits(items);
+        match largest(MAX_ITEMS, fits) {
+            0 => too_few_bytes(bits, self::bits(1, width, 0).div_ceil(8), None),
+            items => self.fewest_bits(items, rate),
+        }
+    }
+}
+
+impl Planner for RibbonPlan {
+    fn check(&self, plan: &Plan) -> Result<()> {
+        if !(1..=MAX_WIDTH).contains(&plan.width) {
+            return parameter("width", plan.width, "1 to 32 for kind ribbon");
+        }
+        if !(1..=MAX_BITS).contains(&plan.bits) {
+            return parameter("bits", plan.bits, BITS_RANGE);
+        }
+        Ok(())
+    }
+
+    fn solve(&self, given: &PlanBuilder) -> Result<Plan> {
+        search::solve(given, self)
+    }
+
+    fn has_fixed_size(&self, _plan: &Plan) -> bool {
+        false
+    }
+
+    /// Two neighboring blocks of a word for each column, and a threshold.
+    fn cache_lines(&self, plan: &Plan) -> u32 {
+        (2 * plan.width).div_ceil(8) + 1
+    }
+
+    fn rate_at(&self, plan: &Plan, items: f64) -> f64 {
+        mean_rate(plan, items)
+    }
+
+    fn fill_at(&self, plan: &Plan, items: f64) -> f64 {
+        (items / self.cells(plan) as f64).min(1.0)
+    }
+
+    fn items_at_fill(&self, plan: &Plan, fill: f64) -> (f64, f64) {
+        (fill * self.cells(plan) as f64, 0.0)
+    }
+
+    fn estimate(&self, _plan: &Plan, occupied: u64) -> (f64, f64) {
+        (occupied as f64, 0.0)
+    }
 }

@@ -1,0 +1,113 @@
+//! The number of a kind, and what a kind can do.
+//!
+//! A [`Kind`] is a number that files and programs know. What belongs to it is a row of the table in
+//! `kinds.rs`: its name, its [`Abilities`], its planner and its constructors. Each kind declares its
+//! constant and its row in its own folder. Everything outside asks for abilities and does not name
+//! kinds, so that a new one is a folder and a line of the table.
+
+/// The structure behind a filter.
+///
+/// Programs compare kinds with `==`, match on their constants, and ask what they can do:
+///
+/// ```
+/// use inbloom::Kind;
+///
+/// let names: Vec<&str> =
+///     Kind::ALL.iter().filter(|kind| kind.can_remove()).map(|kind| kind.name()).collect();
+/// assert!(names.contains(&"counting") && !names.contains(&"blocked"));
+/// assert_eq!("blocked".parse::<Kind>()?, Kind::default());
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind(u16);
+
+impl Kind {
+    /// The number is on disk: it is never reused.
+    pub(crate) const fn new(id: u16) -> Kind {
+        Kind(id)
+    }
+
+    pub(crate) const fn id(self) -> u16 {
+        self.0
+    }
+}
+
+/// What a kind can do and has. [`Kind`]'s methods of nearly the same names document each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abilities {
+    pub removes: bool,
+    pub merges: bool,
+    pub is_static: bool,
+    pub grows: bool,
+    pub outgrows: bool,
+    pub counts: bool,
+    pub is_exact: bool,
+    pub forgets: bool,
+    pub keeps_rate: bool,
+    pub may_refuse: bool,
+    pub builds_in_parts: bool,
+    pub foresees_pages: bool,
+    /// Whether keys set bits and queries test them, so that there is a number of probes.
+    pub probes: bool,
+    /// Whether the probes of a key lie in one cache line or two, so that there is a number of lines.
+    pub lines: bool,
+    /// Whether cells may have more than one bit, so that the plan has their width.
+    pub wide: bool,
+    /// Whether that width can be chosen.
+    pub chooses_width: bool,
+    /// Why it cannot be divided into shards, if it cannot.
+    pub undivided: Option<&'static str>,
+}
+
+impl Abilities {
+    /// Those of a kind that takes keys one by one until its rate is too high, and can do no more.
+    pub(crate) const NONE: Abilities = Abilities {
+        removes: false,
+        merges: false,
+        is_static: false,
+        grows: false,
+        outgrows: false,
+        counts: false,
+        is_exact: false,
+        forgets: false,
+        keeps_rate: false,
+        may_refuse: false,
+        builds_in_parts: false,
+        foresees_pages: false,
+        probes: false,
+        lines: false,
+        wide: false,
+        chooses_width: false,
+        undivided: None,
+    };
+}
+
+/// Words about a kind that `inbloom info` and `inbloom plan` print.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Labels {
+    /// A letter of the name that no other kind has: draws its curve.
+    pub letter: char,
+    /// Names the number of bits: what they are the bits of. None if the number says nothing.
+    pub bits: Option<&'static str>,
+    /// Names the cells that are in use.
+    pub in_use: &'static str,
+    /// Names the arrays that a profile goes through one by one, if there are several.
+    pub arrays: &'static str,
+    /// Says why no filter of the kind holds more keys than it should, if that is so.
+    pub never_overfull: Option<&'static str>,
+    /// Says why the current rate is above the target.
+    pub above_target: &'static str,
+}
+
+impl Labels {
+    /// Those of an array of bits.
+    pub(crate) const BITS: Labels = Labels {
+        letter: '?',
+        bits: Some(""),
+        in_use: "bits set",
+        arrays: "",
+        never_overfull: None,
+        above_target: ": it holds more keys than planned",
+    };
+}

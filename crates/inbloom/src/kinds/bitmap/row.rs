@@ -1,0 +1,47 @@
+//! The row of the bitmap in the table of kinds.
+
+use super::plan::BitmapPlan;
+use super::{Bitmap, Store};
+use crate::digest::Hasher;
+use crate::kind::{Abilities, Kind, Labels};
+use crate::kinds::Row;
+use crate::storage::Bits;
+
+impl Kind {
+    /// One bit per possible integer: exact, ordered.
+    #[expect(non_upper_case_globals, reason = "reads as the variant that it stands for")]
+    pub const Bitmap: Kind = Kind::new(1);
+}
+
+pub(crate) static ROW: Row = Row {
+    kind: Kind::Bitmap,
+    name: "bitmap",
+    abilities: Abilities {
+        removes: true,
+        merges: true,
+        is_exact: true,
+        keeps_rate: true,
+        probes: true,
+        undivided: Some(
+            "an integer is not hashed, so that keys would not spread; use one bitmap for each \
+             range of integers",
+        ),
+        ..Abilities::NONE
+    },
+    labels: Labels {
+        letter: 'b',
+        never_overfull: Some("is exact, however many integers it holds"),
+        ..Labels::BITS
+    },
+    planner: &BitmapPlan,
+    hasher: Hasher::integers,
+    new: |plan| Ok(Box::new(Bitmap::new(plan)?)),
+    read: |plan, cells, occupied| match plan.is_sparse() {
+        true => Ok(Box::new(Bitmap::read_sparse(plan, &cells)?)),
+        false => {
+            let bits = Bits { cells, ones: occupied };
+            Ok(Box::new(Bitmap::with_store(plan, Store::Dense(bits))))
+        }
+    },
+    build: None,
+};

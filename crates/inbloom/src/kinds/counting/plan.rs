@@ -1,0 +1,67 @@
+//! The sizes of a counting filter: an array of lines of counters, see [`lines`].
+
+use crate::error::Result;
+use crate::kind::Kind;
+use crate::plan::planner::Planner;
+use crate::plan::{Plan, PlanBuilder, lines, parameter, search};
+
+/// Bits that a counter can have, and has unless told.
+const COUNTERS: [u32; 3] = [2, 4, 8];
+const DEFAULT_COUNTER: u32 = 4;
+
+pub(crate) struct CountingPlan;
+
+impl Planner for CountingPlan {
+    fn check(&self, plan: &Plan) -> Result<()> {
+        lines::check(plan)?;
+        check_width(plan.width)
+    }
+
+    fn check_given(&self, given: &PlanBuilder) -> Result<()> {
+        given.width.map_or(Ok(()), check_width)?;
+        lines::check_given(given)
+    }
+
+    fn solve(&self, given: &PlanBuilder) -> Result<Plan> {
+        search::solve(given, &lines::shapes(given, given.width.unwrap_or(DEFAULT_COUNTER)))
+    }
+
+    fn exact(&self, kind: Kind, bits: u64, probes: u32) -> Result<Plan> {
+        lines::exact(kind, bits, probes, DEFAULT_COUNTER)
+    }
+
+    fn shard(&self, plan: &Plan, shards: u32) -> Result<Plan> {
+        lines::shard(plan, shards)
+    }
+
+    fn concatenates(&self, plan: &Plan) -> bool {
+        lines::concatenates(plan)
+    }
+
+    fn cache_lines(&self, plan: &Plan) -> u32 {
+        plan.lines
+    }
+
+    fn rate_at(&self, plan: &Plan, items: f64) -> f64 {
+        plan.as_lines().rate(items)
+    }
+
+    fn fill_at(&self, plan: &Plan, items: f64) -> f64 {
+        plan.as_lines().fill(items)
+    }
+
+    fn items_at_fill(&self, plan: &Plan, fill: f64) -> (f64, f64) {
+        plan.as_lines().items(fill)
+    }
+
+    fn saturation(&self, plan: &Plan) -> f64 {
+        plan.as_lines().overflow(plan.items as f64, (1 << plan.width) - 1)
+    }
+}
+
+fn check_width(width: u32) -> Result<()> {
+    match COUNTERS.contains(&width) {
+        true => Ok(()),
+        false => parameter("width", width, "2, 4 or 8 for kind counting"),
+    }
+}

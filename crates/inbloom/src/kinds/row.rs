@@ -1,0 +1,233 @@
+//! What the table of kinds has in each row, and [`Kind`]'s answers from it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::KINDS;
+use crate::digest::{Digest, Hasher};
+use crate::error::{Error, Result};
+use crate::kind::{Abilities, Kind, Labels};
+use crate::plan::planner::Planner;
+use crate::plan::{Plan, one_of};
+use crate::state::State;
+use crate::storage::Cells;
+
+/// Everything that is known about a kind. Each kind has one, in its folder.
+pub(crate) struct Row {
+    pub kind: Kind,
+    /// The name on the command line, in messages and in replies.
+    pub name: &'static str,
+    pub abilities: Abilities,
+    pub labels: Labels,
+    pub planner: &'static dyn Planner,
+    /// Makes the hash of a filter that is given none.
+    pub hasher: fn() -> Hasher,
+    /// Makes an empty filter.
+    pub new: fn(Plan) -> Result<Box<dyn State>>,
+    /// Makes a filter of the payload of a file, which may hold anything, and its count of occupied
+    /// cells. A kind that is nothing but an array of cells takes any.
+    pub read: fn(Plan, Cells, u64) -> Result<Box<dyn State>>,
+    /// Makes a filter of all its digests, where it takes no others.
+    pub build: Option<Build>,
+}
+
+pub(crate) type Build = fn(Plan, &[Digest]) -> Result<Box<dyn State>>;
+
+impl Kind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: &'static [Kind] = &{
+        let mut all = [Kind::new(0); KINDS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = KINDS[at].kind;
+            at += 1;
+        }
+        all
+    };
+
+    pub(crate) fn row(self) -> &'static Row {
+        // Numbers from 1 on are in order; the others are after them.
+        match KINDS.get(usize::from(self.id()).wrapping_sub(1)) {
+            Some(row) if row.kind == self => row,
+            _ => KINDS.iter().find(|row| row.kind == self).expect("every kind has a row"),
+        }
+    }
+
+    pub(crate) fn from_id(id: u16) -> Option<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.id() == id)
+    }
+
+    pub(crate) fn planner(self) -> &'static dyn Planner {
+        self.row().planner
+    }
+
+    /// The hash of a filter that is given none.
+    pub(crate) fn default_hasher(self) -> Hasher {
+        (self.row().hasher)()
+    }
+
+    /// The kind's name on the command line and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Words that describe its filters.
+    #[must_use]
+    pub fn labels(self) -> &'static Labels {
+        &self.row().labels
+    }
+
+    fn abilities(self) -> &'static Abilities {
+        &self.row().abilities
+    }
+
+    /// Whether keys can be taken out again.
+    #[must_use]
+    pub fn can_remove(self) -> bool {
+        self.abilities().removes
+    }
+
+    /// Whether two filters of one plan can be merged into one that has what either has.
+    #[must_use]
+    pub fn can_merge(self) -> bool {
+        self.abilities().merges
+    }
+
+    /// Whether it is built once from all its keys, by [`Filter::build`](crate::Filter::build), and never
+    /// changed: it takes no insert, unless [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
+    #[must_use]
+    pub fn is_static(self) -> bool {
+        self.abilities().is_static
+    }
+
+    /// Whether it keeps its rate beyond the planned items, by growing.
+    #[must_use]
+    pub fn can_grow(self) -> bool {
+        self.abilities().grows
+    }
+
+    /// Whether a filter of this kind can go on past its planned items, in a growing part beside it:
+    /// see [`Filter::into_growing`](crate::Filter::into_growing).
+    #[must_use]
+    pub fn can_outgrow(self) -> bool {
+        self.abilities().outgrows
+    }
+
+    /// Whether an insert adds a copy of a key that is there, so that it takes as many removals.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        self.abilities().counts
+    }
+
+    /// Whether it holds integers themselves: it does not hash them, has no false positives, and is
+    /// sized by the number of possible values.
+    #[must_use]
+    pub fn is_exact(self) -> bool {
+        self.abilities().is_exact
+    }
+
+    /// Whether it forgets keys as [`Filter::advance`](crate::Filter::advance) moves its clock, or as
+    /// others come.
+    #[must_use]
+    pub fn forgets(self) -> bool {
+        self.abilities().forgets
+    }
+
+    /// Whether its rate does not rise with the number of keys.
+    #[must_use]
+    pub fn keeps_rate(self) -> bool {
+        self.abilities().keeps_rate
+    }
+
+    /// Whether an insert may be refused though the filter can be written: it is full, or needs memory.
+    #[must_use]
+    pub fn may_refuse(self) -> bool {
+        self.abilities().may_refuse
+    }
+
+    /// Whether a filter larger than memory can be built and written part by part.
+    #[must_use]
+    pub fn can_build_in_parts(self) -> bool {
+        self.abilities().builds_in_parts
+    }
+
+    /// Whether a batch of queries tells the system which pages of a mapped file it is going to read.
+    #[must_use]
+    pub fn foresees_pages(self) -> bool {
+        self.abilities().foresees_pages
+    }
+
+    /// Whether keys can be divided among shards by their hash.
+    #[must_use]
+    pub fn can_shard(self) -> bool {
+        self.undivided().is_none()
+    }
+
+    pub(crate) fn undivided(self) -> Option<&'static str> {
+        self.abilities().undivided
+    }
+
+    /// Whether a key sets bits and a query tests them. The other kinds compare fingerprints.
+    #[must_use]
+    pub fn has_probes(self) -> bool {
+        self.abilities().probes
+    }
+
+    pub(crate) fn has_lines(self) -> bool {
+        self.abilities().lines
+    }
+
+    /// Whether its cells have more than one bit, as many as [`Plan::width`].
+    #[must_use]
+    pub fn has_wide_cells(self) -> bool {
+        self.abilities().wide
+    }
+
+    /// Whether that width can be chosen.
+    #[must_use]
+    pub fn chooses_width(self) -> bool {
+        self.abilities().chooses_width
+    }
+}
+
+/// Prints the name with a capital letter.
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, rest) = self.name().split_at(1);
+        write!(f, "{}{rest}", first.to_ascii_uppercase())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Kind> {
+        Kind::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| Error::Parameter {
+            name: "kind",
+            got: text.to_owned(),
+            expected: one_of(Kind::ALL.iter().map(|kind| kind.name())),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_of_kinds_are_their_own() {
+        for (at, row) in KINDS.iter().enumerate() {
+            assert!(KINDS[..at].iter().all(|other| other.kind < row.kind), "{}", row.name);
+            assert!(KINDS[..at].iter().all(|other| other.name != row.name), "{}", row.name);
+            assert_eq!(row.kind.row().name, row.name);
+            assert_eq!(row.build.is_some(), row.abilities.is_static, "{}", row.name);
+        }
+    }
+}
