@@ -62,7 +62,7 @@ impl Format {
 /// All figures, as Prometheus reads them.
 pub fn text(server: &Arc<Server>, format: Format) -> String {
     let mut registry = Registry::with_prefix("inbloom");
-    registry.register_collector(Box::new(Figures(Arc::clone(server))));
+    registry.register_collector(Box::new(ServerCollector(Arc::clone(server))));
     let mut out = String::new();
     text::encode(&mut out, &registry).expect("memory takes any text");
     match format {
@@ -157,15 +157,15 @@ fn tell(kind: Kind, encoder: &mut MetricEncoder<'_>, value: f64) -> fmt::Result 
 }
 
 /// Registered anew for each answer, as it takes no time to.
-struct Figures(Arc<Server>);
+struct ServerCollector(Arc<Server>);
 
-impl fmt::Debug for Figures {
+impl fmt::Debug for ServerCollector {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Figures")
+        formatter.write_str("ServerCollector")
     }
 }
 
-impl Collector for Figures {
+impl Collector for ServerCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for Figure { name, kind, help, tell } in FIGURES {
             // The encoder puts the unit back, and says what it is.

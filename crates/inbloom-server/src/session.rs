@@ -28,7 +28,7 @@ use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
 use crate::server::Server;
 use crate::session_state::{ARGUMENT, MANY_REPLIES, ReplyMode, Scratch, SessionState, counted};
 use crate::settings::Settings;
-use crate::statistics::{Calls, Slow};
+use crate::statistics::{Calls, SlowCommand};
 use crate::value::Value;
 
 /// A client, and what of its requests is being worked on.
@@ -36,14 +36,14 @@ pub struct Session {
     /// What is there between its requests.
     pub state: SessionState,
     /// Replies to commands that change something, which are good only when that is kept.
-    written: Vec<Written>,
+    written: Vec<WrittenReplies>,
     parser: Parser,
     /// The row of the last command that has no subcommands: most clients repeat themselves.
     last: Option<&'static Command>,
 }
 
 /// Replies that say that something was changed.
-struct Written {
+struct WrittenReplies {
     /// Where they are.
     range: Range<usize>,
     /// How many.
@@ -190,7 +190,7 @@ impl Session {
 
     /// Notes what the session itself takes, for the client's account.
     fn note_memory(&mut self, parser: &Parser) {
-        self.state.parsed = parser.memory() + self.written.capacity() * size_of::<Written>();
+        self.state.parsed = parser.memory() + self.written.capacity() * size_of::<WrittenReplies>();
     }
 
     /// Puts an error in the place of every reply of the last batch which says that something was changed:
@@ -214,7 +214,7 @@ impl Session {
         self.state.hold(server, counted(out.capacity() + most))?;
         let replies = std::mem::replace(out, Vec::with_capacity(most));
         let mut done = 0;
-        for Written { range, count } in self.written.drain(..) {
+        for WrittenReplies { range, count } in self.written.drain(..) {
             out.extend_from_slice(&replies[done..range.start]);
             for _ in 0..count {
                 server.statistics.count_error(failure.text());
@@ -324,7 +324,7 @@ impl Session {
         }
         if self.state.is_writing {
             let count = usize::from(out.len() > mark);
-            self.written.push(Written { range: mark..out.len(), count });
+            self.written.push(WrittenReplies { range: mark..out.len(), count });
         }
         self.state.reply_mode = match self.state.reply_mode {
             ReplyMode::SkipThis => ReplyMode::SkipNext,
@@ -475,7 +475,7 @@ impl Session {
                         rest = &rest[1..];
                     }
                 }
-                self.written.push(Written { range: mark..reply.mark(), count });
+                self.written.push(WrittenReplies { range: mark..reply.mark(), count });
             }
         }
         let calls = digests.len() as u64;
@@ -623,7 +623,7 @@ impl<'a> Tally<'a> {
             }
             shown
         });
-        let slow = Slow {
+        let slow = SlowCommand {
             id: 0,
             at: now() / 1000,
             micros,

@@ -17,7 +17,7 @@ use crate::persist::log::Fsync;
 use crate::resp::Limits;
 use crate::users::Users;
 pub use parameters::{
-    Change, Given, OPTION_NAMES, PARAMETERS, Parameter, Refused, Running, find, nearest,
+    Changeable, Given, OPTION_NAMES, PARAMETERS, Parameter, Refused, Running, find, nearest,
     shown_limit,
 };
 

@@ -99,12 +99,12 @@ impl Calls {
 pub struct SlowLog {
     next: u64,
     /// The newest first.
-    pub entries: VecDeque<Slow>,
+    pub entries: VecDeque<SlowCommand>,
 }
 
 impl SlowLog {
     /// Remembers a command.
-    pub fn remember(&mut self, mut slow: Slow, most: usize) {
+    pub fn remember(&mut self, mut slow: SlowCommand, most: usize) {
         slow.id = self.next;
         self.next += 1;
         self.entries.push_front(slow);
@@ -114,7 +114,7 @@ impl SlowLog {
 
 /// A command that took long.
 #[derive(Clone, Debug)]
-pub struct Slow {
+pub struct SlowCommand {
     /// Its number.
     pub id: u64,
     /// Seconds since 1970.

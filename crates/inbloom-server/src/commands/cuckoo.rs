@@ -193,7 +193,7 @@ enum Repeated {
     LeftOut,
 }
 
-type Filter = Guarded<Cuckoo>;
+type CuckooFilter = Guarded<Cuckoo>;
 
 /// Every sub-filter is asked for every item.
 fn items_are_heavy(request: &Request<'_>, _: &SessionState) -> bool {
@@ -208,7 +208,7 @@ fn effort(cuckoo: &Cuckoo) -> usize {
 }
 
 /// The filter of an entry, if it is one of CF.*.
-pub fn cuckoo_of(entry: &Entry) -> Option<&Filter> {
+pub fn cuckoo_of(entry: &Entry) -> Option<&CuckooFilter> {
     match &entry.value {
         Value::Cuckoo(filter) => Some(filter),
         _ => None,
@@ -230,23 +230,23 @@ fn look(call: &Call<'_>) -> Option<Arc<Entry>> {
     found
 }
 
-fn filter_of(entry: &Entry) -> &Filter {
+fn filter_of(entry: &Entry) -> &CuckooFilter {
     cuckoo_of(entry).expect("of another type, which `find` refuses")
 }
 
 /// What a new filter is to be like.
 #[derive(Clone, Copy)]
-struct Wish {
+struct CuckooWish {
     capacity: u64,
     bucket_size: u16,
     max_iterations: u16,
     expansion: u16,
 }
 
-impl Wish {
-    fn default(server: &Server) -> Wish {
+impl CuckooWish {
+    fn default(server: &Server) -> CuckooWish {
         let settings = server.settings();
-        Wish {
+        CuckooWish {
             capacity: settings.cf_initial_size,
             bucket_size: settings.cf_bucket_size,
             max_iterations: settings.cf_max_iterations,
@@ -255,7 +255,7 @@ impl Wish {
     }
 
     fn spec(self) -> Spec {
-        let Wish { capacity, bucket_size, max_iterations, expansion } = self;
+        let CuckooWish { capacity, bucket_size, max_iterations, expansion } = self;
         Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion }
     }
 }
@@ -277,7 +277,7 @@ fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
         return Err(ReplyError::arity(call.command.name));
     }
     let capacity = parse::integer(&words[2]).ok_or(ReplyError::new("Bad capacity"))?;
-    let wish = Wish { capacity: capacity.max(0) as u64, ..Wish::default(call.server) };
+    let wish = CuckooWish { capacity: capacity.max(0) as u64, ..CuckooWish::default(call.server) };
     let wish = options(words.skip(3), wish)?;
     if wish.capacity < 2 * u64::from(wish.bucket_size) {
         let text = "Capacity must be in the range [2 * BUCKETSIZE, 1073741824]";
@@ -299,7 +299,7 @@ fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// The options of CF.RESERVE. Their values are checked in the order of RedisBloom, whatever the
 /// order they come in; of one that is repeated, the first value counts.
-fn options(words: Arguments<'_>, mut wish: Wish) -> Result<Wish, ReplyError> {
+fn options(words: Arguments<'_>, mut wish: CuckooWish) -> Result<CuckooWish, ReplyError> {
     const NAMES: [&str; 3] = ["MAXITERATIONS", "BUCKETSIZE", "EXPANSION"];
     let mut values: [Option<&[u8]>; 3] = [None; 3];
     let mut words = words.iter();
@@ -334,14 +334,14 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
     let name = &call.arguments[1];
     let entry = match find(call)? {
         Some(entry) => entry,
-        None => create(call, name, Wish::default(call.server))?,
+        None => create(call, name, CuckooWish::default(call.server))?,
     };
     let added = add(call.server, &entry, call.arguments.skip(2), repeated).swap_remove(0);
     call.reply.truth(added.map_err(|refusal| refused(call.server, refusal))?);
     Ok(())
 }
 
-fn create(call: &Call<'_>, name: &[u8], wish: Wish) -> Result<Arc<Entry>, ReplyError> {
+fn create(call: &Call<'_>, name: &[u8], wish: CuckooWish) -> Result<Arc<Entry>, ReplyError> {
     let key = Key { database: call.session.database, name };
     match call.server.create(key, &wish.spec(), call.now)? {
         Created::New(entry) => Ok(entry),
@@ -391,7 +391,7 @@ fn run_in(cuckoo: &Cuckoo) -> usize {
 
 fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
     let words = call.arguments;
-    let mut wish = Wish::default(call.server);
+    let mut wish = CuckooWish::default(call.server);
     let least = 2 * u64::from(wish.bucket_size);
     let mut only_existing = false;
     let mut at = 2;

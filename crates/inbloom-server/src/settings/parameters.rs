@@ -20,7 +20,7 @@ pub struct Parameter {
     /// Its value. None if this server has none, or if only a running server has one.
     pub get: fn(Option<&Running<'_>>, &Settings) -> Option<String>,
     /// How to change it.
-    pub change: Change,
+    pub change: Changeable,
 }
 
 /// What parameters report beside the settings: facts of a running server and of the client that asks.
@@ -34,12 +34,12 @@ pub struct Running<'a> {
 }
 
 /// What CONFIG SET may do to a parameter.
-pub enum Change {
+pub enum Changeable {
     /// Nothing.
     Never,
     /// Give it the value that it has: tools do so to be sure of it.
     Same,
-    /// Change the settings. Err: what is wrong with the value.
+    /// Changeable the settings. Err: what is wrong with the value.
     To(fn(&mut Settings, Given<'_>) -> Result<(), String>),
 }
 
@@ -61,7 +61,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "appendfsync",
         get: |_, settings| Some(settings.fsync.name().to_owned()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             let policy = std::str::from_utf8(given.word).ok().and_then(Fsync::parse);
             settings.fsync =
                 policy.ok_or("argument(s) must be one of the following: always, everysec, no")?;
@@ -71,12 +71,12 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "appendonly",
         get: |running, _| Some(if running?.is_persistent { "yes" } else { "no" }.to_owned()),
-        change: Change::Same,
+        change: Changeable::Same,
     },
     Parameter {
         name: "bf-error-rate",
         get: |_, settings| Some(settings.bf_error_rate.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.bf_error_rate = given.rate()?.min(MOST_RATE);
             Ok(())
         }),
@@ -84,7 +84,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "bf-expansion-factor",
         get: |_, settings| Some(settings.bf_expansion_factor.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.bf_expansion_factor = given.in_range(0..=32_768)? as u32;
             Ok(())
         }),
@@ -92,7 +92,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "bf-initial-size",
         get: |_, settings| Some(settings.bf_initial_size.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.bf_initial_size = given.in_range(1..=MOST_CAPACITY)? as u64;
             Ok(())
         }),
@@ -100,7 +100,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cf-bucket-size",
         get: |_, settings| Some(settings.cf_bucket_size.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.cf_bucket_size = given.in_range(1..=255)? as u16;
             Ok(())
         }),
@@ -108,7 +108,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cf-expansion-factor",
         get: |_, settings| Some(settings.cf_expansion_factor.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.cf_expansion_factor = given.in_range(0..=32_768)? as u16;
             Ok(())
         }),
@@ -116,7 +116,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cf-initial-size",
         get: |_, settings| Some(settings.cf_initial_size.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             let least = 2 * i64::from(settings.cf_bucket_size);
             settings.cf_initial_size = given.in_range(least..=MOST_CAPACITY)? as u64;
             Ok(())
@@ -125,7 +125,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cf-max-expansions",
         get: |_, settings| Some(settings.cf_max_expansions.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.cf_max_expansions = given.in_range(1..=65_536)? as u32;
             Ok(())
         }),
@@ -133,7 +133,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "cf-max-iterations",
         get: |_, settings| Some(settings.cf_max_iterations.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.cf_max_iterations = given.in_range(1..=65_535)? as u16;
             Ok(())
         }),
@@ -141,26 +141,30 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "client-query-buffer-limit",
         get: |_, settings| Some(settings.max_request.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_request = given.bytes(MEBIBYTE..=u64::from(u32::MAX))? as usize;
             Ok(())
         }),
     },
-    Parameter { name: "databases", get: |_, _| Some(DATABASES.to_string()), change: Change::Never },
+    Parameter {
+        name: "databases",
+        get: |_, _| Some(DATABASES.to_string()),
+        change: Changeable::Never,
+    },
     Parameter {
         name: "dir",
         get: |running, _| Some(running?.config.dir.as_ref()?.display().to_string()),
-        change: Change::Never,
+        change: Changeable::Never,
     },
     Parameter {
         name: "io-threads",
         get: |running, _| Some(running?.config.threads.to_string()),
-        change: Change::Never,
+        change: Changeable::Never,
     },
     Parameter {
         name: "max-filter",
         get: |_, settings| Some(shown_limit(settings.max_filter).to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_filter = given.limit()?;
             Ok(())
         }),
@@ -168,7 +172,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "max-multi",
         get: |_, settings| Some(settings.max_multi.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_multi = given.bytes(1..=u64::from(u32::MAX))? as usize;
             Ok(())
         }),
@@ -176,7 +180,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "maxclients",
         get: |_, settings| Some(settings.max_clients.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_clients = given.between(1..=i64::from(u32::MAX))? as usize;
             Ok(())
         }),
@@ -184,7 +188,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "log-limit",
         get: |_, settings| Some(settings.log_limit.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.log_limit = memory(given.word).ok_or("argument must be a memory value")?;
             Ok(())
         }),
@@ -192,7 +196,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "maxmemory",
         get: |_, settings| Some(shown_limit(settings.max_memory).to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_memory = given.limit()?;
             Ok(())
         }),
@@ -200,7 +204,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "maxmemory-clients",
         get: |_, settings| Some(shown_limit(settings.max_client_memory).to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_client_memory = given.limit()?;
             Ok(())
         }),
@@ -208,17 +212,17 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "maxmemory-policy",
         get: |_, _| Some("noeviction".to_owned()),
-        change: Change::Same,
+        change: Changeable::Same,
     },
     Parameter {
         name: "port",
         get: |running, _| Some(running?.port?.to_string()),
-        change: Change::Never,
+        change: Changeable::Never,
     },
     Parameter {
         name: "protected-mode",
         get: |_, settings| Some(if settings.protected_mode { "yes" } else { "no" }.to_owned()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.protected_mode = match given.word.to_ascii_lowercase().as_slice() {
                 b"yes" => true,
                 b"no" => false,
@@ -230,7 +234,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "proto-max-bulk-len",
         get: |_, settings| Some(settings.max_argument.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.max_argument = given.bytes(MEBIBYTE..=u64::from(u32::MAX))? as usize;
             Ok(())
         }),
@@ -242,18 +246,18 @@ pub static PARAMETERS: &[Parameter] = &[
             let is_none = settings.require_pass.is_empty();
             Some(if is_none { "" } else { "(not shown)" }.to_owned())
         },
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             let word =
                 std::str::from_utf8(given.word).map_err(|_| "argument must be UTF-8 text")?;
             settings.require_pass = word.to_owned();
             Ok(())
         }),
     },
-    Parameter { name: "save", get: |_, _| Some(String::new()), change: Change::Same },
+    Parameter { name: "save", get: |_, _| Some(String::new()), change: Changeable::Same },
     Parameter {
         name: "slowlog-log-slower-than",
         get: |_, settings| Some(settings.slowlog_log_slower_than.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.slowlog_log_slower_than = given.between(-1..=i64::MAX)?;
             Ok(())
         }),
@@ -261,7 +265,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "slowlog-max-len",
         get: |_, settings| Some(settings.slowlog_max_len.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.slowlog_max_len = given.between(0..=i64::MAX)? as usize;
             Ok(())
         }),
@@ -269,7 +273,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "timeout",
         get: |_, settings| Some(settings.timeout.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.timeout = given.between(0..=i64::from(i32::MAX))? as u64;
             Ok(())
         }),
@@ -277,7 +281,7 @@ pub static PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "write-timeout",
         get: |_, settings| Some(settings.write_timeout.to_string()),
-        change: Change::To(|settings, given| {
+        change: Changeable::To(|settings, given| {
             settings.write_timeout = given.between(0..=i64::from(i32::MAX))? as u64;
             Ok(())
         }),
@@ -353,14 +357,14 @@ impl Settings {
             name: name.to_owned(),
             nearest: nearest(name, PARAMETERS.iter().map(|row| row.name)),
         })?;
-        let Change::To(change) = &row.change else { return Err(Refused::Fixed(row.name)) };
+        let Changeable::To(change) = &row.change else { return Err(Refused::Fixed(row.name)) };
         change(self, Given { name: row.name, word: value.as_bytes() })
             .map_err(|text| Refused::Value { name: row.name, text })
     }
 
     /// Whether [`Settings::change`] can change it.
     pub fn can_change(name: &str) -> bool {
-        find(name.as_bytes()).is_some_and(|row| matches!(row.change, Change::To(_)))
+        find(name.as_bytes()).is_some_and(|row| matches!(row.change, Changeable::To(_)))
     }
 
     /// The value that [`Settings::change`] would have to be given for it to be as it is.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{SERVER, introspection, matches};
 use crate::command::{Call, Command, Flag};
 use crate::reply_error::{ReplyError, excerpt};
-use crate::settings::{Change, Given, OPTION_NAMES, PARAMETERS, Parameter, Running, find};
+use crate::settings::{Changeable, Given, OPTION_NAMES, PARAMETERS, Parameter, Running, find};
 use crate::statistics::Statistics;
 
 pub const CONFIG: Command = Command {
@@ -110,8 +110,8 @@ fn set(call: &mut Call<'_>) -> Result<(), ReplyError> {
     call.server.set(|settings| {
         // In the order given: cf-initial-size is judged by the bucket size that is set before it.
         pairs.iter().try_for_each(|(row, word)| match &row.change {
-            Change::Never => Err(refused(row, "can't set immutable config")),
-            Change::Same => {
+            Changeable::Never => Err(refused(row, "can't set immutable config")),
+            Changeable::Same => {
                 let present = (row.get)(Some(&running), settings).unwrap_or_default();
                 if word.eq_ignore_ascii_case(present.as_bytes()) {
                     return Ok(());
@@ -119,7 +119,7 @@ fn set(call: &mut Call<'_>) -> Result<(), ReplyError> {
                 let text = format!("this server has only '{present}'");
                 Err(refused(row, &text))
             }
-            Change::To(change) => {
+            Changeable::To(change) => {
                 let given = Given { name: row.name, word };
                 change(settings, given).map_err(|text| refused(row, &text))
             }
