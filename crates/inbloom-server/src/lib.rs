@@ -10,6 +10,7 @@
 //! | [`users`], [`secret`] | who may do what; the secret of keyed hashing |
 //! | `settings` | what is fixed at the start, and what CONFIG SET changes |
 //! | [`limits`] | the memory that filters may take |
+//! | `transfers` | filters that are being dumped or loaded |
 //! | [`clients`] | who is connected, and the memory that clients hold |
 //! | [`statistics`], [`rates`], [`health`] | counts, rates, what is wrong at the moment |
 //! | [`server`] | what all clients share: all of the above; what is read again on SIGHUP |
@@ -48,6 +49,7 @@ pub mod session_state;
 mod settings;
 pub mod statistics;
 pub mod tls;
+mod transfers;
 pub mod users;
 pub mod value;
 

@@ -23,6 +23,7 @@ use crate::rates::Rates;
 use crate::reply_error::ReplyError;
 use crate::settings::{Config, Settings, SharedSettings};
 use crate::statistics::{SlowLog, Statistics};
+use crate::transfers::Transfers;
 use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::bloom::Wish;
@@ -53,7 +54,7 @@ pub struct Server {
     /// Who is connected.
     pub clients: Clients,
     /// Dumps that are being loaded, and copies that are being dumped.
-    pub transfers: crate::commands::transfer::Transfers,
+    pub transfers: Transfers,
     /// Slow commands.
     pub slow_log: Mutex<SlowLog>,
     /// Whether it can do its work, and if not, why.

@@ -27,10 +27,6 @@
 //! filter that is there is taken if it changes nothing, as it happens when a client repeats its
 //! last one, and refused otherwise. (RedisBloom overwrites the bits.)
 
-mod in_flight;
-mod interval_set;
-mod loading;
-
 use std::sync::Arc;
 
 use inbloom::interop::redisbloom::{self, Cuckoo, payload};
@@ -45,13 +41,13 @@ use crate::reply_error::ReplyError;
 use crate::resp::Arguments;
 use crate::server::Server;
 use crate::session_state::SessionState;
+use crate::transfers::loading::{
+    BAD_DATA, CANNOT_LOAD, Loading, NO_LINK, Ours, PIECE_APART, TOO_BIG, no_memory,
+};
+use crate::transfers::{Dump, KeptForDump, Which};
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header};
 use crate::value::{Guarded, Value};
-use in_flight::{Dump, Kept, Which};
-use loading::{CANNOT_LOAD, Loading, Ours, PIECE_APART};
-
-pub use in_flight::Transfers;
 
 /// The rows of DUMP and RESTORE; those of SCANDUMP and LOADCHUNK are with BF.* and CF.*.
 pub static COMMANDS: &[Command] = &[
@@ -90,21 +86,10 @@ pub static COMMANDS: &[Command] = &[
 
 /// The bytes of a piece. RedisBloom takes any size, and gives up to 16 MiB.
 const PIECE: usize = 1 << 20;
-/// Pieces of one filter that are kept apart. As SCANDUMP gives them, they are 64 GiB.
-const MOST_PIECES: usize = 1 << 16;
 /// To copy and check so many bytes takes about 100 microseconds.
 const LARGE: usize = 256 << 10;
 /// The longest string that Redis takes.
 const LONGEST_STRING: u64 = 512 << 20;
-
-const BAD_DATA: ReplyError = ReplyError::new("ERR received bad data");
-const NO_LINK: ReplyError = ReplyError::new("ERR invalid offset - no link found");
-const TOO_BIG: ReplyError = ReplyError::new("ERR invalid chunk - Too big for current filter");
-
-/// Whether a filter was not made because there is no memory for it.
-fn no_memory(error: &redisbloom::Error) -> bool {
-    matches!(error, redisbloom::Error::Limit { .. } | redisbloom::Error::Memory { .. })
-}
 
 /// A piece of a MiB takes some hundred microseconds to be copied, checked and replied. Of some
 /// filters all is copied at the beginning.
@@ -142,7 +127,7 @@ fn kept_for(call: &Call<'_>, entry: &Arc<Entry>, id: u64) -> Which {
 }
 
 /// Keeps what a dump needs that the client begins.
-fn keep(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64, kept: Kept) -> Arc<Dump> {
+fn keep(call: &Call<'_>, entry: &Arc<Entry>, stamp: u64, kept: KeptForDump) -> Arc<Dump> {
     let client = call.session.client.id;
     call.server.transfers.keep(key_of(call), entry, stamp, kept, client, call.now)
 }
@@ -178,7 +163,7 @@ fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), R
         Value::RedisBloom(guarded) => {
             copy_again(call, entry, stamp);
             let (header, bytes) = guarded.read(|bloom| (bloom.header(), bloom.bytes()));
-            keep(call, entry, stamp, Kept::Length(bytes));
+            keep(call, entry, stamp, KeptForDump::Length(bytes));
             Ok((1, header))
         }
         // Its pieces are those of its base, whenever they are asked for.
@@ -195,10 +180,12 @@ fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), R
                         let text = format!("ERR {bytes} bytes are too many to be dumped");
                         return Err(ReplyError::with(text));
                     }
-                    keep(call, entry, stamp, Kept::File(header, file))
+                    keep(call, entry, stamp, KeptForDump::File(header, file))
                 }
             };
-            let Kept::File(header, _) = &dump.kept else { unreachable!("it is kept as a file") };
+            let KeptForDump::File(header, _) = &dump.kept else {
+                unreachable!("it is kept as a file")
+            };
             Ok((dump_format::iterator(dump.id, 1), header.bytes().to_vec()))
         }
     }
@@ -265,7 +252,7 @@ fn bloom_piece(
         Some(header) => Ok(our_piece(&header, base, &[], 0, place)),
         None => match kept_for(call, entry, id) {
             Which::One(dump) if id != 0 => match &dump.kept {
-                Kept::File(header, file) => Ok(our_piece(header, base, file, id, place)),
+                KeptForDump::File(header, file) => Ok(our_piece(header, base, file, id, place)),
                 _ => Err(GONE),
             },
             _ => Err(GONE),
@@ -337,14 +324,17 @@ fn cuckoo_header(
 ) -> Result<Option<Vec<u8>>, ReplyError> {
     let stamp = entry.value.stamp();
     let again = copy_again(call, entry, stamp);
-    if let Some(Kept::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
+    if let Some(KeptForDump::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
         return Ok(Some(copy.header()));
     }
     let limit = call.server.limit_for(0);
     let begin = |cuckoo: &Cuckoo| match cuckoo.items() {
         0 => Ok(None),
-        _ if is_one_piece(cuckoo) => Ok(Some((cuckoo.header(), Kept::Length(cuckoo.bytes())))),
-        _ => copy_of(cuckoo, limit).map(|copy| Some((copy.header(), Kept::Cuckoo(Box::new(copy))))),
+        _ if is_one_piece(cuckoo) => {
+            Ok(Some((cuckoo.header(), KeptForDump::Length(cuckoo.bytes()))))
+        }
+        _ => copy_of(cuckoo, limit)
+            .map(|copy| Some((copy.header(), KeptForDump::Cuckoo(Box::new(copy))))),
     };
     let begun = filter.for_long(|filter| filter.read(begin));
     let begun = begun.map_err(|error| match error {
@@ -377,7 +367,7 @@ fn cuckoo_piece(
     let kept = kept_for(call, entry, 0);
     let end = match &kept {
         Which::One(dump) => match &dump.kept {
-            Kept::Cuckoo(copy) => return Ok(copy.chunk(position, PIECE).map(owned)),
+            KeptForDump::Cuckoo(copy) => return Ok(copy.chunk(position, PIECE).map(owned)),
             kept => Some(kept.bytes_of_body()),
         },
         Which::None => None,

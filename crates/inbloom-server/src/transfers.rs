@@ -2,6 +2,9 @@
 //! that have begun still need. Nothing of it can be seen by other commands, all of it counts as
 //! memory in use, and all of it is forgotten after a while.
 
+mod interval_set;
+pub mod loading;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +15,10 @@ use inbloom::kinds::blocked::Shape;
 use inbloom::{Kind, Plan};
 use parking_lot::Mutex;
 
-use super::loading::Loading;
 use crate::keyspace::{Entry, Key};
 use crate::reply_error::ReplyError;
 use crate::value::dump_format::{self, Header};
+use loading::Loading;
 
 /// A dump that nobody asks for any more, in milliseconds.
 const DUMP_LASTS: u64 = 60_000;
@@ -129,13 +132,13 @@ pub struct Dump {
     /// Its stamp just before.
     stamp: u64,
     /// What is kept.
-    pub kept: Kept,
+    pub kept: KeptForDump,
     used: AtomicU64,
     _claim: Claim,
 }
 
 /// What is kept of a filter that is being dumped.
-pub enum Kept {
+pub enum KeptForDump {
     /// How long its body was: of one that only ever gets more bits, which may be newer.
     Length(u64),
     /// The file at the end of our own form.
@@ -144,27 +147,27 @@ pub enum Kept {
     Cuckoo(Box<Cuckoo>),
 }
 
-impl Kept {
+impl KeptForDump {
     /// Whether only the connection tells whose copy an iterator belongs to: iterators of our own form
     /// have its number.
     fn has_no_number(&self) -> bool {
-        matches!(self, Kept::Cuckoo(_))
+        matches!(self, KeptForDump::Cuckoo(_))
     }
 
     /// The bytes of the body.
     pub fn bytes_of_body(&self) -> u64 {
         match self {
-            Kept::Length(length) => *length,
-            Kept::File(header, _) => header.body(),
-            Kept::Cuckoo(cuckoo) => cuckoo.bytes(),
+            KeptForDump::Length(length) => *length,
+            KeptForDump::File(header, _) => header.body(),
+            KeptForDump::Cuckoo(cuckoo) => cuckoo.bytes(),
         }
     }
 
     fn bytes(&self) -> u64 {
         match self {
-            Kept::Length(_) => 0,
-            Kept::File(_, file) => file.len() as u64,
-            Kept::Cuckoo(cuckoo) => cuckoo.bytes() + cuckoo.filters() * OVERHEAD,
+            KeptForDump::Length(_) => 0,
+            KeptForDump::File(_, file) => file.len() as u64,
+            KeptForDump::Cuckoo(cuckoo) => cuckoo.bytes() + cuckoo.filters() * OVERHEAD,
         }
     }
 }
@@ -265,7 +268,7 @@ impl Transfers {
         key: Key<'_>,
         entry: &Arc<Entry>,
         stamp: u64,
-        kept: Kept,
+        kept: KeptForDump,
         client: u64,
         now: u64,
     ) -> Arc<Dump> {
@@ -350,7 +353,7 @@ impl Transfers {
             let mut clients = dump.clients.lock();
             clients.retain(|other| *other != client);
             let is_same =
-                is_of(dump) && dump.stamp == stamp && !matches!(dump.kept, Kept::Length(_));
+                is_of(dump) && dump.stamp == stamp && !matches!(dump.kept, KeptForDump::Length(_));
             if is_same && found.is_none() {
                 if clients.len() >= MOST_CLIENTS {
                     clients.remove(0);

@@ -9,7 +9,6 @@ use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
 
 use super::interval_set::IntervalSet;
-use super::{BAD_DATA, MOST_PIECES, no_memory};
 use crate::commands::cuckoo::not_made;
 use crate::limits::Room;
 use crate::reply_error::ReplyError;
@@ -17,6 +16,9 @@ use crate::server::Server;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header, bad};
+
+/// Pieces of one filter that are kept apart. As SCANDUMP gives them, they are 64 GiB.
+pub const MOST_PIECES: usize = 1 << 16;
 
 /// What has arrived so far.
 pub enum Loading {
@@ -151,14 +153,26 @@ impl Loading {
 /// an allocation of its own.
 pub const PIECE_APART: u64 = 96;
 
+/// The piece is not one of this dump.
+pub const BAD_DATA: ReplyError = ReplyError::new("ERR received bad data");
+/// No part of the filter is there.
+pub const NO_LINK: ReplyError = ReplyError::new("ERR invalid offset - no link found");
+/// It goes beyond a part of the filter.
+pub const TOO_BIG: ReplyError = ReplyError::new("ERR invalid chunk - Too big for current filter");
+
+/// Whether a filter was not made because there is no memory for it.
+pub fn no_memory(error: &redisbloom::Error) -> bool {
+    matches!(error, redisbloom::Error::Limit { .. } | redisbloom::Error::Memory { .. })
+}
+
 /// No piece of CF.* fits there.
 pub const CANNOT_LOAD: ReplyError = ReplyError::new("Couldn't load chunk!");
 
 /// As BF.LOADCHUNK of RedisBloom words it.
 fn bloom_refused(error: &LoadError) -> ReplyError {
     match error {
-        LoadError::NoLink { .. } => super::NO_LINK,
-        LoadError::TooBig { .. } => super::TOO_BIG,
+        LoadError::NoLink { .. } => NO_LINK,
+        LoadError::TooBig { .. } => TOO_BIG,
         _ => BAD_DATA,
     }
 }
@@ -190,7 +204,7 @@ impl Ours {
     /// Takes bytes of the body, from `start` on.
     pub fn put(&mut self, start: u64, data: &[u8]) -> Result<(), ReplyError> {
         let end = start.checked_add(data.len() as u64).filter(|end| *end <= self.header.body());
-        let end = end.ok_or(super::NO_LINK)?;
+        let end = end.ok_or(NO_LINK)?;
         let border = self.header.base_bytes();
         let (of_base, of_file) = data.split_at(border.clamp(start, end) as usize - start as usize);
         if let Some(base) = self.base.as_ref().filter(|_| !of_base.is_empty()) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::MOST_PIECES;
+use super::loading::MOST_PIECES;
 use crate::reply_error::ReplyError;
 
 /// A set of numbers, kept as ranges that neither overlap nor touch: from the start of each to its
