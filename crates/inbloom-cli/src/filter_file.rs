@@ -1,12 +1,11 @@
 //! Filters as files named on the command line.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Estimate, Filter, Hasher, Kind, Plan, SecretKey, Span, file};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, Plan, SecretKey, Span, file};
 
 use crate::lock::{Lock, WaitArgs};
 use crate::signals::Signals;
@@ -52,15 +51,33 @@ impl KeyArgs {
     /// Opens a filter to query it: what a window of time has forgotten by now is not in it any
     /// more.
     pub fn open_now(&self, path: &Path) -> Result<Filter> {
-        let filter = self.open(path)?;
-        if !has_clock(filter.plan()) {
-            return Ok(filter);
-        }
-        // To forget is a change, which is made in memory; the file stays as it is.
-        let mut filter = self.open_mut(path)?;
-        advance(&mut filter)?;
-        Ok(filter)
+        at_present(self.open(path)?, || self.open_mut(path))
     }
+
+    /// Opens a filter as it was saved, in one file or in shards.
+    pub fn open_all(&self, path: &Path) -> Result<Filter> {
+        open_all(path, self.key()?.as_ref())
+    }
+
+    /// Opens a filter to query it, in one file or in shards: see [`KeyArgs::open_now`].
+    pub fn open_all_now(&self, path: &Path) -> Result<Filter> {
+        // Read once for all shards, and for both times that they are opened: a key may come from a
+        // pipe.
+        let key = self.key()?;
+        let key = key.as_ref();
+        at_present(open_all(path, key)?, || open_all_by(open_mut, path, key))
+    }
+}
+
+/// Lets a window of time that was opened to query it forget. That is a change, which is made in
+/// memory; the files stay as they are.
+fn at_present(filter: Filter, open_mut: impl FnOnce() -> Result<Filter>) -> Result<Filter> {
+    if !has_clock(filter.plan()) {
+        return Ok(filter);
+    }
+    let mut filter = open_mut()?;
+    advance(&mut filter)?;
+    Ok(filter)
 }
 
 /// The hash of a filter that is being made; later commands take its seed from its file.
@@ -120,6 +137,7 @@ pub fn shown(hasher: &Hasher) -> String {
 
 /// Opens a file as it was saved.
 pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
+    check_one_file(path)?;
     let filter = match key {
         Some(key) => file::open_keyed(path, key),
         None => file::open(path),
@@ -129,6 +147,7 @@ pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
 
 /// Opens a file to change what is in it.
 pub fn open_mut(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
+    check_one_file(path)?;
     let filter = match key {
         Some(key) => file::open_mut_keyed(path, key),
         None => file::open_mut(path),
@@ -143,19 +162,47 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
     if shards.is_empty() { vec![path.to_owned()] } else { shards }
 }
 
-/// What the names of a filter's shards begin with: `seen` for `seen.ib`, and for `seen` itself.
-pub fn stem_of(path: &Path) -> PathBuf {
-    match path.extension() {
-        Some(extension) if extension == "ib" => path.with_extension(""),
-        _ => path.to_owned(),
+/// Opens a filter as it was saved, in one file or in shards.
+pub fn open_all(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
+    open_all_by(open, path, key)
+}
+
+/// Opens the files of a filter one by one, so that an error names the file of a damaged shard.
+fn open_all_by(
+    open: fn(&Path, Option<&SecretKey>) -> Result<Filter>,
+    path: &Path,
+    key: Option<&SecretKey>,
+) -> Result<Filter> {
+    let files = files_of(path);
+    if files == [path] {
+        return open(path, key);
     }
+    let open = |file: &PathBuf| open(file, key);
+    let shards = files.iter().map(open).collect::<Result<Vec<Filter>>>()?;
+    check_normalization(&files, &shards)?;
+    Filter::from_shards(shards).with_context(|| file::stem_of(path).display().to_string())
+}
+
+/// A line is looked up in one form only, that of the first shard: keys that another shard has in
+/// another form would be missed. The library leaves what texts mean to us.
+fn check_normalization(files: &[PathBuf], shards: &[Filter]) -> Result<()> {
+    let (first, expected) = (files[0].display(), shards[0].normalization());
+    for (file, shard) in files.iter().zip(shards) {
+        let (file, got) = (file.display(), shard.normalization());
+        ensure!(
+            got == expected,
+            "{first} and {file} are not shards of one filter: they differ in the normalization of \
+             keys, {expected:?} in {first} and {got:?} in {file}; build all shards with the same"
+        );
+    }
+    Ok(())
 }
 
 /// The shards that are there of a filter of which there is no file.
 fn shards_instead_of(path: &Path) -> Vec<PathBuf> {
     match path.try_exists() {
         // In a folder that cannot be read there are none; opening the file tells what is wrong.
-        Ok(false) => file::shard_paths(stem_of(path)).unwrap_or_default(),
+        Ok(false) => file::shard_paths(file::stem_of(path)).unwrap_or_default(),
         _ => Vec::new(),
     }
 }
@@ -173,6 +220,10 @@ fn only_shards(path: &Path) -> Option<anyhow::Error> {
     ))
 }
 
+fn check_one_file(path: &Path) -> Result<()> {
+    only_shards(path).map_or(Ok(()), Err)
+}
+
 /// Lets the clock of a window of time go on to now; the other filters have none.
 pub fn advance(filter: &mut Filter) -> Result<()> {
     if has_clock(filter.plan()) {
@@ -181,13 +232,13 @@ pub fn advance(filter: &mut Filter) -> Result<()> {
     Ok(())
 }
 
-pub fn has_clock(plan: &Plan) -> bool {
+fn has_clock(plan: &Plan) -> bool {
     matches!(plan.span(), Some(Span::Millis(_)))
 }
 
 /// The time by which windows forget, in milliseconds since 1970. A system clock that is set before
 /// that stands still.
-pub fn now() -> u64 {
+fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
@@ -238,15 +289,11 @@ pub fn count_new(new: &[bool]) -> u64 {
     new.iter().map(|new| u64::from(*new)).sum()
 }
 
-/// Whether the current rate is above the promise by more than chance.
+/// Whether the current rate is above the promise by more than chance. At the planned number of keys
+/// the fill scatters around its expectation, so half of all good filters are a little above it: that
+/// is not worth an alarm.
 pub fn exceeds_promise(filter: &Filter) -> bool {
-    is_beyond_chance(filter.plan(), filter.rate(), filter.estimated_items())
-}
-
-/// Whether a rate is above its promise by more than chance. At the planned number of keys the fill
-/// scatters around its expectation, so half of all good filters are a little above it: that is not
-/// worth an alarm.
-pub fn is_beyond_chance(plan: &Plan, rate: f64, estimate: Estimate) -> bool {
+    let (plan, rate, estimate) = (filter.plan(), filter.rate(), filter.estimated_items());
     let planned = plan.items() as f64;
     let within_chance = match plan.kind() {
         // A window may hold its keys unevenly: its rate tells, not their number.
@@ -260,15 +307,13 @@ pub fn is_beyond_chance(plan: &Plan, rate: f64, estimate: Estimate) -> bool {
 
 /// Reads all of a filter's file and checks its checksums.
 pub fn verify(path: &Path) -> Result<()> {
+    check_one_file(path)?;
     file::verify(path).map_err(|error| name(error, path))
 }
 
 /// Says which file it was, unless the library has.
 fn name(error: Error, path: &Path) -> anyhow::Error {
     match error {
-        Error::Io { ref cause, .. } if cause.kind() == ErrorKind::NotFound => {
-            only_shards(path).unwrap_or_else(|| error.into())
-        }
         Error::Io { .. } => error.into(),
         Error::Key { .. } => anyhow!("{}: {error}, given with --key-file", path.display()),
         _ => anyhow::Error::new(error).context(path.display().to_string()),
@@ -282,9 +327,7 @@ pub fn check_output(path: &Path) -> Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         bail!("cannot write to {shown}: it exists and is not a file; give it another name");
     }
-    if let Some(error) = only_shards(path) {
-        return Err(error);
-    }
+    check_one_file(path)?;
     let folder = folder_of(path);
     tempfile::tempfile_in(&folder)
         .with_context(|| format!("cannot create {shown}: folder {}", folder.display()))
@@ -338,10 +381,8 @@ impl Changed {
     /// Whether there is a filter to begin with. If there are only shards of it, that is an error: a
     /// new file would hide them.
     pub fn exists(&self) -> Result<bool> {
-        match only_shards(&self.path) {
-            Some(error) => Err(error),
-            None => Ok(self.found.is_some()),
-        }
+        check_one_file(&self.path)?;
+        Ok(self.found.is_some())
     }
 
     pub fn save(&mut self, filter: &Filter) -> Result<()> {

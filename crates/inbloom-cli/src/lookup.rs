@@ -9,10 +9,9 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
 
-use inbloom::{Digest, Kind, Paging};
+use inbloom::{Digest, Filter, Kind, Paging};
 
 use crate::input::Input;
-use crate::stored::Stored;
 use crate::{memory, numbers};
 
 /// Bytes of a filter that are swept in the time in which one page is asked for, waited for and
@@ -59,12 +58,12 @@ pub struct Situation {
 
 impl Situation {
     /// `memory` is what the person says is free, if anything.
-    pub fn new(path: &Path, filter: &Stored, memory: Option<u64>, input: Option<u64>) -> Situation {
+    pub fn new(path: &Path, filter: &Filter, memory: Option<u64>, input: Option<u64>) -> Situation {
         let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
         let foreseen = filter.plan().kind() == Kind::Ribbon && is_file;
         Situation {
             filter: foreseen.then(|| filter.bytes()),
-            shards: filter.shards(),
+            shards: Some(filter.shards().len()).filter(|shards| *shards > 1),
             memory: memory.or_else(memory::free),
             input,
         }
@@ -120,8 +119,8 @@ impl Display for Situation {
 }
 
 /// Makes a filter ready for its way.
-pub fn prepare(filter: &mut Stored, way: Way) {
-    if let (Stored::File(filter), Way::Pages) = (filter, way) {
+pub fn prepare(filter: &mut Filter, way: Way) {
+    if way == Way::Pages {
         // No need to look whether pages are in memory: they cannot all be.
         filter.set_paging(Paging::Ahead);
     }

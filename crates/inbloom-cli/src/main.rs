@@ -38,7 +38,6 @@ mod signals;
 mod sizing;
 mod spill;
 mod split;
-mod stored;
 
 use std::process::ExitCode;
 

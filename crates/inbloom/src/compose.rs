@@ -2,4 +2,5 @@
 
 pub mod grown;
 pub mod overlay;
-pub mod sharded;
+pub(crate) mod shard;
+pub(crate) mod sharded;

@@ -143,7 +143,7 @@ pub enum Error {
     },
     /// A key of another shard. Nothing was changed.
     #[error(
-        "the key belongs to shard {key_shard} of {shards}, this is shard {shard}: give it to that one, or use Sharded, which finds it"
+        "the key belongs to shard {key_shard} of {shards}, this is shard {shard}: give it to that one, or to the whole of Filter::from_shards, which finds it"
     )]
     OtherShard {
         /// The key's shard, from 0.

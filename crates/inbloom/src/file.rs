@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::compose::sharded::Sharded;
 use crate::digest::{Hasher, SecretKey};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
@@ -34,6 +33,9 @@ pub use watch::{Watch, open_watched};
 /// The file may be larger than memory: batches of queries ask for the pages that they are going to
 /// touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
 ///
+/// If there is no such file, but files of its shards as [`save`] names them, they are opened
+/// together, as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and so on.
+///
 /// Inserts are refused; [`open_mut`] allows them. (A sparse bitmap, and a filter from a pipe, are read
 /// into memory instead, and can be changed there.) The header is checked, the payload is not: see
 /// [`verify`]. Do not overwrite the file in place while it is open: replace it, as [`save`] does, and
@@ -51,6 +53,15 @@ pub use watch::{Watch, open_watched};
 ///
 /// let filter = file::open(&path)?;
 /// assert!(filter.contains("alice"));
+///
+/// // A filter in shards is in several files, of which each is a filter of its own.
+/// let stem = folder.path().join("all");
+/// let mut filter = Filter::sharded(*filter.plan(), 16)?;
+/// filter.insert("alice")?;
+/// file::save(&filter, &stem)?;
+/// assert!(file::open(&stem)?.contains("alice"));
+/// let shard = file::open(file::shard_path(&stem, filter.shard_of("alice"), 16))?;
+/// assert!(shard.contains("alice"));
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<Filter> {
@@ -126,8 +137,24 @@ pub fn verify(path: impl AsRef<Path>) -> Result<()> {
 ///
 /// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
 /// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
+///
+/// A filter in shards is saved in as many files beside each other: with the path `seen.ib` or
+/// `seen`, in `seen.000-of-016.ib` and so on. Each file is the old one or the new one. If it fails
+/// half-way, some shards are new and some old. Refused if there is a file at `path` itself: that
+/// would be opened in their place.
 pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
-    let path = &destination(&path).map_err(failed("following", path.as_ref()))?;
+    let [_, _, ..] = filter.shards() else { return save_one(filter, path.as_ref()) };
+    if path.as_ref().try_exists().map_err(failed("opening", path.as_ref()))? {
+        let in_the_way = io::ErrorKind::AlreadyExists.into();
+        return Err(failed("saving shards beside", path.as_ref())(in_the_way));
+    }
+    let (stem, count) = (stem_of(path.as_ref()), filter.shards().len() as u32);
+    let mut shards = (0..count).zip(filter.shards());
+    shards.try_for_each(|(shard, filter)| save_one(filter, &shard_path(&stem, shard, count)))
+}
+
+fn save_one(filter: &Filter, path: &Path) -> Result<()> {
+    let path = &destination(path).map_err(failed("following", path))?;
     let failed = |action| failed(action, path);
     let folder = folder_of(path);
     if let Some(unnamed) = place::Unnamed::new(folder) {
@@ -190,52 +217,6 @@ pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
     Ok(format::header_checksum(&start))
 }
 
-/// Saves shards side by side, each as [`save`] does: `seen` becomes `seen.000-of-016.ib` and so on.
-///
-/// Each file is the old one or the new one. If it fails half-way, some shards are new and some old.
-pub fn save_sharded(sharded: &Sharded, stem: impl AsRef<Path>) -> Result<()> {
-    let count = sharded.shards().len() as u32;
-    let mut shards = (0..count).zip(sharded.shards());
-    shards.try_for_each(|(shard, filter)| save(filter, shard_path(stem.as_ref(), shard, count)))
-}
-
-/// Opens shards that [`save_sharded`] has saved, to query them: each as [`open`] does.
-///
-/// ```
-/// use inbloom::{Kind, Plan, Sharded, file};
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let stem = folder.path().join("seen");
-/// let mut seen = Sharded::new(Plan::builder(Kind::Blocked).items(1000).build()?, 16)?;
-/// seen.insert("alice")?;
-/// file::save_sharded(&seen, &stem)?;
-/// assert!(file::open_sharded(&stem)?.contains("alice"));
-/// assert_eq!(file::shard_paths(&stem)?.len(), 16);
-///
-/// // Each shard is a filter of its own.
-/// let shard = file::open(file::shard_path(&stem, seen.shard_of("alice"), 16))?;
-/// assert!(shard.contains("alice"));
-/// # Ok::<(), inbloom::Error>(())
-/// ```
-pub fn open_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
-    open_shards(stem.as_ref(), Access::Query, None)
-}
-
-/// As [`open_sharded`], for shards with a secret key.
-pub fn open_sharded_keyed(stem: impl AsRef<Path>, key: &SecretKey) -> Result<Sharded> {
-    open_shards(stem.as_ref(), Access::Query, Some(key))
-}
-
-/// Opens shards that [`save_sharded`] has saved, to change them: each as [`open_mut`] does.
-pub fn open_mut_sharded(stem: impl AsRef<Path>) -> Result<Sharded> {
-    open_shards(stem.as_ref(), Access::Change, None)
-}
-
-/// As [`open_mut_sharded`], for shards with a secret key.
-pub fn open_mut_sharded_keyed(stem: impl AsRef<Path>, key: &SecretKey) -> Result<Sharded> {
-    open_shards(stem.as_ref(), Access::Change, Some(key))
-}
-
 /// The file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem `seen`.
 #[must_use]
 pub fn shard_path(stem: impl AsRef<Path>, shard: u32, shards: u32) -> PathBuf {
@@ -253,17 +234,25 @@ pub fn shard_paths(stem: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(count, shard)| shard_path(stem, shard, count)).collect())
 }
 
-/// Opens all shards of a stem. How many there are is told by the names of those that are there.
-fn open_shards(stem: &Path, access: Access, key: Option<&SecretKey>) -> Result<Sharded> {
-    let mut found = shards_of(stem)?;
+/// What the names of a filter's shards begin with: `seen` for `seen.ib`, and for `seen` itself.
+#[must_use]
+pub fn stem_of(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    match path.extension() {
+        Some(extension) if extension == "ib" => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// Opens all shards of a stem, of which these were found.
+fn open_shards(
+    stem: &Path,
+    mut found: Vec<(u32, u32)>,
+    access: Access,
+    key: Option<&SecretKey>,
+) -> Result<Filter> {
     found.sort_unstable();
-    let Some(&(count, _)) = found.first() else {
-        let path = shard_path(stem, 0, 1).with_file_name(format!(
-            "{}.000-of-*.ib",
-            stem.file_name().unwrap_or_default().display()
-        ));
-        return Err(failed("opening", &path)(io::ErrorKind::NotFound.into()));
-    };
+    let (count, _) = found[0];
     if let Some((other, _)) = found.iter().find(|(other, _)| *other != count) {
         let (left, right) = (count.to_string(), other.to_string());
         return Err(Error::Mismatch { field: "number of shards", left, right });
@@ -274,8 +263,8 @@ fn open_shards(stem: &Path, access: Access, key: Option<&SecretKey>) -> Result<S
         return Err(Error::Shards { shards: count, missing, twice: Vec::new() });
     }
     let open =
-        |(count, shard): &(u32, u32)| open_for(&shard_path(stem, *shard, *count), access, key);
-    Sharded::from_shards(found.iter().map(open).collect::<Result<_>>()?)
+        |(count, shard): &(u32, u32)| open_one(&shard_path(stem, *shard, *count), access, key);
+    Filter::from_shards(found.iter().map(open).collect::<Result<_>>()?)
 }
 
 /// For each file of the stem, how many shards its name says there are, and which it is.
@@ -342,6 +331,22 @@ fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
 }
 
 fn open_for(path: &Path, access: Access, key: Option<&SecretKey>) -> Result<Filter> {
+    let opened = open_one(path, access, key);
+    let is_missing = |error: &Error| match error {
+        Error::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    if !opened.as_ref().is_err_and(is_missing) {
+        return opened;
+    }
+    let stem = stem_of(path);
+    match shards_of(&stem) {
+        Ok(found) if !found.is_empty() => open_shards(&stem, found, access, key),
+        _ => opened,
+    }
+}
+
+fn open_one(path: &Path, access: Access, key: Option<&SecretKey>) -> Result<Filter> {
     let file = open_file(path)?;
     // A pipe or an empty file cannot be mapped, but can be read.
     let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };

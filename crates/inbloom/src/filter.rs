@@ -3,6 +3,7 @@
 mod content;
 #[cfg(feature = "serde")]
 mod serde;
+mod shards;
 mod texts;
 mod view;
 
@@ -12,6 +13,7 @@ use std::io::{Read, Write};
 
 use crate::compose::grown::{self, Grown};
 use crate::compose::overlay::Overlay;
+use crate::compose::sharded::Sharded;
 use crate::digest::{Digest, Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
@@ -19,7 +21,7 @@ use crate::format;
 use crate::key::AsKey;
 use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::Ribbon;
-use crate::membership::{contains_keys, insert_keys};
+use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
 use crate::plan::{Plan, cannot_grow};
@@ -55,6 +57,7 @@ pub use view::View;
 pub struct Filter {
     pub(crate) hasher: Hasher,
     pub(crate) content: Content,
+    /// How many inserts were new. Of a filter in shards, the shards count.
     pub(crate) inserted: u64,
     pub(crate) auto_clear: Option<f64>,
     pub(crate) texts: Texts,
@@ -195,11 +198,12 @@ impl Filter {
 
     fn check_growing_kind(&self) -> Result<()> {
         let plan = self.plan();
-        let can_grow = plan.growth() > 0 || plan.kind().can_outgrow() && plan.shard().is_none();
+        let can_grow = plan.growth() > 0
+            || plan.kind().can_outgrow() && plan.shard().is_none() && self.shards().len() == 1;
         if !can_grow {
             return Err(cannot_grow(plan));
         }
-        match self.auto_clear {
+        match self.auto_clear() {
             Some(_) => Err(grown::clears_itself(plan.kind())),
             None => Ok(()),
         }
@@ -343,7 +347,11 @@ impl Filter {
             let digests: Vec<Digest> = keys.iter().map(|key| self.hasher.digest(key)).collect();
             return self.insert_digests(&digests, new);
         }
-        let result = insert_keys(self.content.members_mut(), &self.hasher, keys, new);
+        let hasher = self.hasher;
+        if let Some(sharded) = self.as_sharded_mut() {
+            return sharded.insert_keys(&hasher, keys, new);
+        }
+        let result = insert_keys(self.content.members_mut(), &hasher, keys, new);
         self.count_new(new);
         result
     }
@@ -353,7 +361,10 @@ impl Filter {
     ///
     /// Many times as fast as single calls on filters that do not fit into the processor's cache.
     pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
-        contains_keys(self.content.members(), &self.hasher, keys, found);
+        match self.as_sharded() {
+            Some(sharded) => sharded.contains_keys(&self.hasher, keys, found),
+            None => contains_keys(self.content.members(), &self.hasher, keys, found),
+        }
     }
 
     /// The digest of a key under this filter's hash: for asking several filters of one hash while
@@ -537,7 +548,7 @@ impl Filter {
     /// share of false positives among them. After a merge it is an estimate within what is possible.
     #[must_use]
     pub fn inserted(&self) -> u64 {
-        self.inserted
+        self.as_sharded().map_or(self.inserted, Sharded::inserted)
     }
 
     /// Estimates how many distinct keys were inserted, each counted once however often it came.
@@ -586,9 +597,9 @@ impl Filter {
         }
         self.check_compatible(other)?;
         self.unite(other)?;
-        let (fewest, most) =
-            (self.inserted.max(other.inserted), self.inserted.saturating_add(other.inserted));
-        self.inserted = self.content.measured().estimate(None).rounded().clamp(fewest, most);
+        let (here, there) = (self.inserted(), other.inserted());
+        let distinct = self.content.measured().estimate(None).rounded();
+        self.inserted = distinct.clamp(here.max(there), here.saturating_add(there));
         Ok(())
     }
 
@@ -629,6 +640,13 @@ impl Filter {
     }
 
     pub(crate) fn check_compatible(&self, other: &Filter) -> Result<()> {
+        let (here, there) = (self.shards(), other.shards());
+        if here.len() != there.len() {
+            return Err(shards::other_number(here.len() as u32, there.len() as u32));
+        }
+        if here.len() > 1 {
+            return here[0].check_compatible(&there[0]);
+        }
         if let Some((field, left, right)) = self.plan().difference(other.plan()) {
             return Err(Error::Mismatch { field, left, right });
         }
@@ -649,12 +667,15 @@ impl Filter {
     /// The share of set bits above which the next insert empties the filter first, if any.
     #[must_use]
     pub fn auto_clear(&self) -> Option<f64> {
-        self.auto_clear
+        self.shards()[0].auto_clear
     }
 
     /// Lets the filter empty itself when an insert finds more than this share of bits set. The key
-    /// of that insert is kept: only older ones are forgotten.
+    /// of that insert is kept: only older ones are forgotten. Every shard empties itself alone.
     pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
+        if let Some(sharded) = self.as_sharded_mut() {
+            return sharded.shards_mut().iter_mut().try_for_each(|one| one.set_auto_clear(share));
+        }
         if let Some(share) = share {
             check_auto_clear(self.plan(), share)?;
             if self.as_grown().is_some() {
@@ -762,9 +783,10 @@ impl Filter {
         SharedFilter::from_exclusive(self)
     }
 
-    /// Writes the filter in the file format of docs/format.md.
-    pub fn write_to(&self, writer: impl Write) -> Result<()> {
-        format::write(self, writer)
+    /// Writes the filter in the file format of docs/format.md. Shards are written one after the
+    /// other, each as a whole file: [`Filter::read_shards_from`] reads them.
+    pub fn write_to(&self, mut writer: impl Write) -> Result<()> {
+        self.shards().iter().try_for_each(|shard| format::write(shard, &mut writer))
     }
 
     /// Reads a filter that [`Filter::write_to`] has written, checks all of it, and leaves the reader
@@ -891,6 +913,46 @@ pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
     }
 }
 
+impl Membership for Filter {
+    fn contains_digest(&self, digest: Digest) -> bool {
+        Filter::contains_digest(self, digest)
+    }
+
+    fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
+        Filter::insert_digest(self, digest)
+    }
+
+    fn prefetch(&self, digests: &[Digest]) {
+        self.content.members().prefetch(digests);
+    }
+
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.content.members().contains_run(run, next, found);
+    }
+
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        if self.auto_clear.is_some() {
+            self.prefetch(next);
+            for digest in run {
+                new.push(self.insert_digest(*digest)?);
+            }
+            return Ok(());
+        }
+        let before = new.len();
+        let result = self.content.members_mut().insert_run(run, next, new);
+        self.count_new(&new[before..]);
+        result
+    }
+
+    fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        Filter::contains_digests(self, digests, found);
+    }
+
+    fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        Filter::insert_digests(self, digests, new)
+    }
+}
+
 /// Copies the bits into memory of its own. Stops the program if there is none, as `Vec` does;
 /// [`Filter::try_clone`] does not.
 impl Clone for Filter {
@@ -913,7 +975,7 @@ impl fmt::Debug for Filter {
         f.debug_struct("Filter")
             .field("plan", self.plan())
             .field("hasher", &self.hasher)
-            .field("inserted", &self.inserted)
+            .field("inserted", &self.inserted())
             .field("ones", &self.occupied())
             .finish_non_exhaustive()
     }

@@ -72,7 +72,6 @@ mod storage;
 mod sync;
 
 pub use bloom::BloomFilter;
-pub use compose::sharded::Sharded;
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
 pub use estimate::Estimate;

@@ -20,6 +20,7 @@
 //! Queries never wait for the lock, nor do inserts of most other keys. In the other kinds exactly
 //! one insert returns "new" in any case.
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
 use crate::key::AsKey;
 use crate::kind::Kind;
-use crate::kinds::scalable::SharedScalable;
+use crate::kinds::scalable::{Scalable, SharedScalable};
 use crate::kinds::{bitmap, blocked, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::Plan;
@@ -95,7 +96,7 @@ enum Shape {
 
 /// A filter that clears itself is not for several threads.
 pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
-    match filter.auto_clear {
+    match filter.auto_clear() {
         None => Ok(()),
         Some(_) => Err(Error::Unsupported {
             kind: filter.plan().kind(),
@@ -112,7 +113,8 @@ const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 impl SharedFilter {
     pub(crate) fn from_exclusive(filter: Filter) -> Result<SharedFilter> {
         refuse_auto_clear(&filter)?;
-        let Filter { hasher, content, inserted, auto_clear: _, texts } = filter;
+        let inserted = filter.inserted();
+        let Filter { hasher, content, texts, .. } = filter;
         let state = content.into_state();
         let plan = *state.plan();
         let shape = match plan.kind() {
@@ -133,7 +135,7 @@ impl SharedFilter {
                 };
                 SharedContent::Words(Words { shape, cells, ones: Counter::new(bits.ones) })
             }
-            None if plan.kind() == Kind::Scalable && plan.shard().is_none() => {
+            None if (state.as_ref() as &dyn Any).is::<Scalable>() => {
                 SharedContent::Scalable(Box::new(SharedScalable::from_state(state)?))
             }
             // What is open read-only has to be copied, as above; but not what takes no inserts.

@@ -29,7 +29,6 @@ use crate::lock::{Lock, WaitArgs};
 use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
-use crate::stored::Stored;
 use crate::{count, numbers, output};
 use out_of_core::{Built, Resources};
 use unfinished::{Output, Unfinished};
@@ -180,7 +179,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             (filter_file::open(&path, hasher.key())?, Some((path, unfinished)))
         }
         Built::Shards(unfinished) => {
-            let shards = Stored::open_keyed(&args.output, hasher.key())?;
+            let shards = filter_file::open_all(&args.output, hasher.key())?;
             unfinished.remove()?;
             builder.new = shards.inserted();
             builder.summarize(&shards);
@@ -206,7 +205,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
         }
     }
-    builder.summarize(&Stored::File(filter));
+    builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -534,7 +533,7 @@ impl Builder<'_> {
         count::count(&self.inputs, encoding, records, input.threads(), &mut progress)
     }
 
-    fn summarize(&self, made: &Stored) {
+    fn summarize(&self, made: &Filter) {
         let plan = made.plan();
         let saved_as = match (&self.output, self.output.files().as_slice()) {
             (Output::Shards(..), [first, .., last]) => {
@@ -565,7 +564,7 @@ impl Builder<'_> {
     }
 
     /// What to say if more keys came than the filter was planned for.
-    fn warning(&self, made: &Stored) -> Option<String> {
+    fn warning(&self, made: &Filter) -> Option<String> {
         let plan = made.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
         match (plan.kind(), plan.span()) {

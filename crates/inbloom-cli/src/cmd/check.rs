@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
-use inbloom::Digest;
+use inbloom::{Digest, Filter};
 use serde_json::Value;
 
 use crate::blocks::{BadRecord, Block, InOrder, Job};
@@ -19,7 +19,6 @@ use crate::lookup::{self, Situation, Way};
 use crate::numbers;
 use crate::output;
 use crate::progress::{Beside, Progress};
-use crate::stored::Stored;
 
 /// Print the lines that are probably in a filter
 #[derive(clap::Args)]
@@ -281,7 +280,7 @@ struct Search {
 
 /// One of the filters.
 struct Pattern {
-    filter: Stored,
+    filter: Filter,
     /// As it was named on the command line, and what stands before its lines.
     name: String,
     shown: Vec<u8>,
@@ -354,7 +353,7 @@ impl Search {
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in std::iter::once(&args.filter).chain(&args.more) {
-            let mut filter = Stored::open_now(path, &args.key)?;
+            let mut filter = args.key.open_all_now(path)?;
             let situation = Situation::new(path, &filter, args.how.free_memory, input);
             let way = situation.way();
             if args.how.verbose {
@@ -364,7 +363,7 @@ impl Search {
             if let Way::Sweep { room } = way {
                 search.room = Some(room);
             }
-            let keys = args.input.keys_for(filter.first())?.without_warning();
+            let keys = args.input.keys_for(&filter)?.without_warning();
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
                 let keys = match search.keys.first() {

@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 
 use crate::filter_file::KeyArgs;
 use crate::sizing::particulars;
-use crate::stored::Stored;
 use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
@@ -58,10 +57,11 @@ Exit status:
   2  it is not, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = Stored::open(&args.filter, &args.key)?;
+    let filter = args.key.open_all(&args.filter)?;
     let files = filter_file::files_of(&args.filter);
+    let shards = (files != [args.filter.as_path()]).then_some(files.len());
     ensure!(
-        filter.shards().is_none() || !args.histogram,
+        shards.is_none() || !args.histogram,
         "a histogram is of one array, and each of {}'s {} shards has its own: give the file of \
          one, such as {}",
         args.filter.display(),
@@ -72,26 +72,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         files.iter().try_for_each(|file| filter_file::verify(file))?;
     }
     let file_bytes = files.iter().map(|file| length(file)).sum::<Result<u64>>()?;
-    let slices = args.histogram.then(|| filter.first().profile(histogram::COLUMNS));
+    let slices = args.histogram.then(|| filter.profile(histogram::COLUMNS));
     let text = match args.json {
         true => {
-            let mut fields = as_json(&filter, file_bytes, args.verify);
+            let mut fields = as_json(&filter, shards, file_bytes, args.verify);
             if let Some(slices) = &slices {
                 add_histogram(&mut fields, slices);
             }
             format!("{fields:#}\n")
         }
         false => {
-            let mut text = as_text(&filter, &files, file_bytes, args.verify);
+            let mut text = as_text(&filter, shards.map(|_| &files[..]), file_bytes, args.verify);
             if let Some(slices) = &slices {
                 text.push_str(
                     "\nshare of cells in use, from the begin of the array to its end:\n\n",
                 );
                 text.push_str(&histogram::plot(slices));
                 text.push('\n');
-                let filter = filter.first();
-                text.push_str(&wrapped("expected", &histogram::expectation(filter, slices)));
-                text.push_str(&wrapped("verdict", &histogram::verdict(filter, slices)));
+                text.push_str(&wrapped("expected", &histogram::expectation(&filter, slices)));
+                text.push_str(&wrapped("verdict", &histogram::verdict(&filter, slices)));
             }
             text
         }
@@ -104,8 +103,9 @@ fn length(file: &Path) -> Result<u64> {
     Ok(fs::metadata(file).with_context(|| format!("cannot read {file:?}"))?.len())
 }
 
-fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) -> String {
-    let (plan, first) = (filter.plan(), filter.first());
+/// `shards` are the files of a filter that is in shards.
+fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verified: bool) -> String {
+    let plan = filter.plan();
     let kind = plan.kind();
     let estimate = filter.estimated_items();
     let (exact, rate, share) = (numbers::exact, numbers::rate, numbers::share);
@@ -113,7 +113,7 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
     let mut row = |label: &str, value: &str| text.push_str(&wrapped(label, value));
 
     row("kind", kind.name());
-    row("planned keys", &planned_keys(&plan));
+    row("planned keys", &planned_keys(plan));
     row("promised rate", &rate(plan.rate()));
     match kind {
         Kind::Scalable | Kind::Ribbon => {}
@@ -125,14 +125,14 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
         row("probes", &format!("{} per key", plan.probes()));
     }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
-    row("hash", &filter_file::shown(first.hasher()));
+    row("hash", &filter_file::shown(filter.hasher()));
     if let Some((shard, shards)) = plan.shard() {
         row("shard", &format!("{} of {}", exact(u64::from(shard) + 1), exact(u64::from(shards))));
     }
-    if let Some(shards) = filter.shards() {
+    if let Some(files) = shards {
         let file = files[0].file_name().unwrap_or_default().display();
         let file = output::printable(&file.to_string()).into_owned();
-        row("shards", &format!("{}, in files such as {file}", exact(shards as u64)));
+        row("shards", &format!("{}, in files such as {file}", exact(files.len() as u64)));
     }
 
     row("keys told new", &exact(filter.inserted()));
@@ -146,23 +146,15 @@ fn as_text(filter: &Stored, files: &[PathBuf], file_bytes: u64, verified: bool) 
         Kind::Scalable => row("entries", &exact(filter.occupied())),
         _ => row("bits set", &in_use),
     }
-    match filter.shards() {
-        None => first.details().iter().for_each(|(name, value)| row(name, value)),
-        // Texts have no sum.
-        Some(_) if first.details().is_empty() => {}
-        Some(_) => {
-            let told = first.details().into_iter().map(|(name, value)| format!("{name} {value}"));
-            row("first shard", &told.collect::<Vec<_>>().join("; "));
-        }
-    }
+    filter.details().iter().for_each(|(name, value)| row(name, value));
     row("current rate", &format!("{}, {}", rate(filter.rate()), verdict(filter)));
 
-    let auto_clear = first.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
+    let auto_clear = filter.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
     row("auto-clear", &auto_clear.unwrap_or("never".to_string()));
-    row("normalization", &printable(first.normalization()));
-    row("note", &printable(first.note()));
+    row("normalization", &printable(filter.normalization()));
+    row("note", &printable(filter.note()));
     let in_files =
-        filter.shards().map(|shards| format!(" in {}", numbers::counted(shards as u64, "file")));
+        shards.map(|files| format!(" in {}", numbers::counted(files.len() as u64, "file")));
     row("file size", &format!("{} bytes{}", exact(file_bytes), in_files.unwrap_or_default()));
     row("checksums", if verified { "all good" } else { "header good; --verify checks the rest" });
     text
@@ -196,16 +188,16 @@ fn planned_keys(plan: &Plan) -> String {
 }
 
 /// What it takes now, and where it may take more what it was planned to take.
-fn memory(filter: &Stored) -> String {
+fn memory(filter: &Filter) -> String {
     let plan = filter.plan();
-    let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(filter.planned_bytes()));
+    let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(planned_bytes(filter)));
     let per_key = |bits: f64| format!("{bits:.2} bits per");
     match plan.kind() {
         Kind::Scalable | Kind::Ribbon => {
             let keys = filter.estimated_items().items.max(1.0);
             format!("{now} bytes, {} key it holds", per_key(filter.bytes() as f64 * 8.0 / keys))
         }
-        _ if filter.first().as_grown().is_some() => {
+        _ if filter.as_grown().is_some() => {
             let keys = filter.estimated_items().items.max(1.0);
             let per_key = per_key(filter.bytes() as f64 * 8.0 / keys);
             format!("{now} bytes, {planned} of them planned, {per_key} key it holds")
@@ -218,12 +210,17 @@ fn memory(filter: &Stored) -> String {
     }
 }
 
-fn verdict(filter: &Stored) -> &'static str {
-    if filter.parts().iter().any(is_full) {
+/// The bytes that were planned. Of shards the sum: each is rounded up for itself.
+fn planned_bytes(filter: &Filter) -> u64 {
+    filter.shards().iter().map(|shard| shard.plan().bytes()).sum()
+}
+
+fn verdict(filter: &Filter) -> &'static str {
+    if filter.shards().iter().any(is_full) {
         "and FULL: more keys may be refused"
     } else if filter.rate() <= filter.plan().rate() {
         "within the promise"
-    } else if !filter.exceeds_promise() {
+    } else if !filter_file::exceeds_promise(filter) {
         "at the promise, within chance"
     } else {
         match filter.plan().kind() {
@@ -245,8 +242,9 @@ fn is_full(filter: &Filter) -> bool {
     }
 }
 
-fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
-    let (plan, first) = (filter.plan(), filter.first());
+fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bool) -> Value {
+    // Texts have no sum: those of the first shard stand for all.
+    let (plan, first) = (filter.plan(), &filter.shards()[0]);
     let estimate = filter.estimated_items();
     let details: Map<String, Value> =
         first.details().into_iter().map(|(name, value)| (name.to_string(), value.into())).collect();
@@ -257,12 +255,12 @@ fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
         "bits": plan.bits(),
         "bits_per_key": plan.bits_per_key(),
         "bytes": filter.bytes(),
-        "planned_bytes": filter.planned_bytes(),
+        "planned_bytes": planned_bytes(filter),
         "probes": plan.probes(),
         "cache_lines": plan.cache_lines(),
         "hash": first.hasher().name(),
         "hash_seed": first.hasher().seed(),
-        "shards": filter.shards(),
+        "shards": shards,
         "shard": plan.shard().map(|(shard, shards)| json!({ "index": shard, "of": shards })),
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,
@@ -270,18 +268,18 @@ fn as_json(filter: &Stored, file_bytes: u64, verified: bool) -> Value {
         "ones": filter.occupied(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
-        "full": filter.parts().iter().any(is_full),
+        "full": filter.shards().iter().any(is_full),
         "details": details,
         "added": first.as_overlay().map(Overlay::added),
         "denied": first.as_overlay().map(Overlay::denied),
         "growing_part": first.as_grown().map(Grown::beyond),
-        "auto_clear": first.auto_clear(),
-        "normalization": first.normalization(),
-        "note": first.note(),
+        "auto_clear": filter.auto_clear(),
+        "normalization": filter.normalization(),
+        "note": filter.note(),
         "file_bytes": file_bytes,
         "verified": verified,
     });
-    for (name, value) in particulars(&plan) {
+    for (name, value) in particulars(plan) {
         fields[name] = value;
     }
     fields

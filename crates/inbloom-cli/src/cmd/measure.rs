@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use inbloom::{Digest, Kind, Measurement, Plan, measure};
+use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -23,8 +23,7 @@ use crate::filter_file::KeyArgs;
 use crate::keys::{Digests, InputArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
-use crate::stored::Stored;
-use crate::{numbers, output, overfull};
+use crate::{filter_file, numbers, output, overfull};
 
 /// Measure a false-positive rate against its promise, of a plan or of a filter
 #[derive(clap::Args)]
@@ -168,8 +167,8 @@ fn of_plan(args: &Args) -> Result<Report> {
 }
 
 fn of_file(args: &Args, path: &Path) -> Result<Report> {
-    let filter = Stored::open_now(path, &args.key)?;
-    let plan = filter.plan();
+    let filter = args.key.open_all_now(path)?;
+    let plan = *filter.plan();
     let asked = match args.input.files.is_empty() {
         true => ask_random(args, &filter)?,
         false => ask_lines(args, &filter)?,
@@ -177,8 +176,7 @@ fn of_file(args: &Args, path: &Path) -> Result<Report> {
     let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, plan.rate());
     let estimate = filter.estimated_items();
     let allowed = plan.rate().max(plan.rate_at(plan.items() as f64 + 3.0 * estimate.error));
-    let overfull = filter
-        .exceeds_promise()
+    let overfull = filter_file::exceeds_promise(&filter)
         .then(|| overfull::holds(filter.inserted(), filter.rate(), estimate));
     Ok(Report { plan, filters: None, measured, allowed, overfull })
 }
@@ -204,21 +202,21 @@ struct Asked {
 }
 
 impl Asked {
-    fn ask(&mut self, filter: &Stored, digests: &[Digest], answers: &mut Vec<bool>) {
+    fn ask(&mut self, filter: &Filter, digests: &[Digest], answers: &mut Vec<bool>) {
         filter.contains_digests(digests, answers);
         self.probed += digests.len() as u64;
         self.claimed += answers.iter().map(|claimed| u64::from(*claimed)).sum::<u64>();
     }
 }
 
-fn ask_random(args: &Args, filter: &Stored) -> Result<Asked> {
+fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
     let plan = filter.plan();
     ensure!(
         plan.kind() != Kind::Bitmap,
         "a bitmap is exact, so there is nothing to measure; to test it nevertheless, give a list \
          of integers that are not in it"
     );
-    let queries = args.queries(&plan)?;
+    let queries = args.queries(plan)?;
     let _spinner = Spinner::new();
     let mut random = Random(args.seed);
     let mut asked = Asked::default();
@@ -227,8 +225,8 @@ fn ask_random(args: &Args, filter: &Stored) -> Result<Asked> {
         let some = (queries - asked.probed).min(1 << 16);
         digests.clear();
         while (digests.len() as u64) < some {
-            let digest = filter.first().digest(random.key());
-            if is_of_shard(&plan, digest) {
+            let digest = filter.digest(random.key());
+            if is_of_shard(plan, digest) {
                 digests.push(digest);
             }
         }
@@ -237,12 +235,12 @@ fn ask_random(args: &Args, filter: &Stored) -> Result<Asked> {
     Ok(asked)
 }
 
-fn ask_lines(args: &Args, filter: &Stored) -> Result<Asked> {
+fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
     let plan = filter.plan();
     let inputs = args.input.inputs();
     let reader = args.input.reader(&inputs);
     let mut progress = Progress::new("measuring", &inputs, &reader, Beside::Nothing);
-    let keys = args.input.keys_for(filter.first())?;
+    let keys = args.input.keys_for(filter)?;
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
     let mut asked = Asked::default();
@@ -250,7 +248,7 @@ fn ask_lines(args: &Args, filter: &Stored) -> Result<Asked> {
     while let Some(job) = jobs.next() {
         let job: &mut Job<Digests> = job.map_err(|failure| failure.error)?;
         let digests = &mut job.product;
-        digests.retain(|digest| is_of_shard(&plan, *digest));
+        digests.retain(|digest| is_of_shard(plan, *digest));
         asked.ask(filter, digests, &mut answers);
         progress.step(job.block.len());
     }

@@ -5,7 +5,7 @@ use std::any::Any;
 use super::Filter;
 use crate::compose::grown::Grown;
 use crate::compose::overlay::Overlay;
-use crate::compose::sharded::Piece;
+use crate::compose::shard::OneShard;
 use crate::digest::Hasher;
 use crate::error::Result;
 use crate::kinds::blocked::Blocked;
@@ -23,7 +23,7 @@ pub(crate) enum Content {
 impl Content {
     pub(super) fn new(plan: Plan) -> Result<Content> {
         if plan.shard().is_some() {
-            return Ok(Content::piece(plan, Content::new(plan.without_shard())?));
+            return Ok(Content::shard(plan, Content::new(plan.without_shard())?));
         }
         (plan.kind().row().new)(plan).map(Content::from_state)
     }
@@ -32,7 +32,7 @@ impl Content {
     pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Content> {
         if plan.shard().is_some() {
             let inner = Content::from_cells(plan.without_shard(), cells, ones)?;
-            return Ok(Content::piece(plan, inner));
+            return Ok(Content::shard(plan, inner));
         }
         (plan.kind().row().read)(plan, cells, ones).map(Content::from_state)
     }
@@ -61,8 +61,8 @@ impl Content {
         })
     }
 
-    fn piece(plan: Plan, inner: Content) -> Content {
-        Content::other(Piece::new(plan, inner.into_state()))
+    fn shard(plan: Plan, inner: Content) -> Content {
+        Content::other(OneShard::new(plan, inner.into_state()))
     }
 
     pub(crate) fn other(state: impl State) -> Content {

@@ -30,7 +30,11 @@ impl<'de> Deserialize<'de> for Filter {
 
             fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Filter, E> {
                 let mut rest = bytes;
-                let filter = Filter::read_from(&mut rest).map_err(E::custom)?;
+                let mut filter = Filter::read_from(&mut rest).map_err(E::custom)?;
+                if !rest.is_empty() && filter.plan().shard().is_some() {
+                    rest = bytes;
+                    filter = Filter::read_shards_from(&mut rest, None).map_err(E::custom)?;
+                }
                 match rest {
                     [] => Ok(filter),
                     _ => Err(E::custom(format_args!("{} bytes after the filter", rest.len()))),

@@ -1,6 +1,7 @@
 //! What users write about a filter: a note, and how its keys were normalized.
 
 use super::Filter;
+use crate::compose::sharded::Sharded;
 use crate::error::{Error, Result};
 
 /// What users write about a filter. Most write nothing, so that it takes one word.
@@ -32,7 +33,7 @@ impl Filter {
     /// Sets the note: at most 64 KiB.
     pub fn set_note(&mut self, text: &str) -> Result<()> {
         check_text("note", text)?;
-        self.texts.set(Texts::NOTE, text.to_owned());
+        self.set_text(Texts::NOTE, text);
         Ok(())
     }
 
@@ -46,8 +47,16 @@ impl Filter {
     /// Sets the normalisation: at most 64 KiB.
     pub fn set_normalization(&mut self, text: &str) -> Result<()> {
         check_text("normalization", text)?;
-        self.texts.set(Texts::NORMALIZATION, text.to_owned());
+        self.set_text(Texts::NORMALIZATION, text);
         Ok(())
+    }
+
+    /// Every shard has the texts of the whole, so that its file does.
+    fn set_text(&mut self, which: usize, text: &str) {
+        for shard in self.as_sharded_mut().map_or(&mut [][..], Sharded::shards_mut) {
+            shard.texts.set(which, text.to_owned());
+        }
+        self.texts.set(which, text.to_owned());
     }
 }
 

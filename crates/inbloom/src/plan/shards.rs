@@ -13,7 +13,7 @@ impl Plan {
     /// divided among so many.
     ///
     /// The shard's items are its share; its bits have a margin, as shares are uneven. What
-    /// [`Sharded`](crate::Sharded) makes its shards from; a filter made from it takes only keys of
+    /// [`Filter::sharded`](crate::Filter::sharded) makes its shards from; a filter made from it takes only keys of
     /// that shard.
     ///
     /// ```

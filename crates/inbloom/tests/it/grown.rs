@@ -4,9 +4,7 @@
 use crate::common::{mix, payload};
 use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{
-    Digest, Error, Filter, Hasher, Kind, MIN_RATE, Plan, PlanBuilder, Sharded, file, format,
-};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, MIN_RATE, Plan, PlanBuilder, file, format};
 
 fn digest(number: u64) -> Digest {
     Hasher::default().digest(number.to_le_bytes())
@@ -297,7 +295,7 @@ fn what_takes_the_bits_for_all_of_a_filter_is_refused() {
     refused(alone.intersect(&one), "intersect");
     refused(one.intersect(&alone), "intersect");
     refused(one.remove("key").map(drop), "remove");
-    refused(Sharded::from_filter(&one, 2).map(drop), "be cut into shards");
+    refused(one.cut_into(2).map(drop), "be cut into shards");
     refused(SharedBlocked::from_filter(one.clone()).map(drop), "be shared by its blocks");
     assert!(one.positions("key").is_err());
     let positions = alone.positions(2999_u64.to_le_bytes()).unwrap();

@@ -655,7 +655,8 @@ impl<'a, 'b> Work<'a, 'b> {
             bail!("{} is no output in shards", self.output.path().display())
         };
         self.check_shards(plan, shards)?;
-        let (args, hasher, stem) = (self.args(), self.builder.hasher, filter_file::stem_of(&path));
+        let (args, hasher, stem) =
+            (self.args(), self.builder.hasher, inbloom::file::stem_of(&path));
         let parts = Shards { plan, shards, stem, hasher, args };
         self.write(&parts)?;
         Ok(Done::Written(path))

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, Sharded, file};
+use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, file};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cli::folder::Folder;
@@ -110,7 +110,7 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
         Filter::with_hasher(plan, Hasher::sip13(SecretKey::new(KEY))).expect("it is small");
     insert(&mut keyed, 60);
     all.push(("keyed", bytes(&keyed)));
-    let mut sharded = Sharded::new(plan, 2).expect("it is small");
+    let mut sharded = Filter::sharded(plan, 2).expect("it is small");
     for key in 0..60 {
         sharded.insert(key.to_string()).expect("there is room");
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inbloom::{Hasher, Kind, Plan, SecretKey, Sharded, file};
+use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, file};
 use serde_json::Value;
 
 use crate::cli::folder::{Folder, numbers};
@@ -12,19 +12,19 @@ use crate::cli::folder::{Folder, numbers};
 const SHARDS: u32 = 4;
 
 /// Empty shards for so many keys.
-fn empty(kind: Kind, items: u64, rate: f64, shards: u32) -> Sharded {
+fn empty(kind: Kind, items: u64, rate: f64, shards: u32) -> Filter {
     let plan = Plan::builder(kind).items(items).rate(rate).build().expect("a plan");
-    Sharded::new(plan, shards).expect("little memory")
+    Filter::sharded(plan, shards).expect("little memory")
 }
 
 /// Inserts the lines of [`numbers`].
-fn insert(sharded: &mut Sharded, from: u64, to: u64) {
+fn insert(sharded: &mut Filter, from: u64, to: u64) {
     let keys: Vec<String> = (from..to).map(|number| number.to_string()).collect();
     sharded.insert_many(&keys, &mut Vec::new()).expect("they fit");
 }
 
-fn save(folder: &Folder, stem: &str, sharded: &Sharded) {
-    file::save_sharded(sharded, folder.path(stem)).expect("they are saved");
+fn save(folder: &Folder, stem: &str, sharded: &Filter) {
+    file::save(sharded, folder.path(stem)).expect("they are saved");
 }
 
 /// A folder with a filter `seen` of the numbers below 1000, in shards that hardly ever err.
@@ -139,11 +139,11 @@ fn filters_in_shards_and_in_files_are_asked_together() {
 fn lines_are_normalized_as_the_keys_of_all_shards_were() {
     let folder = Folder::new();
     let plan = Plan::builder(Kind::Blocked).items(10).rate(1e-9).build().expect("a plan");
-    let mut shards = Sharded::new(plan, SHARDS).expect("little memory").into_shards();
+    let mut shards = Filter::sharded(plan, SHARDS).expect("little memory").into_shards();
     for shard in &mut shards {
         shard.set_normalization("lower").expect("a short text");
     }
-    let mut seen = Sharded::from_shards(shards).expect("all of them");
+    let mut seen = Filter::from_shards(shards).expect("all of them");
     seen.insert("alice").expect("it is writable");
     save(&folder, "seen", &seen);
     assert_eq!(folder.run_with("check seen.ib", "ALICE\nbob\n").expect(0).text(), "ALICE\n");
@@ -168,7 +168,7 @@ fn keyed_shards_take_their_key() {
     for kind in [Kind::Blocked, Kind::Classic] {
         let plan = Plan::builder(kind).items(1_000).rate(1e-9).build().expect("a plan");
         let hasher = Hasher::sip13(SecretKey::new([7; 16]));
-        let mut keyed = Sharded::with_hasher(plan, SHARDS, hasher).expect("little memory");
+        let mut keyed = Filter::sharded_with_hasher(plan, SHARDS, hasher).expect("little memory");
         insert(&mut keyed, 0, 1_000);
         save(&folder, "keyed", &keyed);
         let outcome = folder.run_with("check -v --key-file key keyed.ib", numbers(0, 1_001));
@@ -193,7 +193,7 @@ fn a_window_in_shards_forgets_by_the_clock() {
     for (ago, found) in [(Duration::ZERO, 1_000), (24 * hour, 0)] {
         let window = Plan::builder(Kind::Window).items(1_000).rate(1e-6).window(hour);
         let plan = window.build().expect("a plan");
-        let mut sharded = Sharded::new(plan, SHARDS).expect("little memory");
+        let mut sharded = Filter::sharded(plan, SHARDS).expect("little memory");
         sharded.advance((now - ago).as_millis() as u64).expect("it is writable");
         insert(&mut sharded, 0, 1_000);
         save(&folder, "window", &sharded);
@@ -214,7 +214,7 @@ fn info_is_one_screen_about_all_shards() {
         let plan = Plan::builder(kind).items(10_000).rate(0.01);
         let plan = if kind == Kind::Window { plan.window(hour) } else { plan };
         let plan = plan.build().expect("a plan");
-        let mut sharded = Sharded::new(plan, 16).expect("little memory");
+        let mut sharded = Filter::sharded(plan, 16).expect("little memory");
         insert(&mut sharded, 0, 2_000);
         save(&folder, "seen", &sharded);
         let text = folder.run("info seen.ib").expect(0).text();
@@ -230,7 +230,7 @@ fn info_is_one_screen_about_all_shards() {
         assert!(!text.contains("\nshard "), "{text}");
 
         let info = folder.info("seen.ib");
-        let (whole, estimate) = (sharded.whole_plan(), sharded.estimated_items());
+        let (whole, estimate) = (sharded.plan(), sharded.estimated_items());
         let close = |name: &str, expected: f64| {
             let got = info[name].as_f64().expect("a number");
             assert!((got - expected).abs() <= 1e-9 * expected, "{kind}, {name}: {got}, {expected}");

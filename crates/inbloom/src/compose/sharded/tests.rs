@@ -1,5 +1,10 @@
-use super::*;
-use crate::file;
+use crate::digest::{Digest, Hasher, SecretKey};
+use crate::error::{Error, Result};
+use crate::filter::{Content, Filter};
+use crate::kind::Kind;
+use crate::membership::Membership;
+use crate::plan::Plan;
+use crate::{file, format};
 
 fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
@@ -17,16 +22,22 @@ fn plan(kind: Kind, items: u64, rate: f64) -> Plan {
 const KINDS: [Kind; 6] =
     [Kind::Classic, Kind::Blocked, Kind::Counting, Kind::Cuckoo, Kind::Window, Kind::Scalable];
 
-fn full(plan: Plan, shards: u32, seed: u64) -> Sharded {
+fn full(plan: Plan, shards: u32, seed: u64) -> Filter {
     let hasher = Hasher::xxh3(seed);
-    Sharded::build(plan, shards, hasher, &keys(0..plan.items()), 1).unwrap()
+    build(plan, shards, hasher, &keys(0..plan.items()), 1)
+}
+
+fn build(plan: Plan, shards: u32, hasher: Hasher, keys: &[[u8; 8]], threads: usize) -> Filter {
+    let mut sharded = Filter::sharded_with_hasher(plan, shards, hasher).unwrap();
+    sharded.insert_many_parallel(keys, threads).unwrap();
+    sharded
 }
 
 fn payload(filter: &Filter) -> Vec<u8> {
     filter.content.measured().payload().into_owned()
 }
 
-fn written(sharded: &Sharded) -> Vec<u8> {
+fn written(sharded: &Filter) -> Vec<u8> {
     let mut bytes = Vec::new();
     sharded.write_to(&mut bytes).unwrap();
     bytes
@@ -46,19 +57,19 @@ fn shards_of_blocks_are_ranges_of_the_whole() {
     for plan in plans.map(|plan| plan.build().unwrap()) {
         let added = keys(0..plan.items().min(20_000));
         for shards in [1, 2, 7, 16] {
-            let sharded = Sharded::build(plan, shards, Hasher::default(), &added, 2).unwrap();
-            two_lines += u32::from(shards > 1 && sharded.whole_plan().lines() == 2);
-            let mut whole = Filter::new(sharded.whole_plan()).unwrap();
+            let sharded = build(plan, shards, Hasher::default(), &added, 2);
+            two_lines += u32::from(shards > 1 && sharded.plan().lines() == 2);
+            let mut whole = Filter::new(*sharded.plan()).unwrap();
             whole.insert_many(&added, &mut Vec::new()).unwrap();
             let bytes: Vec<u8> = sharded.shards().iter().flat_map(payload).collect();
             assert!(bytes == payload(&whole), "{plan:?} in {shards} shards");
             assert_eq!(sharded.inserted(), whole.inserted());
 
-            let cut = Sharded::from_filter(&whole, shards).unwrap();
+            let cut = whole.cut_into(shards).unwrap();
             assert!(cut == sharded, "{plan:?} cut into {shards}");
             assert_eq!(cut.occupied(), whole.occupied());
             assert_eq!(cut.inserted(), whole.inserted());
-            let joined = sharded.into_filter().unwrap();
+            let joined = sharded.into_whole().unwrap();
             assert!(joined == whole);
             assert_eq!(
                 (joined.occupied(), joined.inserted()),
@@ -109,15 +120,15 @@ fn shards_deny_no_member_and_answer_alike_in_every_way() {
         for (shards, items) in [(1, 1000), (3, 10), (16, 20_000), (40, 100)] {
             let plan = plan(kind, items, 0.001);
             let (added, asked) = (keys(0..items), keys(0..items * 2));
-            let mut one_by_one = Sharded::new(plan, shards).unwrap();
+            let mut one_by_one = Filter::sharded(plan, shards).unwrap();
             let singly: Vec<bool> =
                 added.iter().map(|key| one_by_one.insert(key).unwrap()).collect();
-            let mut at_once = Sharded::new(plan, shards).unwrap();
+            let mut at_once = Filter::sharded(plan, shards).unwrap();
             let mut new = Vec::new();
             at_once.insert_many(&added, &mut new).unwrap();
             assert_eq!(new, singly, "{kind}");
             assert!(one_by_one == at_once);
-            let mut as_members = Sharded::new(plan, shards).unwrap();
+            let mut as_members = Filter::sharded(plan, shards).unwrap();
             let digests: Vec<Digest> = added.iter().map(|key| at_once.digest(key)).collect();
             for run in digests.chunks(100) {
                 as_members.insert_run(run, &digests, &mut Vec::new()).unwrap();
@@ -147,12 +158,12 @@ fn a_parallel_build_is_the_same_on_any_number_of_threads() {
     let added = keys(0..30_000);
     for kind in KINDS {
         let plan = plan(kind, 30_000, 0.01);
-        let build = |threads| Sharded::build(plan, 7, Hasher::xxh3(5), &added, threads).unwrap();
+        let build = |threads| build(plan, 7, Hasher::xxh3(5), &added, threads);
         let alone = written(&build(1));
         for threads in [2, 5, 50, 0] {
             assert!(written(&build(threads)) == alone, "{kind} on {threads}");
         }
-        let mut in_order = Sharded::with_hasher(plan, 7, Hasher::xxh3(5)).unwrap();
+        let mut in_order = Filter::sharded_with_hasher(plan, 7, Hasher::xxh3(5)).unwrap();
         in_order.insert_many(&added, &mut Vec::new()).unwrap();
         assert!(written(&in_order) == alone, "{kind} in order");
         let nothing: [&str; 0] = [];
@@ -164,13 +175,13 @@ fn a_parallel_build_is_the_same_on_any_number_of_threads() {
 fn a_full_shard_is_reported_the_same_on_any_number_of_threads() {
     let plan = plan(Kind::Cuckoo, 1000, 0.01);
     let states = [1, 2, 5].map(|threads| {
-        let mut sharded = Sharded::new(plan, 4).unwrap();
+        let mut sharded = Filter::sharded(plan, 4).unwrap();
         let error = sharded.insert_many_parallel(&keys(0..10_000), threads).unwrap_err();
         assert!(matches!(error, Error::Full { .. }));
         (written(&sharded), error.to_string())
     });
     assert!(states.iter().all(|state| *state == states[0]));
-    let mut sharded = Sharded::new(plan, 4).unwrap();
+    let mut sharded = Filter::sharded(plan, 4).unwrap();
     let mut new = Vec::new();
     let all = keys(0..10_000);
     assert!(sharded.insert_many(&all, &mut new).is_err());
@@ -218,9 +229,9 @@ fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
     let folder = tempfile::tempdir().unwrap();
     for kind in KINDS {
         let plan = plan(kind, 2000, 0.01);
-        let mut here = Sharded::new(plan, 4).unwrap();
+        let mut here = Filter::sharded(plan, 4).unwrap();
         here.insert_many_parallel(&keys(0..1000), 2).unwrap();
-        let mut there = Sharded::new(plan, 4).unwrap();
+        let mut there = Filter::sharded(plan, 4).unwrap();
         there.insert_many_parallel(&keys(1000..2000), 2).unwrap();
         let path = folder.path().join("shard.ib");
         let merged = here.shards().iter().zip(there.shards()).map(|(here, there)| {
@@ -235,7 +246,7 @@ fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
             mapped.merge(&read).unwrap();
             mapped.into_shared().unwrap().into_exclusive()
         });
-        let merged = Sharded::from_shards(merged.collect()).unwrap();
+        let merged = Filter::from_shards(merged.collect()).unwrap();
         assert!(keys(0..2000).iter().all(|key| merged.contains(key)), "{kind}");
         here.merge(&there).unwrap();
         assert!(here == merged, "{kind}");
@@ -245,9 +256,9 @@ fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
             assert_eq!(shard.contains(key), here.shard_of(key) == 1);
             assert_eq!(shard.insert(key).is_ok(), here.shard_of(key) == 1);
         }
-        let error = here.shards[0].merge(&there.shards[1]).unwrap_err().to_string();
+        let error = here.shards()[0].clone().merge(&there.shards()[1]).unwrap_err().to_string();
         assert!(error.contains("shard: 0 of 4 here, 1 of 4 there"), "{error}");
-        let other = Sharded::new(plan, 5).unwrap();
+        let other = Filter::sharded(plan, 5).unwrap();
         let error = here.merge(&other).unwrap_err().to_string();
         assert!(error.contains("number of shards: 4 here, 5 there"), "{error}");
     }
@@ -257,10 +268,10 @@ fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
 fn shards_make_a_whole_only_if_all_are_there_once() {
     let make = |seed| full(plan(Kind::Classic, 1000, 0.01), 4, seed);
     let sharded = make(1);
-    let text = |shards: Vec<Filter>| Sharded::from_shards(shards).unwrap_err().to_string();
-    let pick = |which: &[usize]| which.iter().map(|at| sharded.shards[*at].clone()).collect();
+    let text = |shards: Vec<Filter>| Filter::from_shards(shards).unwrap_err().to_string();
+    let pick = |which: &[usize]| which.iter().map(|at| sharded.shards()[*at].clone()).collect();
 
-    assert!(Sharded::from_shards(pick(&[2, 0, 3, 1])).unwrap() == sharded);
+    assert!(Filter::from_shards(pick(&[2, 0, 3, 1])).unwrap() == sharded);
     assert!(text(pick(&[])).contains("shards is none"));
     assert!(text(pick(&[3, 1])).contains("of 4 shards, missing: 0, 2"));
     assert!(text(pick(&[3, 1, 0, 2, 1, 1])).contains("of 4 shards, given twice: 1"));
@@ -268,31 +279,31 @@ fn shards_make_a_whole_only_if_all_are_there_once() {
     assert!(both.contains("missing: 1, 2; given twice: 3: give each of 0 to 3 once"), "{both}");
 
     let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
-    foreign.push(make(2).shards[3].clone());
+    foreign.push(make(2).shards()[3].clone());
     assert!(text(foreign).contains("hash seed: 1 here, 2 there"));
     let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
-    foreign.push(full(plan(Kind::Classic, 5000, 0.01), 4, 1).shards[3].clone());
+    foreign.push(full(plan(Kind::Classic, 5000, 0.01), 4, 1).shards()[3].clone());
     assert!(text(foreign).contains("differ in bits"));
     let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
-    foreign.push(full(plan(Kind::Classic, 1000, 0.01), 5, 1).shards[3].clone());
+    foreign.push(full(plan(Kind::Classic, 1000, 0.01), 5, 1).shards()[3].clone());
     assert!(text(foreign).contains("number of shards: 4 here, 5 there"));
     let whole = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
-    assert!(Sharded::from_shards(vec![whole]).is_ok());
+    assert!(Filter::from_shards(vec![whole]).is_ok());
     let bitmap = Filter::new(Plan::builder(Kind::Bitmap).universe(9).build().unwrap()).unwrap();
-    assert!(Sharded::new(*bitmap.plan(), 3).is_err());
-    assert!(text(vec![bitmap]).contains("an integer is not hashed"));
+    assert!(Filter::sharded(*bitmap.plan(), 3).is_err());
+    assert!(Filter::from_shards(vec![bitmap]).unwrap().shards().len() == 1);
 }
 
 #[test]
 fn what_is_no_range_of_one_filter_does_not_become_one() {
     let sharded = full(plan(Kind::Cuckoo, 1000, 0.01), 4, 0);
-    let text = sharded.into_filter().unwrap_err().to_string();
+    let text = sharded.into_whole().unwrap_err().to_string();
     assert!(text.contains("cuckoo cannot become one filter"), "{text}");
     let classic = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
-    assert!(Sharded::from_filter(&classic, 4).is_err());
+    assert!(classic.cut_into(4).is_err());
     let blocked = Filter::new(Plan::exact(Kind::Blocked, 512 * 9, 8).unwrap()).unwrap();
-    assert!(Sharded::from_filter(&blocked, 3).is_ok());
-    let text = Sharded::from_filter(&blocked, 4).unwrap_err().to_string();
+    assert!(blocked.cut_into(3).is_ok());
+    let text = blocked.cut_into(4).unwrap_err().to_string();
     assert!(text.contains("a divisor of the filter's 9 blocks"), "{text}");
 }
 
@@ -310,15 +321,15 @@ fn keys_are_removed_and_counted_through_their_shard() {
         assert_eq!((sharded.occupied(), sharded.inserted()), (0, 0), "{kind}");
         assert!(!sharded.remove(7u64.to_le_bytes()).unwrap());
     }
-    let mut blocked = Sharded::new(plan(Kind::Blocked, 1000, 0.01), 6).unwrap();
+    let mut blocked = Filter::sharded(plan(Kind::Blocked, 1000, 0.01), 6).unwrap();
     assert!(blocked.remove("alice").is_err());
     assert!(blocked.advance(5).is_err());
 }
 
 #[test]
 fn a_window_in_shards_reaches_as_far_back_as_the_whole() {
-    let mut sharded = Sharded::new(plan(Kind::Window, 1000, 1e-4), 8).unwrap();
-    assert_eq!(sharded.whole_plan().span(), Some(crate::Span::Items(1000)));
+    let mut sharded = Filter::sharded(plan(Kind::Window, 1000, 1e-4), 8).unwrap();
+    assert_eq!(sharded.plan().span(), Some(crate::Span::Items(1000)));
     for (at, key) in keys(0..20_000).into_iter().enumerate() {
         sharded.insert(key).unwrap();
         let oldest = (at as u64).saturating_sub(999);
@@ -328,7 +339,7 @@ fn a_window_in_shards_reaches_as_far_back_as_the_whole() {
     assert!(old < 20, "{old} of 16000 long gone are still there");
 
     let timed = Plan::builder(Kind::Window).window(std::time::Duration::from_secs(4));
-    let mut timed = Sharded::new(timed.items(1000).build().unwrap(), 8).unwrap();
+    let mut timed = Filter::sharded(timed.items(1000).build().unwrap(), 8).unwrap();
     timed.advance(0).unwrap();
     timed.insert_many(&keys(0..1000), &mut Vec::new()).unwrap();
     timed.advance(4000).unwrap();
@@ -345,47 +356,47 @@ fn shards_are_written_and_read_as_a_whole() {
             let mut bytes = written(&sharded);
             bytes.extend(b"what follows");
             let mut rest = bytes.as_slice();
-            let read = Sharded::read_from(&mut rest).unwrap();
+            let read = Filter::read_shards_from(&mut rest, None).unwrap();
             assert_eq!(rest, b"what follows");
             assert!(read == sharded);
-            assert_eq!(read.whole_plan(), sharded.whole_plan());
+            assert_eq!(read.plan(), sharded.plan());
         }
     }
     let bytes = written(&full(plan(Kind::Blocked, 500, 0.01), 3, 9));
     let cut = &bytes[..bytes.len() - bytes.len() / 3];
-    assert!(Sharded::read_from(cut).is_err());
+    assert!(Filter::read_shards_from(cut, None).is_err());
     let key = SecretKey::new([3; 16]);
     let keyed =
-        Sharded::with_hasher(plan(Kind::Blocked, 500, 0.01), 3, Hasher::sip13(key)).unwrap();
-    assert!(Sharded::read_from(written(&keyed).as_slice()).is_err());
-    assert!(Sharded::read_from_keyed(written(&keyed).as_slice(), &key).unwrap() == keyed);
+        Filter::sharded_with_hasher(plan(Kind::Blocked, 500, 0.01), 3, Hasher::sip13(key)).unwrap();
+    assert!(Filter::read_shards_from(written(&keyed).as_slice(), None).is_err());
+    assert!(Filter::read_shards_from(written(&keyed).as_slice(), Some(&key)).unwrap() == keyed);
 }
 
 #[test]
 fn shards_in_files_are_opened_together_or_say_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let stem = folder.path().join("seen");
-    let text = |stem| file::open_sharded(stem).unwrap_err().to_string();
-    assert!(text(&stem).contains("seen.000-of-*.ib"), "{}", text(&stem));
+    let text = |stem| file::open(stem).unwrap_err().to_string();
+    assert!(text(&stem).contains("seen: "), "{}", text(&stem));
     for kind in KINDS {
         let sharded = full(plan(kind, 500, 0.01), 11, 0);
-        file::save_sharded(&sharded, &stem).unwrap();
-        let mut open = file::open_sharded(&stem).unwrap();
+        file::save(&sharded, &stem).unwrap();
+        let mut open = file::open(&stem).unwrap();
         assert!(open == sharded);
         assert!(matches!(open.insert("alice"), Err(Error::ReadOnly)));
         assert!(matches!(open.insert_many(&["a"; 999], &mut Vec::new()), Err(Error::ReadOnly)));
         assert!(open.insert_many_parallel(&["a"], 2).is_err() && open.clear().is_err());
-        let mut open = file::open_mut_sharded(&stem).unwrap();
+        let mut open = file::open_mut(&stem).unwrap();
         open.insert("alice").unwrap();
-        file::save_sharded(&open, &stem).unwrap();
-        assert!(file::open_sharded(&stem).unwrap().contains("alice"));
+        file::save(&open, &stem).unwrap();
+        assert!(file::open(&stem).unwrap().contains("alice"));
     }
     assert!(file::shard_path(&stem, 3, 11).ends_with("seen.003-of-011.ib"));
     std::fs::write(folder.path().join("seen.3-of-4.ib"), "somebody else's").unwrap();
     std::fs::remove_file(file::shard_path(&stem, 3, 11)).unwrap();
     assert!(text(&stem).contains("of 11 shards, missing: 3:"), "{}", text(&stem));
-    let other = Sharded::new(plan(Kind::Blocked, 500, 0.01), 2).unwrap();
-    file::save_sharded(&other, &stem).unwrap();
+    let other = Filter::sharded(plan(Kind::Blocked, 500, 0.01), 2).unwrap();
+    file::save(&other, &stem).unwrap();
     assert!(text(&stem).contains("number of shards: 2 here, 11 there"));
 }
 
