@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use inbloom::{Filter, Hasher, Kind, Plan};
+use inbloom_testing::forge::{self, FIELDS, section, sections};
 use libfuzzer_sys::fuzz_target;
-use xxhash_rust::xxh3::xxh3_64;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -92,33 +92,6 @@ impl Value {
         }
     }
 }
-
-/// Offset and length of the header's fields; the checksum is not among them.
-const FIELDS: [(usize, usize); 23] = [
-    (8, 2),
-    (10, 2),
-    (12, 4),
-    (16, 8),
-    (24, 8),
-    (32, 8),
-    (40, 8),
-    (48, 4),
-    (52, 2),
-    (54, 2),
-    (56, 2),
-    (58, 2),
-    (60, 2),
-    (62, 1),
-    (63, 1),
-    (64, 8),
-    (72, 8),
-    (80, 8),
-    (88, 8),
-    (96, 8),
-    (104, 8),
-    (112, 4),
-    (116, 4),
-];
 
 const TAGS: [&[u8; 4]; 8] =
     [b"BITS", b"note", b"norm", b"MORE", b"GONE", b"LAYR", b"null", b"\0\0\0\0"];
@@ -228,47 +201,18 @@ fn base(input: &Input) -> Vec<u8> {
 
 /// Changes a little-endian field of up to eight bytes, if it is in the file.
 fn change(bytes: &mut [u8], at: usize, length: usize, value: &Value) {
-    if let Some(field) = bytes.get_mut(at..at + length) {
-        let mut old = [0; 8];
-        old[..length].copy_from_slice(field);
-        let new = value.apply(u64::from_le_bytes(old)).to_le_bytes();
-        field.copy_from_slice(&new[..length]);
-    }
+    let new = value.apply(forge::get(bytes, at, length));
+    forge::put(bytes, at, length, new);
 }
 
+/// A word of eight bytes, or 0 if it is not in the file.
 fn get(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).map_or(0, |field| u64::from_le_bytes(field.try_into().unwrap()))
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u64) {
-    change(bytes, at, 8, &Value::Any(value));
-}
-
-fn sections(bytes: &[u8]) -> usize {
-    bytes.get(12..16).map_or(0, |field| u32::from_le_bytes(field.try_into().unwrap()) as usize)
-}
-
-/// The bytes of a section, if they are in the file.
-fn section(bytes: &[u8], entry: usize) -> Option<&[u8]> {
-    let start = usize::try_from(get(bytes, entry + 8)).ok()?;
-    let length = usize::try_from(get(bytes, entry + 16)).ok()?;
-    bytes.get(start..start.checked_add(length)?)
-}
-
-/// Makes the header's checksum right, if all of the header is there.
-fn seal(bytes: &mut [u8]) {
-    let header = 128 + 32 * sections(bytes);
-    if header <= bytes.len() {
-        put(bytes, 120, 0);
-        let checksum = xxh3_64(&bytes[..header]);
-        put(bytes, 120, checksum);
-    }
+    forge::get(bytes, at, 8)
 }
 
 /// Where the payload starts, which is the last section that is in the file.
 fn payload_at(bytes: &[u8]) -> usize {
-    let mut entries = (0..sections(bytes).min(16)).map(|index| 128 + 32 * index).rev();
-    let entry = entries.find(|entry| section(bytes, *entry).is_some());
+    let entry = forge::entries(bytes).rev().find(|entry| section(bytes, *entry).is_some());
     entry.map_or(bytes.len(), |entry| get(bytes, entry + 8) as usize)
 }
 
@@ -350,14 +294,14 @@ fuzz_target!(|input: Input| {
                 if let Some(file) = start.and_then(|start| bytes.get_mut(start..)) {
                     let (at, length) = FIELDS[usize::from(*index) % FIELDS.len()];
                     change(file, at, length, value);
-                    seal(file);
+                    forge::seal_header(file);
                 }
             }
             Edit::Cut(length) => bytes.truncate(usize::from(*length)),
             Edit::Append(count) => bytes.resize(bytes.len() + usize::from(*count), 0),
             Edit::TrueLength => {
                 let length = bytes.len() as u64;
-                put(&mut bytes, 16, length);
+                forge::put(&mut bytes, 16, 8, length);
             }
             Edit::Directory(word, value) => {
                 // A window's is in front, a ribbon's is at the end.
@@ -369,18 +313,13 @@ fuzz_target!(|input: Input| {
             }
             Edit::TrueOnes => {
                 let ones = true_ones(&bytes);
-                put(&mut bytes, 80, ones);
+                forge::put(&mut bytes, 80, 8, ones);
             }
         }
     }
     if input.seal_sections {
-        for index in 0..sections(&bytes).min(16) {
-            let entry = 128 + 32 * index;
-            if let Some(checksum) = section(&bytes, entry).map(xxh3_64) {
-                put(&mut bytes, entry + 24, checksum);
-            }
-        }
+        forge::seal_sections(&mut bytes);
     }
-    seal(&mut bytes);
+    forge::seal_header(&mut bytes);
     inbloom_fuzz::check_ways(&bytes);
 });

@@ -281,14 +281,8 @@ mod tests {
 
     #[test]
     fn records_are_those_of_csv_core_however_the_text_comes() {
-        // Splitmix64: the same texts in every run.
-        let mut state = 1_u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (mixed ^ (mixed >> 31)) as usize % below
-        };
+        let mut numbers = inbloom_testing::Random(1);
+        let mut random = |below: usize| numbers.index(below);
         let mut compared = 0;
         for _ in 0..100_000 {
             let text: Vec<u8> = (0..random(30)).map(|_| b"\"\"\",,\n\nab"[random(9)]).collect();

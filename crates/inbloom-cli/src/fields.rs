@@ -303,14 +303,8 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_a_naive_split() {
-        // Splitmix64: the same records in every run.
-        let mut state = 1_u64;
-        let mut random = |below: usize| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (mixed ^ (mixed >> 31)) as usize % below
-        };
+        let mut numbers = inbloom_testing::Random(1);
+        let mut random = |below: usize| numbers.index(below);
         for _ in 0..200_000 {
             let mut ranges = Vec::new();
             let mut list = Vec::new();

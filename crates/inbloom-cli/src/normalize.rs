@@ -365,14 +365,6 @@ mod tests {
             .expect("the test's keys are UTF-8")
     }
 
-    /// Splitmix64: the same strings in every run.
-    fn random(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
     /// Strings of pieces that are hard on a parser of URLs, most of them behind a scheme.
     fn hostile_keys(number: usize) -> impl Iterator<Item = Vec<u8>> {
         const STARTS: [&str; 8] =
@@ -382,12 +374,12 @@ mod tests {
             "%25", "%41", "%c3", "/", "/", ".", "..", ":", "80", "%38", "443", "?", "#", "[", "]",
             "@", "\r", " ", "://", "\u{e9}",
         ];
-        let mut state = 1;
+        let mut random = inbloom_testing::Random(1);
         (0..number).map(move |_| {
-            let start = STARTS[random(&mut state) as usize % STARTS.len()];
+            let start = STARTS[random.index(STARTS.len())];
             let mut key = start.as_bytes().to_vec();
-            for _ in 0..random(&mut state) % 12 {
-                let piece = PIECES[random(&mut state) as usize % PIECES.len()];
+            for _ in 0..random.below(12) {
+                let piece = PIECES[random.index(PIECES.len())];
                 key.extend_from_slice(piece.as_bytes());
             }
             key

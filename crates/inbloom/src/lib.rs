@@ -67,6 +67,7 @@ mod paging;
 mod plan;
 mod profile;
 mod shared;
+mod splitmix;
 mod state;
 mod storage;
 mod sync;
@@ -85,6 +86,15 @@ pub use paging::Paging;
 pub use plan::{MAX_BITS, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier};
 pub use profile::Slice;
 pub use shared::SharedFilter;
+
+/// What our other crates share with this one. Not for others: it changes without notice.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub mod splitmix {
+        pub use crate::splitmix::*;
+    }
+}
 
 /// The README's example is compiled and run.
 #[cfg(doctest)]

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use inbloom::internals::splitmix::finalize as mix;
 
 use crate::numbers::{exact, parse_count};
 use crate::output;
@@ -194,13 +195,6 @@ fn write_digits<const BASE: u64, const LENGTH: usize>(
         number /= BASE;
     }
     at + LENGTH
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection.
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// The finalizer of MurmurHash3 (Appleby, 2011): a bijection.

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use inbloom::internals::splitmix::SplitMix;
 use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -218,14 +219,14 @@ fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
     );
     let queries = args.queries(plan)?;
     let _spinner = Spinner::new();
-    let mut random = Random(args.seed);
+    let mut random = SplitMix(args.seed);
     let mut asked = Asked::default();
     let (mut digests, mut answers) = (Vec::new(), Vec::new());
     while asked.probed < queries {
         let some = (queries - asked.probed).min(1 << 16);
         digests.clear();
         while (digests.len() as u64) < some {
-            let digest = filter.digest(random.key());
+            let digest = filter.digest(random_key(&mut random));
             if is_of_shard(plan, digest) {
                 digests.push(digest);
             }
@@ -261,25 +262,12 @@ fn is_of_shard(plan: &Plan, digest: Digest) -> bool {
     shard.is_none_or(|(shard, shards)| digest.pick(shards.into()).0 == u64::from(shard))
 }
 
-/// Keys that nobody has inserted: 16 bytes of SplitMix64 (Steele et al., "Fast splittable
-/// pseudorandom number generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn key(&mut self) -> [u8; 16] {
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&self.next().to_le_bytes());
-        key[8..].copy_from_slice(&self.next().to_le_bytes());
-        key
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// Returns a key that nobody has inserted: 16 random bytes.
+fn random_key(random: &mut SplitMix) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random.draw().to_le_bytes());
+    key[8..].copy_from_slice(&random.draw().to_le_bytes());
+    key
 }
 
 impl Report {

@@ -27,9 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use chance::{Random, Tally};
+use chance::Tally;
 use check::Question;
 use client::{Client, Reply};
+use inbloom_testing::Random;
 use load::{CONNECTIONS, Families, now, own_database};
 use process::Server;
 use world::{Filter, Key, Kind, Operation, Shape, World};

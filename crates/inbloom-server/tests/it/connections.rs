@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::sockets::{Answer, Random, Running, request};
+use crate::sockets::{Answer, Running, request};
 use inbloom_server::Config;
-use inbloom_testing::{alone, resident_memory};
+use inbloom_testing::{Random, alone, resident_memory};
 
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use disk::{Loss, Plan, Random, Staged};
+use disk::{Loss, Plan, Staged};
 use inbloom_server::persist::disk::Disk;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::recovery::{self, Access, Found};
 use inbloom_server::persist::{Error, Store};
 use inbloom_server::session::Place;
 use inbloom_server::{Config, Server, Session};
+use inbloom_testing::Random;
 
 /// A server on a disk, with one client.
 struct Machine {

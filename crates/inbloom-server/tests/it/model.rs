@@ -6,8 +6,9 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sockets::{Answer, Random, Running, request};
+use crate::sockets::{Answer, Running, request};
 use inbloom_server::Config;
+use inbloom_testing::Random;
 
 const CONNECTIONS: u64 = 8;
 const COMMANDS: u64 = 25_000;

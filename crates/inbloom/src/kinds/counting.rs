@@ -562,14 +562,10 @@ mod tests {
         Hasher::xxh3(seed).digest(key.to_le_bytes())
     }
 
-    /// A stream of random words (splitmix64).
-    fn draws(mut state: u64) -> impl FnMut() -> u64 {
-        move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ mixed >> 31
-        }
+    /// A stream of random words.
+    fn draws(seed: u64) -> impl FnMut() -> u64 {
+        let mut random = inbloom_testing::Random(seed);
+        move || random.next()
     }
 
     fn counts(word: u64, width: u32) -> Vec<u64> {

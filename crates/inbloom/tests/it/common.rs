@@ -1,16 +1,8 @@
-//! What the test files share: reproducible randomness, keys, and every shape that a filter has.
+//! What the test files share: keys, and every shape that a filter has.
 
 use std::time::Duration;
 
 use inbloom::{Filter, Hasher, Kind, Plan, PlanBuilder, Span};
-
-/// Splitmix64: one state, one output, no surprises.
-pub fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The possible values of the bitmaps below.
 pub const UNIVERSE: u64 = 1 << 20;

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use crate::common::mix;
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, PlanBuilder};
+use inbloom_testing::mix;
 
 const RUNS: u64 = 40;
 

@@ -1,10 +1,11 @@
 //! Filters that go on past the keys they were planned for: what they owe to their keys, to their
 //! target rate, and to whoever reads their file.
 
-use crate::common::{mix, payload};
+use crate::common::payload;
 use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::{Digest, Error, Filter, Hasher, Kind, MIN_RATE, Plan, PlanBuilder, file, format};
+use inbloom_testing::mix;
 
 fn digest(number: u64) -> Digest {
     Hasher::default().digest(number.to_le_bytes())

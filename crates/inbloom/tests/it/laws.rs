@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::common::{
-    UNIVERSE, cuckoos, file_of, insert_over_time, key, keys, max_count, mean_and_deviation, mix,
-    seeded, shapes, shapes_for, used_cells,
+    UNIVERSE, cuckoos, file_of, insert_over_time, key, keys, max_count, mean_and_deviation, seeded,
+    shapes, shapes_for, used_cells,
 };
 use inbloom::kinds::window::Window;
 use inbloom::kinds::{
@@ -28,6 +28,7 @@ use inbloom::{
     Digest, Error, Filter, Hasher, Kind, Membership, Plan, SecretKey, SharedFilter, Span, file,
     measure, measure_absent,
 };
+use inbloom_testing::mix;
 use proptest::prelude::*;
 
 /// Whether a law holds, or how it was broken.

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
-use crate::common::mix;
 use inbloom::compose::overlay::BASE_SHARE;
 use inbloom::{Digest, Error, Filter, Hasher, Kind, Paging, Plan, SecretKey, file, format};
+use inbloom_testing::mix;
 use xxhash_rust::xxh3::xxh3_64;
 
 const KEY: SecretKey = SecretKey::new(*b"sixteen byte key");

@@ -10,10 +10,11 @@ use std::io::Write;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::common::{count_ones, file_of, line_shapes, mix, payload, seeded, unevenness};
+use crate::common::{count_ones, file_of, line_shapes, payload, seeded, unevenness};
 use flate2::{Compression, write::DeflateEncoder};
 use inbloom::kinds::counting::Counting;
 use inbloom::{AsKey, Digest, Error, Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey};
+use inbloom_testing::mix;
 
 // -------------------------------------------------------------------------------------------- keys
 

@@ -420,13 +420,13 @@ fn a_filter_that_does_not_grow_refuses_only_what_is_new() {
 
     let mut cuckoo = Cuckoo::new(1024, 2, 500, 0, LIMIT).unwrap();
     let mut items: Vec<[u8; 8]> = Vec::new();
-    while cuckoo.insert(&crate::common::mix(items.len() as u64).to_le_bytes(), LIMIT).is_ok() {
-        items.push(crate::common::mix(items.len() as u64).to_le_bytes());
+    while cuckoo.insert(&inbloom_testing::mix(items.len() as u64).to_le_bytes(), LIMIT).is_ok() {
+        items.push(inbloom_testing::mix(items.len() as u64).to_le_bytes());
     }
     // Of 1024 slots. With 255 fingerprints and buckets of two, 500 moves do not fill many more.
     assert!(items.len() > 700, "full with {} items", items.len());
     let full = payload::encode(&cuckoo).unwrap();
-    let next = crate::common::mix(items.len() as u64).to_le_bytes();
+    let next = inbloom_testing::mix(items.len() as u64).to_le_bytes();
     assert_eq!(cuckoo.insert(&next, LIMIT), Err(Refused::Full));
     assert!(full == payload::encode(&cuckoo).unwrap(), "moves that led nowhere are not undone");
     assert!(items.iter().all(|item| cuckoo.contains(item)));
@@ -437,7 +437,7 @@ fn a_filter_grows_until_its_rate_is_zero() {
     let mut bloom = Bloom::new(0.01, 1, 1, LIMIT).unwrap();
     let mut number = 0u64;
     let refused = loop {
-        match bloom.insert(&crate::common::mix(number).to_le_bytes(), LIMIT) {
+        match bloom.insert(&inbloom_testing::mix(number).to_le_bytes(), LIMIT) {
             Ok(_) => number += 1,
             Err(refused) => break refused,
         }
@@ -446,7 +446,7 @@ fn a_filter_grows_until_its_rate_is_zero() {
     assert_eq!(bloom.links().len(), 1067, "as RedisBloom counts them");
     let header = bloom.header();
     assert_eq!(
-        bloom.insert(&crate::common::mix(number).to_le_bytes(), LIMIT),
+        bloom.insert(&inbloom_testing::mix(number).to_le_bytes(), LIMIT),
         Err(Refused::Exhausted)
     );
     assert_eq!(bloom.header(), header);
@@ -630,11 +630,13 @@ fn changes_between_the_steps_of_a_compaction_lose_nothing() {
     let mut step = 0;
     while !cuckoo.compact_step(500) {
         // Inserts go to the newest first: before and behind the slot that is next.
-        for number in [crate::common::mix(step) | 1 << 40, crate::common::mix(step + 1) | 1 << 40] {
+        for number in
+            [inbloom_testing::mix(step) | 1 << 40, inbloom_testing::mix(step + 1) | 1 << 40]
+        {
             cuckoo.insert(&number.to_le_bytes(), LIMIT).unwrap();
             *expected.entry(number).or_default() += 1;
         }
-        let gone = 3 * (crate::common::mix(step) % 100_000);
+        let gone = 3 * (inbloom_testing::mix(step) % 100_000);
         if expected.remove(&gone).is_some() {
             assert!(cuckoo.remove(&gone.to_le_bytes()));
         }
@@ -657,7 +659,7 @@ fn cuckoo_counts_at_least_what_a_multiset_does() {
         let (mut items, mut most) = (0, 0);
         let mut state = seed as u64;
         for step in 0..30_000u64 {
-            state = crate::common::mix(state);
+            state = inbloom_testing::mix(state);
             let number = state >> 32 & 1023;
             let item = number.to_le_bytes();
             // Phases of growth and of shrinking.

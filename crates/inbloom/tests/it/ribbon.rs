@@ -9,7 +9,7 @@ type MakeKey = fn(u64) -> Vec<u8>;
 /// Sorts of keys, of which each number gives another.
 const SORTS: [(&str, MakeKey); 3] = [
     ("random bytes", |number| {
-        [crate::common::mix(number), crate::common::mix(number ^ 1 << 40)]
+        [inbloom_testing::mix(number), inbloom_testing::mix(number ^ 1 << 40)]
             .map(u64::to_le_bytes)
             .concat()
     }),

@@ -5,8 +5,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 
-use crate::common::{key, keys, mix, shapes, shapes_for, used_cells};
+use crate::common::{key, keys, shapes, shapes_for, used_cells};
 use inbloom::{Error, Filter, Kind, Plan, SharedFilter, Span, file};
+use inbloom_testing::mix;
 #[cfg(target_os = "linux")]
 use inbloom_testing::{alone, peak_memory};
 

@@ -3,8 +3,8 @@
 //! One has n keys, the other these and n more, both at a rate of 0.05. If they err independently,
 //! both are wrong about a non-member at the product of their rates.
 
-use crate::common::mix;
 use inbloom::{Filter, Hasher, Kind, Plan};
+use inbloom_testing::mix;
 
 const KEYS: u64 = 20_000;
 const PAIRS: u64 = 16;

@@ -57,6 +57,11 @@ impl Folder {
         // Whoever runs the tests in the background may ignore signals, which is inherited.
         let mut command = Command::new("env");
         command.arg("--default-signal=INT,TERM,HUP").arg(env!("CARGO_BIN_EXE_inbloom"));
+        self.prepared(command, arguments)
+    }
+
+    /// A command with these arguments more, in this folder, with pipes.
+    pub fn prepared(&self, mut command: Command, arguments: &str) -> Command {
         command.args(arguments.split_whitespace()).current_dir(self.0.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -67,7 +72,11 @@ impl Folder {
     }
 
     pub fn run_with(&self, arguments: &str, input: impl AsRef<[u8]>) -> Outcome {
-        let mut child = self.command(arguments).spawn().expect("the binary starts");
+        self.run_command(self.command(arguments), input)
+    }
+
+    pub fn run_command(&self, mut command: Command, input: impl AsRef<[u8]>) -> Outcome {
+        let mut child = command.spawn().expect("the binary starts");
         let mut stdin = child.stdin.take().expect("it is piped");
         let input = input.as_ref().to_vec();
         // A command that fails early closes its end: that is not this test's failure.

@@ -182,12 +182,10 @@ fn xz_and_bzip2_are_read_and_what_is_not_read_is_refused_by_name() {
     folder.write("keys.txt", numbers(0, 1000));
     folder.run("build -p 1e-9 -o f.ib keys.txt").expect(0);
     for (program, name) in [("xz", "keys.txt.xz"), ("bzip2", "keys.txt.bz2")] {
-        let mut command = Command::new(program);
-        let status = command.args(["-k", "keys.txt"]).current_dir(folder.path(".")).status();
         // The formats themselves are compared in input.rs, also where these are not installed.
-        if !status.is_ok_and(|status| status.success()) {
-            continue;
-        }
+        let Some(mut command) = inbloom_testing::program(program, program) else { continue };
+        let status = command.args(["-k", "keys.txt"]).current_dir(folder.path(".")).status();
+        assert!(status.expect("it starts").success());
         assert_eq!(folder.run(&format!("check -c f.ib {name}")).expect(0).text(), "1000\n");
         folder.run(&format!("build -p 1e-9 -o g.ib {name}")).expect(0);
         assert_eq!(folder.info("g.ib")["planned_items"], 1000);

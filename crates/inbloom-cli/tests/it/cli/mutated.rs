@@ -12,39 +12,25 @@ use std::thread;
 use std::time::Duration;
 
 use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, file};
-use xxhash_rust::xxh3::xxh3_64;
+use inbloom_testing::Random;
+use inbloom_testing::forge::{FIELDS, get, put, seal};
 
 use crate::cli::folder::Folder;
 
 const KEY: [u8; 16] = [7; 16];
 
-/// Splitmix64: the same files in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    /// A number that matters to somebody, where this one was.
-    fn value(&mut self, old: u64) -> u64 {
-        match self.below(7) {
-            0 => self.next(),
-            1 => self.next() % 256,
-            2 => 1 << self.below(64),
-            3 => (1 << self.below(64)) - 1,
-            4 => [0.0, 1.0, -1.0, 0.5, 1e-9, 1e-300, f64::NAN, f64::INFINITY][self.below(8)]
-                .to_bits(),
-            5 => old.wrapping_add(self.next() % 16).wrapping_sub(8),
-            _ => old.wrapping_mul(2),
+/// A number that matters to somebody, where this one was.
+fn value(random: &mut Random, old: u64) -> u64 {
+    match random.index(7) {
+        0 => random.next(),
+        1 => random.next() % 256,
+        2 => 1 << random.index(64),
+        3 => (1 << random.index(64)) - 1,
+        4 => {
+            [0.0, 1.0, -1.0, 0.5, 1e-9, 1e-300, f64::NAN, f64::INFINITY][random.index(8)].to_bits()
         }
+        5 => old.wrapping_add(random.next() % 16).wrapping_sub(8),
+        _ => old.wrapping_mul(2),
     }
 }
 
@@ -118,103 +104,47 @@ fn originals() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-fn get(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-fn put(bytes: &mut [u8], at: usize, value: u64, length: usize) {
-    if let Some(field) = bytes.get_mut(at..at + length) {
-        field.copy_from_slice(&value.to_le_bytes()[..length]);
-    }
-}
-
-/// Offset and length of the header's fields, see docs/format.md; the checksum is not among them.
-const FIELDS: [(usize, usize); 23] = [
-    (8, 2),
-    (10, 2),
-    (12, 4),
-    (16, 8),
-    (24, 8),
-    (32, 8),
-    (40, 8),
-    (48, 4),
-    (52, 2),
-    (54, 2),
-    (56, 2),
-    (58, 2),
-    (60, 2),
-    (62, 1),
-    (63, 1),
-    (64, 8),
-    (72, 8),
-    (80, 8),
-    (88, 8),
-    (96, 8),
-    (104, 8),
-    (112, 4),
-    (116, 4),
-];
-
-/// Makes the checksums of the sections and of the header right, as far as these are in the file.
-fn seal(bytes: &mut [u8]) {
-    let sections = (get(bytes, 12) as u32).min(64) as usize;
-    for entry in (0..sections).map(|index| 128 + 32 * index) {
-        let (start, length) = (get(bytes, entry + 8), get(bytes, entry + 16));
-        let range = start as usize..start.saturating_add(length) as usize;
-        if let Some(checksum) = bytes.get(range).map(xxh3_64) {
-            put(bytes, entry + 24, checksum, 8);
-        }
-    }
-    let header = 128 + 32 * sections;
-    if header <= bytes.len() {
-        put(bytes, 120, 0, 8);
-        let checksum = xxh3_64(&bytes[..header]);
-        put(bytes, 120, checksum, 8);
-    }
-}
-
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(3) {
+    for _ in 0..=random.index(3) {
         let length = bytes.len();
-        match random.below(8) {
-            0 => (0..=random.below(8)).for_each(|_| {
-                let at = random.below(length);
+        match random.index(8) {
+            0 => (0..=random.index(8)).for_each(|_| {
+                let at = random.index(length);
                 if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= 1 << random.below(8);
+                    *byte ^= 1 << random.index(8);
                 }
             }),
-            1 => bytes.truncate(random.below(length)),
-            2 => bytes.resize(length + random.below(300), random.next() as u8),
+            1 => bytes.truncate(random.index(length)),
+            2 => bytes.resize(length + random.index(300), random.next() as u8),
             // A part of another file, in the place of one of this.
             3 => {
-                let (from, to) = (random.below(other.len()), random.below(length));
-                let count = random.below(200).min(other.len() - from).min(length - to);
+                let (from, to) = (random.index(other.len()), random.index(length));
+                let count = random.index(200).min(other.len() - from).min(length - to);
                 bytes[to..to + count].copy_from_slice(&other[from..from + count]);
             }
             4 | 5 => {
-                let (at, length) = FIELDS[random.below(FIELDS.len())];
-                let value = random.value(get(bytes, at));
-                put(bytes, at, value, length);
+                let (at, length) = FIELDS[random.index(FIELDS.len())];
+                let value = value(random, get(bytes, at, 8));
+                put(bytes, at, length, value);
             }
             // An entry of the table of sections, or the first words of the payload.
             6 => {
-                let at = 128 + 8 * random.below(24);
-                let value = random.value(get(bytes, at));
-                put(bytes, at, value, 8);
+                let at = 128 + 8 * random.index(24);
+                let value = value(random, get(bytes, at, 8));
+                put(bytes, at, 8, value);
             }
             // The last words: the directory of a ribbon.
             _ => {
-                let at = length.saturating_sub(8 * (1 + random.below(32)));
-                let value = random.value(get(bytes, at));
-                put(bytes, at, value, 8);
+                let at = length.saturating_sub(8 * (1 + random.index(32)));
+                let value = value(random, get(bytes, at, 8));
+                put(bytes, at, 8, value);
             }
         }
     }
-    if random.below(2) == 0 {
-        if random.below(2) == 0 {
+    if random.index(2) == 0 {
+        if random.index(2) == 0 {
             let length = bytes.len() as u64;
-            put(bytes, 16, length, 8);
+            put(bytes, 16, 8, length);
         }
         seal(bytes);
     }
@@ -255,8 +185,8 @@ fn run(files: u64, seed: u64) -> [u64; 3] {
                 return;
             }
             let mut random = Random(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
-            let (kind, original) = &originals[random.below(originals.len())];
-            let (_, other) = &originals[random.below(originals.len())];
+            let (kind, original) = &originals[random.index(originals.len())];
+            let (_, other) = &originals[random.index(originals.len())];
             let mut bytes = original.clone();
             mutate(&mut bytes, other, &mut random);
             let (_, first) = &originals[originals.len() - 2];

@@ -1,32 +1,6 @@
-//! Chance: numbers that look random, and how many false claims may be put down to it.
+//! How many false claims may be put down to chance.
 
 use std::collections::BTreeMap;
-
-/// Numbers that look random and are always the same for a seed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        // Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn one_in(&mut self, bound: u64) -> bool {
-        self.below(bound) == 0
-    }
-
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
-        (!list.is_empty()).then(|| &list[self.below(list.len() as u64) as usize])
-    }
-}
 
 /// Questions whose right answer was no, and how many were answered with yes.
 #[derive(Clone, Debug)]

@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::crash::chance::{Claims, Random, Tally};
+use inbloom_testing::Random;
+
+use crate::crash::chance::{Claims, Tally};
 use crate::crash::client::{Client, Reply};
 use crate::crash::load::{NAMES, name, now, own_database};
 use crate::crash::world::{

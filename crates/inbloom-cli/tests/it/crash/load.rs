@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::crash::chance::{Random, Tally};
+use inbloom_testing::Random;
+
+use crate::crash::chance::Tally;
 use crate::crash::client::{Client, Reply, encode};
 use crate::crash::world::{
     Effect, HAZY, Item, Key, Operation, Outcome, Shape, Verb, World, is_shared,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use inbloom_server::persist::disk::{Disk, DiskFile};
+use inbloom_testing::Random;
 
 /// What is lost when the power goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,24 +376,5 @@ impl DiskFile for StagedFile {
         content.safe = content.bytes.clone();
         content.writes.clear();
         Ok(())
-    }
-}
-
-/// Numbers that look random, the same for the same seed.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next one.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// One below a bound.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use inbloom::{Kind, Plan};
 use inbloom_server::command::{Command, Flag};
 use inbloom_server::command_table::commands;
-use inbloom_testing::{alone, resident_memory};
+use inbloom_testing::forge::seal;
+use inbloom_testing::{Random, alone, resident_memory};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::transfer::client::{Answer, Client, Integer, ok, server};
@@ -57,21 +58,8 @@ fn dumps() -> Vec<Dump> {
         .collect()
 }
 
-/// Numbers that look random and are always the same.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
+fn pick<T: Copy>(random: &mut Random, list: &[T]) -> T {
+    *random.pick(list).expect("a list that is not empty")
 }
 
 /// Changes up to four places: a byte, or a number of two, four or eight bytes, which becomes one that
@@ -100,50 +88,28 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
         u64::MAX,
     ];
     let rates = [0.0, 1.0, -1.0, 0.5, 1e-300, f64::NAN, f64::INFINITY].map(f64::to_bits);
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.index(4) {
         if bytes.is_empty() {
             return;
         }
         // The beginning is where numbers are.
-        let near = bytes.len().min(random.pick(&[24, 100, 340, usize::MAX]));
-        let at = random.below(near);
-        let width = random.pick(&[1, 2, 4, 8]).min(bytes.len() - at);
-        let number = match random.below(4) {
-            0 => random.pick(&rates),
-            1 => random.below(1 << 20) as u64,
-            2 => u64::from(bytes[at]) ^ 1 << random.below(8),
-            _ => random.pick(NUMBERS),
+        let near = bytes.len().min(pick(random, &[24, 100, 340, usize::MAX]));
+        let at = random.index(near);
+        let width = pick(random, &[1, 2, 4, 8]).min(bytes.len() - at);
+        let number = match random.index(4) {
+            0 => pick(random, &rates),
+            1 => random.index(1 << 20) as u64,
+            2 => u64::from(bytes[at]) ^ 1 << random.index(8),
+            _ => pick(random, NUMBERS),
         };
         let at = if width > 1 { at - at % width } else { at };
         bytes[at..at + width].copy_from_slice(&number.to_le_bytes()[..width]);
     }
-    match random.below(12) {
-        0 => bytes.truncate(random.below(bytes.len() + 1)),
-        1 => bytes.extend(vec![0xa5; random.below(100)]),
+    match random.index(12) {
+        0 => bytes.truncate(random.index(bytes.len() + 1)),
+        1 => bytes.extend(vec![0xa5; random.index(100)]),
         _ => {}
     }
-}
-
-/// Makes the checksums of a filter in our file format right: see docs/format.md.
-pub fn seal_file(file: &mut [u8]) {
-    if file.len() < 160 || !file.starts_with(b"\x89IBF") {
-        return;
-    }
-    let number =
-        |file: &[u8], at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap()) as usize;
-    let sections = u32::from_le_bytes(file[12..16].try_into().unwrap()) as usize;
-    let sections = sections.min((file.len() - 128) / 32);
-    for section in 0..sections {
-        let entry = 128 + 32 * section;
-        let (start, length) = (number(file, entry + 8), number(file, entry + 16));
-        let end = start.checked_add(length);
-        let Some(content) = end.and_then(|end| file.get(start..end)) else { continue };
-        let sum = xxh3_64(content).to_le_bytes();
-        file[entry + 24..entry + 32].copy_from_slice(&sum);
-    }
-    file[120..128].fill(0);
-    let sum = xxh3_64(&file[..128 + 32 * sections]).to_le_bytes();
-    file[120..128].copy_from_slice(&sum);
 }
 
 /// Makes the checksums of a header and a body in our form right, and most of the time their lengths.
@@ -154,8 +120,8 @@ fn seal_ours(content: &mut [u8], random: &mut Random) {
     let body = content.len() - HEADER;
     let base = u64::from_le_bytes(content[40..48].try_into().unwrap());
     let base = usize::try_from(base).unwrap_or(usize::MAX).min(body);
-    seal_file(&mut content[HEADER + base..]);
-    if random.below(8) > 0 {
+    seal(&mut content[HEADER + base..]);
+    if random.index(8) > 0 {
         content[40..48].copy_from_slice(&(base as u64).to_le_bytes());
         content[56..64].copy_from_slice(&((body - base) as u64).to_le_bytes());
     }
@@ -172,13 +138,13 @@ fn replan(content: &mut Vec<u8>, random: &mut Random) {
         return;
     };
     let file = file.to_vec();
-    let capacity = random.pick(&[0, 0, 1, 2, 30, 1000]);
-    let rate = random.pick(&[0.001, 0.0005, 0.5, 0.99, 1e-9]);
+    let capacity = pick(random, &[0, 0, 1, 2, 30, 1000]);
+    let rate = pick(random, &[0.001, 0.0005, 0.5, 0.99, 1e-9]);
     let Ok(plan) = Plan::builder(Kind::Blocked).items(capacity).rate(rate).build() else { return };
     content.truncate(HEADER);
     content.resize(HEADER + plan.bytes() as usize, 0);
     content.extend(file);
-    let expansion = random.pick(&[0u32, 1, 2, 32_768, u32::MAX]);
+    let expansion = pick(random, &[0u32, 1, 2, 32_768, u32::MAX]);
     content[12..16].copy_from_slice(&expansion.to_le_bytes());
     content[24..32].copy_from_slice(&capacity.to_le_bytes());
     content[32..40].copy_from_slice(&rate.to_le_bytes());
@@ -189,7 +155,7 @@ fn replan(content: &mut Vec<u8>, random: &mut Random) {
 
 /// Changes a dump of ours, and makes its checksums right.
 fn forge_ours(content: &mut Vec<u8>, random: &mut Random) {
-    match random.below(3) {
+    match random.index(3) {
         0 => replan(content, random),
         1 => {
             replan(content, random);
@@ -228,7 +194,7 @@ fn forged_payload(dump: &Dump, random: &mut Random) -> Vec<u8> {
 fn forged_pieces(dump: &Dump, random: &mut Random) -> Vec<(i64, Vec<u8>)> {
     if !dump.is_ours {
         let mut pieces = dump.pieces.clone();
-        let at = random.below(pieces.len());
+        let at = random.index(pieces.len());
         mutate(&mut pieces[at].1, random);
         return pieces;
     }
@@ -240,7 +206,7 @@ fn forged_pieces(dump: &Dump, random: &mut Random) -> Vec<(i64, Vec<u8>)> {
         let identity = u64::from_le_bytes(identity.try_into().unwrap());
         let mut start = 0;
         while start < body.len() {
-            let end = (start + 1 + random.below(4000)).min(body.len());
+            let end = (start + 1 + random.index(4000)).min(body.len());
             let mut piece = body[start..end].to_vec();
             let sum = xxh3_64_with_seed(&piece, identity.wrapping_add(start as u64));
             piece.extend(sum.to_le_bytes());
@@ -350,7 +316,7 @@ fn run(cases: u64) {
             let mut random = Random(case);
             let dump = &dumps[case as usize % dumps.len()];
             let _case = Case(case, dump.made);
-            if random.below(2) == 0 {
+            if random.index(2) == 0 {
                 let payload = forged_payload(dump, &mut random);
                 client.send(&[b"RESTORE", b"k", b"0", &payload]);
             } else {

@@ -214,7 +214,7 @@ fn a_filter_that_brings_a_growing_part_grows_within_the_limits() {
         let items = payload[88..].windows(8).position(|field| field == few).unwrap();
         payload[88 + items..][..8].copy_from_slice(&many);
         let end = payload.len() - 8;
-        crate::transfer::mutated::seal_file(&mut payload[88..end]);
+        inbloom_testing::forge::seal(&mut payload[88..end]);
         let payload = forged(&payload, &[]);
         let limit = 2 << 20;
         let mut client = Client::new(&server(limit));

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
 use crate::profile::Count;
+use crate::splitmix::SplitMix;
 use crate::storage::{Cells, words};
 
 /// The shortest fingerprint: it says where the other bucket is. An entry that would lose one of
@@ -639,13 +640,9 @@ static OFFSETS: [u64; 1 << HEAD] = offsets();
 
 const fn offsets() -> [u64; 1 << HEAD] {
     let mut offsets = [0; 1 << HEAD];
-    let (mut i, mut state) = (0, 0u64);
+    let (mut i, mut random) = (0, SplitMix(0));
     while i < offsets.len() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = state;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        offsets[i] = x ^ x >> 31;
+        offsets[i] = random.draw();
         i += 1;
     }
     offsets

@@ -1,0 +1,62 @@
+//! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one
+//! word of state, the same numbers for the same seed on every machine.
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Numbers that look random and are always the same for a seed.
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// Returns the next number.
+    #[expect(clippy::should_implement_trait, reason = "it never ends, and is no sequence to adapt")]
+    pub fn next(&mut self) -> u64 {
+        let number = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        number
+    }
+
+    /// Returns a number below a bound, or 0 if the bound is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    /// Returns an index into something of this length, or 0 if it is empty.
+    pub fn index(&mut self, length: usize) -> usize {
+        self.below(length as u64) as usize
+    }
+
+    /// Returns true once in so many times.
+    pub fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+
+    /// Returns one element of a list, or None if it is empty.
+    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> Option<&'a T> {
+        (!list.is_empty()).then(|| &list[self.index(list.len())])
+    }
+}
+
+/// Returns the first number of the generator that starts with this seed: a bijection.
+pub fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(STEP);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers that the authors' program prints for this seed.
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut random = Random(1_234_567);
+        let numbers: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        let expected =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(numbers, expected);
+        assert_eq!(mix(1_234_567), expected[0]);
+    }
+}
