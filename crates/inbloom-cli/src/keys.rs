@@ -11,6 +11,7 @@ use std::thread;
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use inbloom::{Digest, Filter, Hasher};
+use inbloom_server::units;
 
 use crate::blocks::{self, BadRecord, Block, Header, Reader, Records};
 use crate::csv::{Chosen, CsvFields, Selector, Unquoted};
@@ -95,7 +96,7 @@ pub enum Missing {
 fn parse_longest(text: &str) -> Result<usize, String> {
     // Far from where a sum of two would overflow.
     const MOST: u64 = 64 << 30;
-    let bytes = Some(numbers::parse_bytes(text)?).filter(|bytes| (1..=MOST).contains(bytes));
+    let bytes = Some(units::parse_bytes(text)?).filter(|bytes| (1..=MOST).contains(bytes));
     let longest = bytes.and_then(|bytes| usize::try_from(bytes).ok());
     longest.ok_or_else(|| "expected a size of 1 byte to 64 GiB, such as 64MiB".to_string())
 }

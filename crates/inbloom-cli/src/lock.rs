@@ -19,16 +19,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use inbloom_server::units;
 use rustix::fs::OFlags;
 
-use crate::{numbers, output};
+use crate::output;
 
 /// What to do if another program is changing the file.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct WaitArgs {
     /// Wait while another program changes the filter, or at most so long: --wait, --wait=10min
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
-    #[arg(value_parser = numbers::parse_time)]
+    #[arg(value_parser = units::parse_time)]
     wait: Option<Option<Duration>>,
 }
 

@@ -10,9 +10,10 @@ use std::fs;
 use std::path::Path;
 
 use inbloom::{Digest, Filter, Kind, Paging};
+use inbloom_server::units::machine;
 
 use crate::input::Input;
-use crate::{memory, numbers};
+use crate::numbers;
 
 /// Bytes of a filter that are swept in the time in which one page is asked for, waited for and
 /// looked at: 0.7 GB/s against 123,000 pages a second in bench/record/2026-11-16-cold.txt, and 1 GB/s
@@ -64,7 +65,7 @@ impl Situation {
         Situation {
             filter: foreseen.then(|| filter.bytes()),
             shards: Some(filter.shards().len()).filter(|shards| *shards > 1),
-            memory: memory.or_else(memory::free),
+            memory: memory.or_else(machine::free_memory),
             input,
         }
     }

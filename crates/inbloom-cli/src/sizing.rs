@@ -5,12 +5,12 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inbloom::{Kind, Plan, PlanBuilder, Span, Tier};
+use inbloom_server::units::{
+    parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share, parse_window,
+};
 use serde_json::{Value, json};
 
-use crate::numbers::{
-    self, parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share,
-    parse_window,
-};
+use crate::numbers;
 use crate::overfull::Overfull;
 
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +26,7 @@ pub struct Sizing {
     #[arg(value_parser = parse_rate)]
     pub rate: Option<f64>,
 
-    /// Memory to use: 64MiB, 25GB
+    /// Memory to use: 64MiB, 25G (10^9 bytes each; 25GB is 25GiB)
     #[arg(long, value_name = "B", value_parser = parse_bytes, group = "memory")]
     pub bytes: Option<u64>,
 
@@ -48,7 +48,7 @@ pub struct Sizing {
     #[arg(long, value_name = "U", value_parser = parse_count)]
     pub universe: Option<u64>,
 
-    /// For windows: how far back they reach, a time (7d, 12h, 30min, 10s) or the last so many keys
+    /// For windows: how far back they reach, a time (7d, 12h, 30m, 10s) or the last so many keys
     #[arg(long, value_name = "W", allow_hyphen_values = true, value_parser = parse_window)]
     pub window: Option<Span>,
 

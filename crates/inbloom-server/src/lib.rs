@@ -50,6 +50,7 @@ mod settings;
 pub mod statistics;
 pub mod tls;
 mod transfers;
+pub mod units;
 pub mod users;
 pub mod value;
 

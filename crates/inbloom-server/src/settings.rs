@@ -15,6 +15,7 @@ use parking_lot::RwLock;
 use crate::persist::LOG_LIMIT;
 use crate::persist::log::Fsync;
 use crate::resp::Limits;
+use crate::units::machine::total_memory;
 use crate::users::Users;
 pub use parameters::{
     Changeable, Given, OPTION_NAMES, PARAMETERS, Parameter, Refused, Running, find, nearest,
@@ -124,9 +125,9 @@ impl Default for Settings {
             cf_max_iterations: 20,
             cf_expansion_factor: 1,
             cf_max_expansions: 32,
-            max_memory: three_quarters_of_memory(),
+            max_memory: total_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3),
             max_filter: u64::MAX,
-            max_client_memory: system_memory().map_or(u64::MAX, |bytes| bytes / 8),
+            max_client_memory: total_memory().map_or(u64::MAX, |bytes| bytes / 8),
             max_argument: Limits::default().argument_bytes,
             max_request: Limits::default().request_bytes,
             max_multi: 64 << 20,
@@ -171,17 +172,4 @@ impl SharedSettings {
         *settings = Arc::new(changed);
         Ok(())
     }
-}
-
-/// Three quarters of the machine's memory, or no limit where it cannot be told.
-fn three_quarters_of_memory() -> u64 {
-    system_memory().map_or(u64::MAX, |bytes| bytes / 4 * 3)
-}
-
-/// The bytes of the machine's memory, where Linux tells them.
-pub(crate) fn system_memory() -> Option<u64> {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kibibytes: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(kibibytes * 1024)
 }

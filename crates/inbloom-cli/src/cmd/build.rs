@@ -30,6 +30,7 @@ use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
 use crate::{count, numbers, output};
+use inbloom_server::units;
 use out_of_core::{Built, Resources};
 use unfinished::{Output, Unfinished};
 
@@ -50,7 +51,7 @@ pub struct Args {
     note: Option<String>,
 
     /// Let the filter empty itself when more than this share of its bits is set: 0.8
-    #[arg(long, value_name = "SHARE", value_parser = numbers::parse_share)]
+    #[arg(long, value_name = "SHARE", value_parser = units::parse_share)]
     auto_clear: Option<f64>,
 
     #[command(flatten)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
 use inbloom::{Digest, Filter};
+use inbloom_server::units;
 use serde_json::Value;
 
 use crate::blocks::{BadRecord, Block, InOrder, Job};
@@ -16,7 +17,6 @@ use crate::filter_file::KeyArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
-use crate::numbers;
 use crate::output;
 use crate::progress::{Beside, Progress};
 
@@ -78,7 +78,7 @@ struct How {
     verbose: bool,
 
     /// Take so much memory for free, whatever the system says: for tests
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes, hide = true)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, hide = true)]
     free_memory: Option<u64>,
 }
 

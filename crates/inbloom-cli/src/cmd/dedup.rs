@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Filter, Kind, Span};
+use inbloom_server::units;
 
 use crate::blocks::{Block, InOrder, Next};
 use crate::exact_set::{Counts, ExactSet};
@@ -36,9 +37,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     filter: Option<PathBuf>,
 
-    /// Save the filter about this often while lines come: 60s, 5min
+    /// Save the filter about this often while lines come: 60s, 5m
     #[arg(long, value_name = "TIME", requires = "filter", default_value = "60s")]
-    #[arg(value_parser = numbers::parse_time)]
+    #[arg(value_parser = units::parse_time)]
     save_every: Duration,
 
     #[command(flatten)]
@@ -75,7 +76,7 @@ pub struct Args {
     kind: Option<Kind>,
 
     /// Let the filter empty itself when more than this share of its bits is set: 0.8
-    #[arg(long, value_name = "SHARE", value_parser = numbers::parse_share)]
+    #[arg(long, value_name = "SHARE", value_parser = units::parse_share)]
     #[arg(conflicts_with_all = ["exact", "count"])]
     auto_clear: Option<f64>,
 

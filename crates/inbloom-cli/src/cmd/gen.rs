@@ -19,8 +19,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use inbloom::internals::splitmix::finalize as mix;
+use inbloom_server::units::parse_count;
 
-use crate::numbers::{exact, parse_count};
+use crate::numbers::exact;
 use crate::output;
 
 /// Print made-up keys: distinct URLs, and as many others that are not among them

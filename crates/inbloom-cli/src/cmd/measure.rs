@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use inbloom::internals::splitmix::SplitMix;
 use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
+use inbloom_server::units;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ pub struct Args {
     kind: Option<Kind>,
 
     /// Ask for so many absent keys [default: for 1,000 false positives, at most 10 million]
-    #[arg(long, value_name = "N", value_parser = numbers::parse_count)]
+    #[arg(long, value_name = "N", value_parser = units::parse_count)]
     #[arg(conflicts_with_all = ["long", "files"])]
     queries: Option<u64>,
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use inbloom::{Error, Kind, Plan, Span};
+use inbloom_server::units;
 use serde_json::{Value, json};
 
 use crate::sizing::{Sizing, kind_parser, particulars};
@@ -48,7 +49,7 @@ The names of --json and --csv are the same; a kind that cannot do it has its rea
 
 Examples:
   inbloom plan -n 10e9 -p 1e-4             how large for ten billion keys, one in 10,000 wrong?
-  inbloom plan -n 10e9 --bytes 25GB        which rate in 25 GB?
+  inbloom plan -n 10e9 --bytes 25G         which rate in 25 GB?
   inbloom plan --bytes 64MiB -p 0.001      how many keys fit?
   inbloom plan -n 1M -m 10M -k 7           which rate with 10 million bits and 7 probes?
   inbloom plan -p 0.001 -k 8               how many bits for each key?
@@ -110,7 +111,7 @@ fn tells_only_bits_per_key(sizing: &Sizing) -> bool {
 }
 
 fn parse_bits(text: &str) -> Result<u64, String> {
-    match numbers::parse_count(text)? {
+    match units::parse_count(text)? {
         0..8 => Err("expected at least 8, which is a byte".to_string()),
         bits => Ok(bits),
     }

@@ -12,13 +12,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args as _;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::{self, Access, Found};
+use inbloom_server::units;
 use inbloom_server::{Config, Ended, Listeners, Server, health};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::settings_file::SettingsFile;
-use crate::{log, memory, numbers};
+use crate::{log, memory};
 use access::AccessArgs;
 use limits::LimitArgs;
 
@@ -48,7 +49,7 @@ pub struct Args {
     fsync: String,
 
     /// Bytes of the log at which a snapshot is taken
-    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = numbers::parse_bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = units::parse_bytes)]
     log_limit: u64,
 
     /// Start although acknowledged changes are lost by damage: what comes after it is set aside

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use inbloom::{Hasher, MAX_ITEMS};
+use inbloom_server::units::parse_count;
 
 use crate::blocks::InOrder;
 use crate::integers::Integers;
 use crate::keys::InputArgs;
 use crate::normalize::Normalization;
-use crate::numbers::{self, parse_count};
+use crate::numbers;
 use crate::output;
 use crate::progress::{Beside, Progress};
 

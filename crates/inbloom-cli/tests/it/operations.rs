@@ -512,6 +512,22 @@ fn shutdown_lets_others_finish() {
 // The settings file.
 
 #[test]
+fn a_size_means_the_same_as_an_option_in_the_settings_file_and_in_config_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("inbloom.conf");
+    for (text, bytes) in [("1GB", "1073741824"), ("1g", "1000000000"), ("1.5GiB", "1610612736")] {
+        let option = Server::start(&["--max-memory", text]);
+        assert_eq!(option.config("max-memory"), bytes, "--max-memory {text}");
+        fs::write(&file, format!("max-memory {text}\n")).unwrap();
+        let setting = Server::start(&["--config", file.to_str().unwrap()]);
+        assert_eq!(setting.config("max-memory"), bytes, "max-memory {text}");
+        assert_eq!(option.connect().ask("CONFIG SET max-memory 7"), "+OK");
+        assert_eq!(option.connect().ask(&format!("CONFIG SET max-memory {text}")), "+OK");
+        assert_eq!(option.config("max-memory"), bytes, "CONFIG SET max-memory {text}");
+    }
+}
+
+#[test]
 fn sighup_reads_the_settings_file_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("inbloom.conf");

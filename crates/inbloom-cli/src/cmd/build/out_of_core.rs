@@ -37,6 +37,7 @@ use anyhow::{Context, Result, bail, ensure};
 use inbloom::kinds::blocked::Pieces;
 use inbloom::kinds::ribbon::{Layout, Ribbon};
 use inbloom::{Digest, Filter, Kind, Plan};
+use inbloom_server::units::{self, machine};
 use signal_hook::consts::SIGINT;
 
 use super::unfinished::{self, Output, Position, Unfinished};
@@ -46,7 +47,7 @@ use crate::input::Input;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
 use crate::spill::{self, Kept, Spill};
-use crate::{filter_file, memory, numbers, output};
+use crate::{filter_file, numbers, output};
 use in_order::in_order;
 use parts::{OneFile, Parts, Shards};
 
@@ -64,7 +65,7 @@ pub struct Resources {
     /// ten times as much [default: a quarter of the machine's]
     // The sizing options have a group of this name.
     #[arg(id = "memory_to_work_with", long = "memory", value_name = "SIZE")]
-    #[arg(value_parser = numbers::parse_bytes)]
+    #[arg(value_parser = units::parse_bytes)]
     memory: Option<u64>,
 
     /// Folder for temporary files: 5.2 bytes per key for a ribbon, 13.2 for other kinds, more with
@@ -83,7 +84,7 @@ pub struct Resources {
     resume: bool,
 
     /// Take so much memory for all there is, and for free: for tests
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes, hide = true)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, hide = true)]
     free_memory: Option<u64>,
 }
 
@@ -114,11 +115,11 @@ impl Resources {
 
     /// The bytes of memory that are free, unless nobody knows.
     pub fn free(&self) -> Option<u64> {
-        self.free_memory.or_else(memory::free)
+        self.free_memory.or_else(machine::free_memory)
     }
 
     fn memory(&self) -> Result<u64> {
-        let total = self.free_memory.or_else(memory::total).unwrap_or(4 << 30);
+        let total = self.free_memory.or_else(machine::total_memory).unwrap_or(4 << 30);
         let memory = self.memory.unwrap_or(total / 4);
         ensure!(
             memory >= spill::LEAST_MEMORY || self.memory.is_none(),

@@ -2,19 +2,18 @@
 //! runs.
 
 use inbloom_server::Settings;
-
-use crate::numbers;
+use inbloom_server::units;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// Bytes that all filters together may take, as 64MiB or 8GB [default: three quarters of
+    /// Bytes that all filters together may take, as 64MiB or 8G; 8GB is 8GiB [default: three quarters of
     /// memory]
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_memory: Option<u64>,
 
     /// Bytes that one filter may take, also when it grows [default: no limit but --max-memory]
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_filter: Option<u64>,
 
     /// Clients at once; more are refused
@@ -23,7 +22,7 @@ pub struct LimitArgs {
 
     /// Bytes that all clients together hold: requests, queues and unread replies [default: an eighth
     /// of memory]
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_client_memory: Option<u64>,
 
     /// Bytes of one argument of a request, 1MiB to 4GiB [default: 64MiB]
@@ -35,7 +34,7 @@ pub struct LimitArgs {
     max_request: Option<u64>,
 
     /// Bytes of the commands between MULTI and EXEC [default: 64MiB]
-    #[arg(long, value_name = "BYTES", value_parser = numbers::parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_multi: Option<u64>,
 
     /// Seconds after which an idle client is sent away; 0: never
@@ -78,7 +77,7 @@ fn seconds() -> clap::builder::RangedU64ValueParser {
 
 /// As CONFIG SET takes them for a request and its arguments.
 fn request_bytes(text: &str) -> Result<u64, String> {
-    let bytes = numbers::parse_bytes(text)?;
+    let bytes = units::parse_bytes(text)?;
     let range = 1 << 20..=u64::from(u32::MAX);
     match range.contains(&bytes) {
         true => Ok(bytes),

@@ -299,12 +299,12 @@ fn a_line_above_the_limit_is_an_error_that_names_file_and_line() {
             assert!(!folder.path("new.ib").exists(), "{command}");
         }
         let nul = text.replace('\n', "\0");
-        let refused = folder.run_with("dedup -0 --max-line 1kB", nul).expect(2);
+        let refused = folder.run_with("dedup -0 --max-line 1k", nul).expect(2);
         assert!(refused.stderr.contains("line 3: longer than 1,000"), "{}", refused.stderr);
-        let refused = folder.run_with("dedup --csv --max-line 1kB", &text).expect(2);
+        let refused = folder.run_with("dedup --csv --max-line 1k", &text).expect(2);
         assert!(refused.stderr.contains("record 3: longer than 1,000"), "{}", refused.stderr);
         let quoted = format!("1\n2\n\"{}\"\n", "3\n".repeat(600));
-        let refused = folder.run_with("dedup --csv --max-line 1kB", quoted).expect(2);
+        let refused = folder.run_with("dedup --csv --max-line 1k", quoted).expect(2);
         assert!(refused.stderr.contains("record 3: longer than 1,000"), "{}", refused.stderr);
     }
     let exactly = format!("{}\n", "7".repeat(1000));

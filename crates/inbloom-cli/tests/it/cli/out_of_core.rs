@@ -134,7 +134,7 @@ fn kill_9_in_each_phase_and_resume_give_the_same_file() {
         folder.run(&format!("{build} --memory 1G -o whole.ib")).expect(0);
         let whole = files(&folder, "whole.");
         assert!(!whole.is_empty());
-        let build = format!("{build} --memory 8MB -o f.ib");
+        let build = format!("{build} --memory 8M -o f.ib");
         for wanted in ["reading", "read", "counted", "building", "complete"] {
             // Some phases are short: a kill may come too late.
             let mut tries = 0;
@@ -353,7 +353,7 @@ fn what_cannot_be_finished_is_not_kept() {
         ("--kind cuckoo -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
         ("--kind cuckoo -n 1000 --shards 3 --overfull continue", ["full", "items"]),
         ("--kind classic -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
-        ("--kind blocked --bytes 300KB -p 1e-9 --shards 3", ["--bytes allows", "allow more"]),
+        ("--kind blocked --bytes 300K -p 1e-9 --shards 3", ["--bytes allows", "allow more"]),
     ] {
         folder.run(&format!("build -o f.ib {options} keys.txt")).expect_error(&words);
         assert_eq!(folder.names(), ["keys.txt"]);
@@ -433,7 +433,7 @@ fn shards_beside_others_are_refused_and_an_old_set_is_replaced() {
 fn ctrl_c_removes_the_temporary_files_and_other_signals_keep_them() {
     let folder = with_keys(3_000_000);
     folder.write("f.ib", "as it was");
-    let build = format!("{BUILD} --memory 8MB -o f.ib keys.txt");
+    let build = format!("{BUILD} --memory 8M -o f.ib keys.txt");
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let mut child = start(&folder, &build);
         wait_for(&folder, "f.ib.building/state", &mut child);
@@ -457,7 +457,7 @@ fn a_build_that_goes_on_counts_all_lines_without_a_key() {
     // Every third line has no second field.
     let line = |at: u64| if at % 3 == 2 { format!("{at}\n") } else { format!("{at},{at}\n") };
     folder.write("keys.txt", (0..3_000_000).map(line).collect::<String>());
-    let build = format!("{BUILD} -d , -f 2 --memory 8MB -o f.ib keys.txt");
+    let build = format!("{BUILD} -d , -f 2 --memory 8M -o f.ib keys.txt");
     assert_eq!(kill_in(&folder, &build, "reading"), Some("reading"));
     let resumed = folder.run(&format!("{build} --resume")).expect(0);
     let said = "2,000,000 keys read, 1,000,000 lines without a key";
@@ -470,7 +470,7 @@ fn a_file_of_another_build_is_not_taken_for_its_own() {
     folder.write("a.txt", numbers(0, 3_000_000));
     folder.write("b.txt", numbers(5_000_000, 8_000_000));
     fs::create_dir(folder.path("tmp")).expect("it is created");
-    let build = format!("{BUILD} --memory 8MB -o f.ib");
+    let build = format!("{BUILD} --memory 8M -o f.ib");
     assert_eq!(kill_in(&folder, &format!("{build} a.txt"), "building"), Some("building"));
     let mut child = start(&folder, &format!("{build} --tmp tmp b.txt"));
     wait_for(&folder, "tmp/f.ib.building/state", &mut child);
@@ -495,7 +495,7 @@ fn a_link_is_followed_and_an_output_among_the_inputs_is_left_out() {
     folder.write("real/f.ib", "as it was");
     folder.write("real/keys.txt", folder.read("keys.txt"));
     folder.write("real/f.ib.partial", "of a build that was killed");
-    folder.run(&format!("{BUILD} --memory 8MB -o f.ib real")).expect(0);
+    folder.run(&format!("{BUILD} --memory 8M -o f.ib real")).expect(0);
     assert!(folder.read("real/f.ib") == folder.read("whole.ib"));
     assert_eq!(folder.names(), ["f.ib", "keys.txt", "real", "whole.ib"]);
 }

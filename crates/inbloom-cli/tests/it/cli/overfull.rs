@@ -17,7 +17,7 @@ fn dedup_prints_every_new_line_however_many_come_past_n() {
         "-n 1000 --kind classic",
         "-n 1000 --overfull grow",
         "-n 50k",
-        "--bytes 10kB",
+        "--bytes 10k",
         "-n 1000 --bits-per-key 60",
     ] {
         let outcome = folder.run_with(&format!("dedup -q {options}"), &text).expect(0);

@@ -50,13 +50,13 @@ fn plan_computes_what_is_missing() {
 
     // 25 GB for ten billion keys, with 14 probes: 0.0067%.
     let rate =
-        number(&kind(&plan("-n 10G --bytes 25GB --probes 14 --kind classic"), "classic")["rate"]);
+        number(&kind(&plan("-n 10G --bytes 25G --probes 14 --kind classic"), "classic")["rate"]);
     assert!((0.66e-4..0.68e-4).contains(&rate), "{rate}");
     let tier = number(&kind(&plan("-n 1M --tier small"), "classic")["rate"]);
     assert!((0.0215..0.0217).contains(&tier), "{tier}");
     let bits = number(&kind(&plan("-n 1M --bits-per-key 8"), "classic")["rate"]);
     assert_eq!(bits, tier);
-    let items = number(&kind(&plan("--bytes 1MB -p 1%"), "classic")["items"]);
+    let items = number(&kind(&plan("--bytes 1M -p 1%"), "classic")["items"]);
     assert!((830_000.0..836_000.0).contains(&items), "8e6 bits / 9.585 = {items}");
     let default = plan("-n 1M");
     assert_eq!(kind(&default, "blocked")["rate"], 0.01);
@@ -91,7 +91,7 @@ fn a_plan_that_no_kind_can_follow_is_an_error() {
     ] {
         folder.run(&format!("plan {arguments}")).expect_error(&words);
     }
-    let impossible = "plan -n 1M --bytes 1kB -p 1e-6";
+    let impossible = "plan -n 1M --bytes 1k -p 1e-6";
     folder.run(impossible).expect_error(&["no kind", "\n  bitmap: ", "\n  classic: ", "rate"]);
     folder.run("plan -n 1M --kind bitmap").expect_error(&["universe"]);
     folder.run("plan --kind classic --universe 5 -n 5").expect_error(&["universe"]);
@@ -144,7 +144,7 @@ fn options_of_other_kinds_are_refused() {
         ("--kind classic --generations 2", ["classic cannot forget", "window"]),
         ("--kind window --window 7d --generations 65", ["generations is 65", "1 to 64"]),
         ("--kind window --window 3ms --generations 4", ["window is 3", "at least as long"]),
-        ("--kind window --window 7w", ["'7w'", "7d, 12h, 30min"]),
+        ("--kind window --window 7y", ["'7y'", "7d, 12h, 30m"]),
         ("--kind window --window 5 --universe 5", ["universe", "bitmap"]),
     ] {
         let n = if arguments.contains("--window 5") { "" } else { "-n 100" };
@@ -181,7 +181,7 @@ fn any_two_of_keys_rate_memory_and_probes_give_the_rest() {
     let given = classic("-n 1M -m 10M -k 3");
     let expected = f64::powi(1.0 - f64::exp(-0.3), 3);
     assert!((number(&given, "rate") / expected - 1.0).abs() < 0.001, "{given}");
-    assert_eq!(classic("-n 1M -m 10M")["rate"], classic("-n 1M --bytes 1250kB")["rate"]);
+    assert_eq!(classic("-n 1M -m 10M")["rate"], classic("-n 1M --bytes 1250k")["rate"]);
 
     let text = folder.run("plan -n 1M -k 7").expect(0).text();
     assert!(text.contains("-k 7 stands for the rate 2^-7, 0.781%"), "{text}");

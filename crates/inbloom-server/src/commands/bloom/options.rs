@@ -9,6 +9,7 @@ use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::Arguments;
 use crate::server::Server;
+use crate::units;
 use crate::value::bloom::Wish;
 use crate::value::spec::Spec;
 
@@ -165,19 +166,8 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
 /// As `90s`, `15m`, `12h`, `7d`, `2w`; `500ms`.
 fn span(word: Option<&[u8]>) -> Result<Duration, ReplyError> {
     let word = word.unwrap_or_default();
-    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let unit: Option<u64> = match word[digits..].to_ascii_lowercase().as_slice() {
-        b"ms" => Some(1),
-        b"s" => Some(1000),
-        b"m" => Some(60_000),
-        b"h" => Some(3_600_000),
-        b"d" => Some(86_400_000),
-        b"w" => Some(7 * 86_400_000),
-        _ => None,
-    };
-    let count = parse::integer(&word[..digits]).filter(|count| *count > 0);
-    let millis = count.zip(unit).and_then(|(count, unit)| (count as u64).checked_mul(unit));
-    millis.map(Duration::from_millis).ok_or_else(|| {
+    let span = std::str::from_utf8(word).ok().and_then(|text| units::parse_time(text).ok());
+    span.filter(|span| !span.is_zero()).ok_or_else(|| {
         let word = excerpt(word, 64);
         ReplyError::with(format!(
             "ERR WINDOW takes a span of time as 90s, 15m, 12h or 7d, not '{word}'"
