@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
+use crate::codec::Decoder;
 use crate::compose::grown::Grown;
 use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
@@ -358,31 +359,9 @@ impl Header {
 
 // ---------------------------------------------------------------------------------------- reading
 
-/// Takes little-endian fields off the front of a slice whose length was checked.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (head, tail) = self.0.split_first_chunk().expect("the length was checked");
-        self.0 = tail;
-        *head
-    }
-
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.take())
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.take())
-    }
-
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
-    }
-
-    fn f64(&mut self) -> f64 {
-        f64::from_bits(self.u64())
-    }
+/// A field that is beyond the end of the header, whose length was checked: no file leads here.
+fn cut() -> Error {
+    mismatch("header", "all of its fields", "fewer bytes")
 }
 
 /// The length of the whole header, from its first bytes: all that can be said before its checksum is.
@@ -399,16 +378,16 @@ fn header_length(start: &[u8]) -> Result<usize> {
     if start.len() < FIXED {
         return Err(mismatch("header", "128 bytes", format_args!("{} bytes", start.len())));
     }
-    let mut fields = Fields(&start[8..FIXED]);
-    let version = fields.u16();
+    let mut fields = Decoder(&start[8..FIXED]);
+    let version = fields.u16().ok_or_else(cut)?;
     if version > VERSION {
         return Err(Error::NewerVersion { got: version, supported: VERSION });
     }
     if version == 0 {
         return Err(mismatch("version", "1", version));
     }
-    let _kind = fields.u16();
-    let sections = fields.u32() as usize;
+    let _kind = fields.u16().ok_or_else(cut)?;
+    let sections = fields.u32().ok_or_else(cut)? as usize;
     if !(1..=MAX_SECTIONS).contains(&sections) {
         return Err(mismatch("number of sections", format_args!("1 to {MAX_SECTIONS}"), sections));
     }
@@ -428,24 +407,36 @@ fn decode_header(header: &[u8]) -> Result<Header> {
         return Err(mismatch("checksum of the header", expected, got));
     }
 
-    let mut fields = Fields(&header[10..]);
-    let kind_id = fields.u16();
+    let mut fields = Decoder(&header[10..]);
+    let kind_id = fields.u16().ok_or_else(cut)?;
     let kind = Kind::from_id(kind_id).ok_or_else(|| {
         let names = Kind::ALL.iter().map(|kind| format!("{} ({kind})", kind.id()));
         unknown("kind", names.collect::<Vec<_>>().join(", "), kind_id)
     })?;
-    let _sections = fields.u32();
-    let file_length = fields.u64();
-    let (items, rate, bits) = (fields.u64(), fields.f64(), fields.u64());
-    let (probes, lines, layout) = (fields.u32(), fields.u16(), fields.u16());
-    let hash_id = fields.u16();
-    let (width, generations) = (fields.u16(), fields.u16());
-    let [growth, unit] = fields.take();
-    let (seed, inserted, ones, auto_clear) =
-        (fields.u64(), fields.u64(), fields.u64(), fields.f64());
-    let (span, tightening) = (fields.u64(), fields.f64());
-    let (shard, shards) = (fields.u32(), fields.u32());
-    let _checksum = fields.u64();
+    let _sections = fields.u32().ok_or_else(cut)?;
+    let file_length = fields.u64().ok_or_else(cut)?;
+    let (items, rate, bits) = (
+        fields.u64().ok_or_else(cut)?,
+        fields.f64().ok_or_else(cut)?,
+        fields.u64().ok_or_else(cut)?,
+    );
+    let (probes, lines, layout) = (
+        fields.u32().ok_or_else(cut)?,
+        fields.u16().ok_or_else(cut)?,
+        fields.u16().ok_or_else(cut)?,
+    );
+    let hash_id = fields.u16().ok_or_else(cut)?;
+    let (width, generations) = (fields.u16().ok_or_else(cut)?, fields.u16().ok_or_else(cut)?);
+    let [growth, unit] = fields.array().ok_or_else(cut)?;
+    let (seed, inserted, ones, auto_clear) = (
+        fields.u64().ok_or_else(cut)?,
+        fields.u64().ok_or_else(cut)?,
+        fields.u64().ok_or_else(cut)?,
+        fields.f64().ok_or_else(cut)?,
+    );
+    let (span, tightening) = (fields.u64().ok_or_else(cut)?, fields.f64().ok_or_else(cut)?);
+    let (shard, shards) = (fields.u32().ok_or_else(cut)?, fields.u32().ok_or_else(cut)?);
+    let _checksum = fields.u64().ok_or_else(cut)?;
 
     let sparse = match layout {
         LAYOUT_DENSE => false,
@@ -505,10 +496,14 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let sections = header[FIXED..]
         .chunks_exact(ENTRY)
         .map(|entry| {
-            let mut fields = Fields(entry);
-            let tag = fields.take();
-            check_reserved(fields.take::<4>())?;
-            let (offset, length, checksum) = (fields.u64(), fields.u64(), fields.u64());
+            let mut fields = Decoder(entry);
+            let tag = fields.array().ok_or_else(cut)?;
+            check_reserved(fields.array::<4>().ok_or_else(cut)?)?;
+            let (offset, length, checksum) = (
+                fields.u64().ok_or_else(cut)?,
+                fields.u64().ok_or_else(cut)?,
+                fields.u64().ok_or_else(cut)?,
+            );
             Ok(Section { tag, offset, length, checksum })
         })
         .collect::<Result<Vec<Section>>>()?;

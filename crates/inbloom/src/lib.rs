@@ -48,6 +48,7 @@
 //! number of threads insert into and query at once.
 
 mod bloom;
+mod codec;
 pub mod compose;
 mod digest;
 mod error;
@@ -91,6 +92,9 @@ pub use shared::SharedFilter;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
+    pub mod codec {
+        pub use crate::codec::*;
+    }
     pub mod splitmix {
         pub use crate::splitmix::*;
     }

@@ -23,6 +23,7 @@
 use std::borrow::Cow;
 
 use inbloom::Digest;
+use inbloom::internals::codec::{self, Decoder, put_bytes, put_time, put_varint};
 use inbloom::interop::redisbloom::{Hash, Pair};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -72,8 +73,8 @@ trait Logged: Copy {
     fn take(bytes: &[u8]) -> Self;
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+fn word(bytes: &[u8], at: usize) -> u64 {
+    codec::u64_at(bytes, at).expect("as many bytes as the width says")
 }
 
 impl Logged for Digest {
@@ -85,7 +86,7 @@ impl Logged for Digest {
     }
 
     fn take(bytes: &[u8]) -> Digest {
-        Digest { place: u64_at(bytes, 0), print: u64_at(bytes, 8) }
+        Digest { place: word(bytes, 0), print: word(bytes, 8) }
     }
 }
 
@@ -98,7 +99,7 @@ impl Logged for Pair {
     }
 
     fn take(bytes: &[u8]) -> Pair {
-        Pair { a: u64_at(bytes, 0), b: u64_at(bytes, 8) }
+        Pair { a: word(bytes, 0), b: word(bytes, 8) }
     }
 }
 
@@ -110,7 +111,7 @@ impl Logged for Hash {
     }
 
     fn take(bytes: &[u8]) -> Hash {
-        Hash(u64_at(bytes, 0))
+        Hash(word(bytes, 0))
     }
 }
 
@@ -149,105 +150,33 @@ pub fn seal(out: &mut [u8], at: usize) {
     out[at + 4..body].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Appends a number.
-pub fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Appends a time that may be none.
-pub fn put_time(out: &mut Vec<u8>, time: Option<u64>) {
-    put_number(out, time.map_or(0, |time| time.saturating_add(1)));
-}
-
-/// Appends bytes and, before them, how many.
-pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_number(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-/// Fields, one after another. Whoever reads beyond the end gets None.
-pub struct Fields<'a>(pub &'a [u8]);
-
-impl<'a> Fields<'a> {
-    /// A byte.
-    pub fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    /// A number.
-    pub fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return None;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    /// A time that may be none.
-    pub fn time(&mut self) -> Option<Option<u64>> {
-        self.number().map(|number| number.checked_sub(1))
-    }
-
-    /// Some bytes.
-    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    /// Bytes and, before them, how many.
-    pub fn bytes(&mut self) -> Option<&'a [u8]> {
-        let count = self.number()?;
-        self.take(usize::try_from(count).ok()?)
-    }
-
-    /// All that is left.
-    pub fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
-    }
-}
-
 /// Appends a record as a frame.
 pub fn put(record: &Record<'_>, out: &mut Vec<u8>) {
     let at = begin(out);
     match record {
         Record::Create { id, replaced, database, expires, name, birth } => {
             out.push(1);
-            put_number(out, *id);
-            put_number(out, *replaced);
-            put_number(out, *database as u64);
+            put_varint(out, *id);
+            put_varint(out, *replaced);
+            put_varint(out, *database as u64);
             put_time(out, *expires);
             put_bytes(out, name);
             out.extend_from_slice(birth);
         }
         Record::Remove { ids } => {
             out.push(2);
-            ids.iter().for_each(|id| put_number(out, *id));
+            ids.iter().for_each(|id| put_varint(out, *id));
         }
         Record::Rename { id, replaced, database, name } => {
             out.push(3);
-            put_number(out, *id);
-            put_number(out, *replaced);
-            put_number(out, *database as u64);
+            put_varint(out, *id);
+            put_varint(out, *replaced);
+            put_varint(out, *database as u64);
             put_bytes(out, name);
         }
         Record::Expire { id, at } => {
             out.push(4);
-            put_number(out, *id);
+            put_varint(out, *id);
             put_time(out, *at);
         }
         Record::Change { id, effect: Effect::Items { items, new } } => {
@@ -255,8 +184,8 @@ pub fn put(record: &Record<'_>, out: &mut Vec<u8>) {
         }
         Record::Change { id, effect: Effect::Merge { image, count } } => {
             out.push(6);
-            put_number(out, *id);
-            put_number(out, *count);
+            put_varint(out, *id);
+            put_varint(out, *count);
             out.extend_from_slice(image);
         }
     }
@@ -286,10 +215,10 @@ fn put_hashes<H: Logged>(
     hashes: &[H],
 ) {
     out.push(5);
-    put_number(out, id);
+    put_varint(out, id);
     out.push(verb as u8);
-    put_number(out, time);
-    put_number(out, new);
+    put_varint(out, time);
+    put_varint(out, new);
     out.reserve(hashes.len() * H::WIDTH);
     hashes.iter().for_each(|hash| hash.put(out));
 }
@@ -297,11 +226,11 @@ fn put_hashes<H: Logged>(
 /// The record of the body of a frame whose checksum was right. None: it is of a newer version, or was
 /// never written by us.
 pub fn parse<'a>(body: &'a [u8], buffers: &'a mut HashBuffers) -> Option<Record<'a>> {
-    let mut fields = Fields(body);
-    let record = match fields.byte()? {
+    let mut fields = Decoder(body);
+    let record = match fields.u8()? {
         1 => Record::Create {
-            id: fields.number()?,
-            replaced: fields.number()?,
+            id: fields.varint()?,
+            replaced: fields.varint()?,
             database: database(&mut fields)?,
             expires: fields.time()?,
             name: fields.bytes()?,
@@ -310,24 +239,24 @@ pub fn parse<'a>(body: &'a [u8], buffers: &'a mut HashBuffers) -> Option<Record<
         2 => {
             let mut ids = Vec::new();
             while !fields.0.is_empty() {
-                ids.push(fields.number()?);
+                ids.push(fields.varint()?);
             }
             Record::Remove { ids: Cow::Owned(ids) }
         }
         3 => Record::Rename {
-            id: fields.number()?,
-            replaced: fields.number()?,
+            id: fields.varint()?,
+            replaced: fields.varint()?,
             database: database(&mut fields)?,
             name: fields.bytes()?,
         },
-        4 => Record::Expire { id: fields.number()?, at: fields.time()? },
+        4 => Record::Expire { id: fields.varint()?, at: fields.time()? },
         5 => {
-            let id = fields.number()?;
+            let id = fields.varint()?;
             let effect = parse_items(&mut fields, buffers)?;
             Record::Change { id, effect }
         }
         6 => {
-            let (id, count) = (fields.number()?, fields.number()?);
+            let (id, count) = (fields.varint()?, fields.varint()?);
             Record::Change { id, effect: Effect::Merge { image: fields.rest(), count } }
         }
         _ => return None,
@@ -335,10 +264,10 @@ pub fn parse<'a>(body: &'a [u8], buffers: &'a mut HashBuffers) -> Option<Record<
     fields.0.is_empty().then_some(record)
 }
 
-fn parse_items<'a>(fields: &mut Fields<'_>, buffers: &'a mut HashBuffers) -> Option<Effect<'a>> {
-    let verb = fields.byte()?;
+fn parse_items<'a>(fields: &mut Decoder<'_>, buffers: &'a mut HashBuffers) -> Option<Effect<'a>> {
+    let verb = fields.u8()?;
     let verb = Verb::ALL.into_iter().find(|known| *known as u8 == verb)?;
-    let (time, new) = (fields.number()?, fields.number()?);
+    let (time, new) = (fields.varint()?, fields.varint()?);
     let HashBuffers { digests, pairs, hashes } = buffers;
     let bytes = fields.rest();
     let items = match verb {
@@ -356,8 +285,8 @@ fn parse_items<'a>(fields: &mut Fields<'_>, buffers: &'a mut HashBuffers) -> Opt
     Some(Effect::Items { items, new })
 }
 
-fn database(fields: &mut Fields<'_>) -> Option<usize> {
-    usize::try_from(fields.number()?).ok().filter(|database| *database < DATABASES)
+fn database(fields: &mut Decoder<'_>) -> Option<usize> {
+    usize::try_from(fields.varint()?).ok().filter(|database| *database < DATABASES)
 }
 
 /// The first frame of some bytes: its body, and what comes after. None: it is not whole, or damaged.

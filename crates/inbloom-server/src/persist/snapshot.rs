@@ -29,13 +29,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use inbloom::internals::codec::{Decoder, put_bytes, put_time, put_varint};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::disk::{Disk, DiskFile};
 use super::image::{self, Fixed};
 use super::log::Border;
 use super::manifest::{self, Manifest};
-use super::record::{FRAME, Fields, next_frame, put_bytes, put_number, put_time, seal};
+use super::record::{FRAME, next_frame, seal};
 use super::segment::{self, Frames};
 use super::throttled_disk::ThrottledDisk;
 use super::{Error, Store};
@@ -82,12 +83,12 @@ pub struct Image<'a> {
 impl<'a> Item<'a> {
     /// From the body of a frame.
     pub fn parse(body: &'a [u8]) -> Option<Item<'a>> {
-        let mut fields = Fields(body);
-        match fields.byte()? {
+        let mut fields = Decoder(body);
+        match fields.u8()? {
             1 => Some(Item::Image(Image {
-                id: fields.number()?,
-                sequence: fields.number()?,
-                database: usize::try_from(fields.number()?).ok().filter(|it| *it < DATABASES)?,
+                id: fields.varint()?,
+                sequence: fields.varint()?,
+                database: usize::try_from(fields.varint()?).ok().filter(|it| *it < DATABASES)?,
                 expires: fields.time()?,
                 name: fields.bytes()?,
                 image: fields.rest(),
@@ -95,17 +96,17 @@ impl<'a> Item<'a> {
             2 => {
                 let mut ids = Vec::new();
                 while !fields.0.is_empty() {
-                    ids.push(fields.number()?);
+                    ids.push(fields.varint()?);
                 }
                 Some(Item::Removed(ids))
             }
             3 => {
                 let mut index = Index::default();
-                for _ in 0..fields.number()? {
-                    index.removed.push(fields.number()?);
+                for _ in 0..fields.varint()? {
+                    index.removed.push(fields.varint()?);
                 }
                 while !fields.0.is_empty() {
-                    index.images.push((fields.number()?, fields.number()?));
+                    index.images.push((fields.varint()?, fields.varint()?));
                 }
                 Some(Item::Index(index))
             }
@@ -170,7 +171,7 @@ impl Pack {
         ids.chunks(100_000).try_for_each(|ids| {
             self.add(|out| {
                 out.push(2);
-                ids.iter().for_each(|id| put_number(out, *id));
+                ids.iter().for_each(|id| put_varint(out, *id));
             })
         })
     }
@@ -180,11 +181,11 @@ impl Pack {
         let (index, at) = (std::mem::take(&mut self.index), self.position());
         self.add(|out| {
             out.push(3);
-            put_number(out, index.removed.len() as u64);
-            index.removed.iter().for_each(|id| put_number(out, *id));
+            put_varint(out, index.removed.len() as u64);
+            index.removed.iter().for_each(|id| put_varint(out, *id));
             for (id, place) in &index.images {
-                put_number(out, *id);
-                put_number(out, *place);
+                put_varint(out, *id);
+                put_varint(out, *place);
             }
         })?;
         self.buffer.extend_from_slice(&at.to_le_bytes());
@@ -413,9 +414,9 @@ impl Store {
             image::write(&entry.value, &server.hasher, disk, &stem, &mut image, fix)?;
         pack.add_image(entry.id, |out| {
             out.push(1);
-            put_number(out, entry.id);
-            put_number(out, fixed.sequence);
-            put_number(out, database as u64);
+            put_varint(out, entry.id);
+            put_varint(out, fixed.sequence);
+            put_varint(out, database as u64);
             put_time(out, entry.expires());
             put_bytes(out, name);
             out.extend_from_slice(&image);

@@ -41,6 +41,7 @@
 
 use std::num::NonZeroU32;
 
+use inbloom::internals::codec::Decoder;
 use inbloom::{Hasher, Plan};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -194,31 +195,30 @@ impl Header {
         if xxh3_64(fields) != u64::from_le_bytes(*sum) {
             return Err(bad("the checksum of the header is wrong; dump the filter again"));
         }
-        let u32_at =
-            |at: usize| u32::from_le_bytes(fields[at..at + 4].try_into().expect("4 bytes"));
-        let u64_at =
-            |at: usize| u64::from_le_bytes(fields[at..at + 8].try_into().expect("8 bytes"));
-        let version = u32_at(8);
+        let short = || bad("a header without all of its fields");
+        let mut fields = Decoder(&fields[MAGIC.len()..]);
+        let version = fields.u32().ok_or_else(short)?;
         if version != VERSION {
             return Err(bad(format_args!(
                 "a dump of version {version}, this inbloom reads {VERSION}; upgrade inbloom"
             )));
         }
-        let base = Base {
-            expansion: NonZeroU32::new(u32_at(12)),
-            items: u64_at(16),
-            capacity: u64_at(24),
-            rate: f64::from_bits(u64_at(32)),
-            bytes: u64_at(40),
-            probes: u32_at(48),
-            lines: u32_at(52),
-            hash: u64_at(64),
+        let mut read = || {
+            let base = Base {
+                expansion: NonZeroU32::new(fields.u32()?),
+                items: fields.u64()?,
+                capacity: fields.u64()?,
+                rate: fields.f64()?,
+                bytes: fields.u64()?,
+                probes: fields.u32()?,
+                lines: fields.u32()?,
+                hash: 0,
+            };
+            let file = fields.u64()?;
+            Some((Base { hash: fields.u64()?, ..base }, file, fields.u64()?))
         };
-        let header = Header {
-            base: (base.bytes > 0).then_some(base),
-            file: u64_at(56),
-            identity: u64_at(72),
-        };
+        let (base, file, identity) = read().ok_or_else(short)?;
+        let header = Header { base: (base.bytes > 0).then_some(base), file, identity };
         header.check()?;
         Ok(header)
     }

@@ -14,6 +14,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use inbloom::internals::codec::{Decoder, put_bytes, put_varint};
 use inbloom::interop::redisbloom::{self, Cuckoo};
 use inbloom::{Filter, Kind, Plan};
 
@@ -21,7 +22,6 @@ use super::Value;
 use super::bloom::{Bloom, Wish};
 use crate::commands::cuckoo::not_made;
 use crate::limits::Room;
-use crate::persist::record::{Fields, put_bytes, put_number};
 use crate::reply_error::ReplyError;
 use crate::server::Server;
 
@@ -140,29 +140,29 @@ impl Spec {
             Spec::Cuckoo { .. } => 4,
         };
         out.push(form);
-        put_number(&mut out, now);
+        put_varint(&mut out, now);
         match *self {
             Spec::Bloom(wish) => {
-                put_number(&mut out, wish.capacity);
-                put_number(&mut out, wish.expansion.map_or(0, |it| it.get().into()));
+                put_varint(&mut out, wish.capacity);
+                put_varint(&mut out, wish.expansion.map_or(0, |it| it.get().into()));
                 put_double(&mut out, wish.rate());
             }
             Spec::Filter { kind, items, rate, span, clear } => {
                 put_bytes(&mut out, kind.name().as_bytes());
-                put_number(&mut out, items);
+                put_varint(&mut out, items);
                 put_double(&mut out, rate);
-                put_number(&mut out, span.map_or(0, |span| span.as_millis() as u64));
+                put_varint(&mut out, span.map_or(0, |span| span.as_millis() as u64));
                 put_double(&mut out, clear.unwrap_or(0.0));
             }
             Spec::RedisBloom { rate, capacity, growth } => {
-                put_number(&mut out, capacity);
-                put_number(&mut out, growth.into());
+                put_varint(&mut out, capacity);
+                put_varint(&mut out, growth.into());
                 put_double(&mut out, rate);
             }
             Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
-                put_number(&mut out, capacity);
+                put_varint(&mut out, capacity);
                 for number in [bucket_size, max_iterations, expansion] {
-                    put_number(&mut out, number.into());
+                    put_varint(&mut out, number.into());
                 }
             }
         }
@@ -189,41 +189,41 @@ pub fn birth_of_image(image: &[u8]) -> Vec<u8> {
 impl<'a> Birth<'a> {
     /// From what the log says. None: it is of a newer version, or was never written by us.
     pub fn parse(bytes: &'a [u8]) -> Option<Birth<'a>> {
-        let mut fields = Fields(bytes);
-        if fields.byte()? == 1 {
+        let mut fields = Decoder(bytes);
+        if fields.u8()? == 1 {
             return Some(Birth::Image(fields.rest()));
         }
         if bytes[0] != 0 {
             return None;
         }
-        let form = fields.byte()?;
-        let time = fields.number()?;
+        let form = fields.u8()?;
+        let time = fields.varint()?;
         let spec = match form {
             1 => {
-                let (capacity, expansion) = (fields.number()?, fields.number()?);
+                let (capacity, expansion) = (fields.varint()?, fields.varint()?);
                 let expansion = NonZeroU32::new(u32::try_from(expansion).ok()?);
-                Spec::Bloom(Wish::new(double(&mut fields)?, capacity, expansion))
+                Spec::Bloom(Wish::new(fields.f64()?, capacity, expansion))
             }
             2 => {
                 let kind = std::str::from_utf8(fields.bytes()?).ok()?;
                 Spec::Filter {
                     kind: kind.parse().ok()?,
-                    items: fields.number()?,
-                    rate: double(&mut fields)?,
-                    span: Some(fields.number()?).filter(|it| *it > 0).map(Duration::from_millis),
-                    clear: Some(double(&mut fields)?).filter(|share| *share > 0.0),
+                    items: fields.varint()?,
+                    rate: fields.f64()?,
+                    span: Some(fields.varint()?).filter(|it| *it > 0).map(Duration::from_millis),
+                    clear: Some(fields.f64()?).filter(|share| *share > 0.0),
                 }
             }
             3 => Spec::RedisBloom {
-                capacity: fields.number()?,
-                growth: u32::try_from(fields.number()?).ok()?,
-                rate: double(&mut fields)?,
+                capacity: fields.varint()?,
+                growth: u32::try_from(fields.varint()?).ok()?,
+                rate: fields.f64()?,
             },
             4 => Spec::Cuckoo {
-                capacity: fields.number()?,
-                bucket_size: u16::try_from(fields.number()?).ok()?,
-                max_iterations: u16::try_from(fields.number()?).ok()?,
-                expansion: u16::try_from(fields.number()?).ok()?,
+                capacity: fields.varint()?,
+                bucket_size: u16::try_from(fields.varint()?).ok()?,
+                max_iterations: u16::try_from(fields.varint()?).ok()?,
+                expansion: u16::try_from(fields.varint()?).ok()?,
             },
             _ => return None,
         };
@@ -233,11 +233,6 @@ impl<'a> Birth<'a> {
 
 fn put_double(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
-}
-
-fn double(fields: &mut Fields<'_>) -> Option<f64> {
-    let bytes = fields.take(8)?.try_into().expect("8 bytes");
-    Some(f64::from_bits(u64::from_le_bytes(bytes)))
 }
 
 #[cfg(test)]

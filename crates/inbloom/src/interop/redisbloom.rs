@@ -27,7 +27,6 @@
 mod bloom;
 mod cuckoo;
 mod error;
-mod fields;
 mod lzf;
 mod memory;
 mod murmur;

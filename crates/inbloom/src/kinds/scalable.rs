@@ -51,6 +51,7 @@ mod table;
 
 use std::borrow::Cow;
 
+use crate::codec::Decoder;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
@@ -893,10 +894,10 @@ impl Scalable {
         let bytes = cells.bytes();
         let got = || format!("{} bytes", bytes.len());
         let short = || mismatch("payload", "a directory of tables", got());
-        let mut rest = bytes;
-        let len = u64::from_le_bytes(take(&mut rest).ok_or_else(short)?);
-        let early = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?);
-        let count = u32::from_le_bytes(take(&mut rest).ok_or_else(short)?) as usize;
+        let mut fields = Decoder(bytes);
+        let len = fields.u64().ok_or_else(short)?;
+        let early = fields.u32().ok_or_else(short)?;
+        let count = fields.u32().ok_or_else(short)? as usize;
         if count != 1 && count != SHARDS {
             return Err(mismatch("tables of the filter", "1 or 64", count));
         }
@@ -904,22 +905,23 @@ impl Scalable {
             let got = format!("{early}, {len}");
             return Err(mismatch("counts of the filter", "plausible ones", got));
         }
-        let listed = rest.get(..LISTED * count).ok_or_else(short)?;
+        let listed = fields.0.get(..LISTED * count).ok_or_else(short)?;
         let mut listed_tables = Vec::with_capacity(count);
         let mut end = FIXED + LISTED * count;
         // The directory, then the cells of each table, from a multiple of 64 on.
         let mut lengths = vec![end.next_multiple_of(LINE)];
-        for mut fields in listed.chunks_exact(LISTED) {
-            let [level, words, lanes, zero] = take(&mut fields).ok_or_else(short)?;
+        for entry in listed.chunks_exact(LISTED) {
+            let mut fields = Decoder(entry);
+            let [level, words, lanes, zero] = fields.array().ok_or_else(short)?;
             let [level, words, lanes] = [level, words, lanes].map(u32::from);
             let shape = Shape { level, words, lanes, tagged: count == 1 };
-            let generation = u32::from_le_bytes(take(&mut fields).ok_or_else(short)?);
+            let generation = fields.u32().ok_or_else(short)?;
             if !shape.is_valid() || zero != 0 || generation > MAX_GENERATION {
                 let got = format!("{shape:?}, {zero}, generation {generation}");
                 return Err(mismatch("shape of a table", "one that can be", got));
             }
-            let entries = u64::from_le_bytes(take(&mut fields).ok_or_else(short)?);
-            let weight = u128::from_le_bytes(take(&mut fields).ok_or_else(short)?);
+            let entries = fields.u64().ok_or_else(short)?;
+            let weight = fields.u128().ok_or_else(short)?;
             // Each entry weighs 2^64 at most, so that sums stay within 128 bits.
             if entries > shape.all_slots() || weight > u128::from(entries) << 64 {
                 let most = format!("at most {}, and their weight", shape.all_slots());
@@ -953,12 +955,6 @@ impl Scalable {
         });
         Ok(Scalable::of(plan, tables.collect(), len, early))
     }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = bytes.split_first_chunk::<N>()?;
-    *bytes = rest;
-    Some(*taken)
 }
 
 fn check_zeros(bytes: &[u8]) -> Result<()> {

@@ -30,6 +30,7 @@ mod row;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use crate::codec;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
@@ -87,10 +88,7 @@ impl Window {
 
     /// From the payload of a file, which may be a stranger's.
     pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Window> {
-        let word = |at: usize| {
-            let bytes = cells.bytes().get(at * 8..)?.first_chunk()?;
-            Some(u64::from_le_bytes(*bytes))
-        };
+        let word = |at: usize| codec::u64_at(cells.bytes(), at * 8);
         let too_short =
             || mismatch("directory of the window", "its words", "the end of the payload");
         let (now, count) = (word(0).ok_or_else(too_short)?, word(1).ok_or_else(too_short)?);

@@ -40,6 +40,8 @@
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 
+use inbloom::internals::codec::Decoder;
+
 use super::Error;
 use super::shapes::Outline;
 
@@ -148,7 +150,7 @@ impl<'a> Image<'a> {
 
     /// Reads what [`encode`](Image::encode) wrote, all of it.
     pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Error> {
-        let mut fields = Fields(bytes);
+        let mut fields = NamedFields(Decoder(bytes));
         let image = match fields.u8("kind")? {
             BLOOM => {
                 let expansion = NonZeroU32::new(fields.u32("expansion")?);
@@ -171,7 +173,7 @@ impl<'a> Image<'a> {
             CUCKOO => Image::Cuckoo(Dump::parse(&mut fields)?),
             other => return Err(Error::damaged("kind", "1 to 5", other)),
         };
-        match fields.0.len() {
+        match fields.0.0.len() {
             0 => Ok(image),
             rest => Err(Error::damaged("end", "no bytes behind it", rest)),
         }
@@ -195,7 +197,7 @@ impl<'a> Dump<'a> {
         self.body.encode(out);
     }
 
-    fn parse(fields: &mut Fields<'a>) -> Result<Dump<'a>, Error> {
+    fn parse(fields: &mut NamedFields<'a>) -> Result<Dump<'a>, Error> {
         let header = Cow::Borrowed(fields.short("header")?);
         Ok(Dump { header, body: fields.part()? })
     }
@@ -213,7 +215,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn parse(place: u8, fields: &mut Fields<'a>) -> Result<Part<'a>, Error> {
+    fn parse(place: u8, fields: &mut NamedFields<'a>) -> Result<Part<'a>, Error> {
         match place {
             HERE => {
                 let length = fields.u64("length of a part")?;
@@ -247,7 +249,7 @@ impl<'a> Base<'a> {
         }
     }
 
-    fn parse(fields: &mut Fields<'a>) -> Result<Base<'a>, Error> {
+    fn parse(fields: &mut NamedFields<'a>) -> Result<Base<'a>, Error> {
         match fields.u8("place of the base")? {
             HERE => {
                 let (capacity, rate) = (fields.u64("capacity")?, fields.u64("rate")?);
@@ -291,34 +293,37 @@ pub fn is_name(name: &[u8]) -> bool {
         && name.iter().all(is_plain)
 }
 
-/// Takes fields off the front of a stranger's bytes.
-struct Fields<'a>(&'a [u8]);
+/// Untrusted bytes, whose fields have names in errors.
+struct NamedFields<'a>(Decoder<'a>);
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, what: &'static str, length: u64) -> Result<&'a [u8], Error> {
-        let split = usize::try_from(length).ok().and_then(|length| self.0.split_at_checked(length));
-        let Some((taken, rest)) = split else {
-            let got = format!("{} that are left", self.0.len());
-            return Err(Error::damaged(what, format_args!("{length} bytes"), got));
-        };
-        self.0 = rest;
-        Ok(taken)
+impl<'a> NamedFields<'a> {
+    /// Takes a field of this length, or reports that it is not there.
+    fn field<T>(
+        &mut self,
+        what: &'static str,
+        length: u64,
+        take: impl FnOnce(&mut Decoder<'a>) -> Option<T>,
+    ) -> Result<T, Error> {
+        take(&mut self.0).ok_or_else(|| {
+            let got = format!("{} that are left", self.0.0.len());
+            Error::damaged(what, format_args!("{length} bytes"), got)
+        })
     }
 
-    fn number<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
-        Ok(self.take(what, N as u64)?.try_into().expect("as many as were asked for"))
+    fn take(&mut self, what: &'static str, length: u64) -> Result<&'a [u8], Error> {
+        self.field(what, length, |fields| fields.take(length))
     }
 
     fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
-        self.number(what).map(u8::from_le_bytes)
+        self.field(what, 1, Decoder::u8)
     }
 
     fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
-        self.number(what).map(u32::from_le_bytes)
+        self.field(what, 4, Decoder::u32)
     }
 
     fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
-        self.number(what).map(u64::from_le_bytes)
+        self.field(what, 8, Decoder::u64)
     }
 
     fn short(&mut self, what: &'static str) -> Result<&'a [u8], Error> {

@@ -35,10 +35,10 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 use super::error::{Error, LoadError, Refused};
-use super::fields::Fields;
 use super::memory::{self, Array, Short};
 use super::murmur::Pair;
 use super::{MAX_COUNT, memory::check};
+use crate::codec::Decoder;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 
 /// Options of the header. `NO_ROUND` says that links are no powers of two. `ENTRIES_ARE_BITS` is
@@ -421,7 +421,7 @@ impl Bloom {
     /// rate that is none, a modulus beyond the bits, more hashes than a rate can need.
     pub fn from_header(header: &[u8], limit: u64) -> Result<Bloom, Error> {
         let short = || Error::damaged("header", "20 bytes and 53 per link", header.len());
-        let mut fields = Fields(header);
+        let mut fields = Decoder(header);
         let mut start = || Some((fields.u64()?, fields.u32()?, fields.u32()?, fields.u32()?));
         let (items, count, options, growth) = start().ok_or_else(short)?;
         if fields.0.len() as u64 != u64::from(count) * HEADER_OF_LINK as u64 {
@@ -439,7 +439,7 @@ impl Bloom {
         }
         // All of them are known to be within the limit before the first is allocated.
         builder.reserve(count as usize)?;
-        let mut fields = Fields(&header[HEADER..]);
+        let mut fields = Decoder(&header[HEADER..]);
         while let Some(link) = link_of(&mut fields) {
             builder.push(link)?;
         }
@@ -465,7 +465,7 @@ impl Bloom {
     }
 }
 
-fn link_of(fields: &mut Fields<'_>) -> Option<Link> {
+fn link_of(fields: &mut Decoder<'_>) -> Option<Link> {
     let (bytes, bits, size) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let (rate, bpe) = (fields.f64()?, fields.f64()?);
     let (hashes, entries, log2_bits) = (fields.u32()?, fields.u64()?, fields.u8()?);

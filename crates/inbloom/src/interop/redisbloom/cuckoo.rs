@@ -45,9 +45,9 @@ use std::ops::Range;
 
 use super::MAX_COUNT;
 use super::error::{Error, LoadError, Refused};
-use super::fields::Fields;
 use super::memory::{self, Array, Short, check};
 use super::murmur::{MULTIPLIER_32, murmur64a};
+use crate::codec::Decoder;
 
 /// The most sub-filters of a filter: the largest number that RedisBloom's own setting takes
 /// (`cf-max-expansions`, which is 32 unless it is set). A query asks each.
@@ -591,7 +591,7 @@ impl Cuckoo {
 }
 
 fn fields_of(header: &[u8]) -> Option<(Counts, Shape, u16)> {
-    let mut fields = Fields(header);
+    let mut fields = Decoder(header);
     let (items, buckets) = (fields.u64()?, fields.u64()?);
     let (deletes, filters) = (fields.u64()?, fields.u64()?);
     let (bucket_size, max_iterations, expansion) = (fields.u16()?, fields.u16()?, fields.u16()?);

@@ -6,7 +6,7 @@
 //!   c >= 32   repeat what was written before: c / 32 + 2 bytes, or if c / 32 is 7 as many more as
 //!             the next byte says, from 1 + (c % 32) * 256 + (the byte after that) bytes back
 
-use super::fields::Fields;
+use crate::codec::Decoder;
 
 /// Three bytes give at most 264: no stream is longer than this many times its compressed bytes.
 pub(super) const MOST: u64 = 88;
@@ -14,14 +14,14 @@ pub(super) const MOST: u64 = 88;
 /// Fills `out` with what the stream says. False if the stream says anything else than exactly that.
 #[must_use]
 pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> bool {
-    fill(Fields(stream), out).is_some()
+    fill(Decoder(stream), out).is_some()
 }
 
-fn fill(mut stream: Fields<'_>, out: &mut [u8]) -> Option<()> {
+fn fill(mut stream: Decoder<'_>, out: &mut [u8]) -> Option<()> {
     let mut end = 0;
     while let Some(control) = stream.u8() {
         if control < 32 {
-            let bytes = stream.bytes(u64::from(control) + 1)?;
+            let bytes = stream.take(u64::from(control) + 1)?;
             out.get_mut(end..end + bytes.len())?.copy_from_slice(bytes);
             end += bytes.len();
         } else {

@@ -29,8 +29,8 @@
 use super::bloom::{self, Bloom, Link};
 use super::cuckoo::{self, Cuckoo};
 use super::error::Error;
-use super::fields::Fields;
 use super::{lzf, memory};
+use crate::codec::Decoder;
 
 /// Redis 7.0 takes 9 and 10, Redis 8.0 takes 9 to 12.
 const RDB_VERSION: u16 = 9;
@@ -214,7 +214,7 @@ pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, Error> {
     }
     let (fields, _version) =
         checked.split_last_chunk::<2>().ok_or_else(|| short("10 bytes at least"))?;
-    let mut reader = Reader(Fields(fields));
+    let mut reader = Reader(Decoder(fields));
     let kind = reader.0.u8().ok_or_else(|| short("a type"))?;
     if kind != MODULE_VALUE {
         return Err(Error::damaged("type of value", "7, a module's", kind));
@@ -245,7 +245,7 @@ fn short(expected: &'static str) -> Error {
 }
 
 /// What is left of the fields.
-struct Reader<'a>(Fields<'a>);
+struct Reader<'a>(Decoder<'a>);
 
 /// A string, not yet in its place.
 enum Text<'a> {
@@ -382,7 +382,7 @@ impl<'a> Reader<'a> {
         self.opcode(STRING)?;
         let number = |value: Option<i32>| value.map(|value| Text::Number(value.to_string()));
         let text = match self.start()? {
-            Start::Length(length) => self.0.bytes(length).map(Text::Plain),
+            Start::Length(length) => self.0.take(length).map(Text::Plain),
             Start::Special(0) => number(self.0.array().map(i8::from_le_bytes).map(i32::from)),
             Start::Special(1) => number(self.0.array().map(i16::from_le_bytes).map(i32::from)),
             Start::Special(2) => number(self.0.array().map(i32::from_le_bytes)),
@@ -392,7 +392,7 @@ impl<'a> Reader<'a> {
                     let expected = format!("at most {} times {compressed} bytes", lzf::MOST);
                     return Err(Error::damaged("compressed string", expected, length));
                 }
-                self.0.bytes(compressed).map(|stream| Text::Compressed(stream, length))
+                self.0.take(compressed).map(|stream| Text::Compressed(stream, length))
             }
             Start::Special(other) => {
                 return Err(Error::damaged("form of a string", "0 to 3", other));

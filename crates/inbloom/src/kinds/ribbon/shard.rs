@@ -1,6 +1,7 @@
 //! One shard of a ribbon filter: where a key is in its layers, and how the layers are made.
 
 use super::equation::{Band, Equation, back_substitute, start_in};
+use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::kinds::ribbon::plan::{
     BUCKET, ENTRY, LAYERS, last_blocks, layer_blocks, starts, threshold_words,
@@ -35,15 +36,14 @@ impl Entry {
     }
 
     pub(super) fn from_bytes(bytes: &[u8; ENTRY as usize]) -> Entry {
-        let number = |at: usize| {
-            u32::from_le_bytes(bytes[at..][..4].try_into().expect("four bytes of an entry"))
-        };
+        const WHOLE: &str = "an entry has all of its fields";
+        let mut fields = Decoder(bytes);
         Entry {
-            keys: u64::from(number(0)) | u64::from(number(4)) << 32,
-            width: bytes[8],
-            layers: bytes[9],
-            last: u16::from_le_bytes([bytes[10], bytes[11]]),
-            blocks: std::array::from_fn(|at| number(12 + 4 * at)),
+            keys: fields.u64().expect(WHOLE),
+            width: fields.u8().expect(WHOLE),
+            layers: fields.u8().expect(WHOLE),
+            last: fields.u16().expect(WHOLE),
+            blocks: std::array::from_fn(|_| fields.u32().expect(WHOLE)),
         }
     }
 }
