@@ -5,32 +5,18 @@
 //! terminator. A record of CSV ends in a newline too, but not in every one: see `csv.rs`.
 //!
 //! Filters are fastest when asked about many keys at once, and allocating a `String` per line costs
-//! more than hashing it. So records travel in blocks of some thousand:
-//!
-//! ```text
-//!   reader   alice\nbob\ncarol\nda|ve\nerin\n...     one at a time reads, and cuts behind a record
-//!              |            |
-//!   workers  split, hash  split, hash                each on a block of its own
-//!               \          /
-//!   caller     1, 2, 3, ...                          in the order in which they were read
-//! ```
-//!
-//! A worker that is free takes the next block from the reader itself. What it makes of it is the
-//! caller's `work`, which may only depend on the block; what has to happen in order (inserting,
-//! printing) the caller does with the results. While there are none it is a worker itself, unless
-//! the input may be slow: then results must not wait for what it reads. Blocks are recycled, the
-//! one used last first, since it is still in the processor's cache; their number is fixed, so a
-//! fast reader waits for a slow caller, and memory does not grow.
+//! more than hashing it. So records travel in blocks of some thousand through a pipeline: workers
+//! read, split and hash, each a block of its own; what has to happen in order (inserting, printing)
+//! the caller does with the results. While there are none it is a worker itself, unless the input
+//! may be slow: then results must not wait for what it reads.
 //!
 //! One `read` per block, not a full buffer: a slow pipe (`tail -f log | inbloom check seen.ib`) is
 //! answered as its lines arrive, a file comes in blocks of some thousand lines.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +25,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::csv::{self, Splitter};
 use crate::input::{Encoding, Input};
+use crate::pipeline::{Done, Pipeline, Turns};
 use crate::{numbers, split};
 
 /// Bytes read at once. 16 and 64 KiB are a third slower than 128, measured with `check -c`; 256 and
@@ -445,13 +432,11 @@ pub struct Job<T> {
 
 /// The jobs of all inputs, in order.
 pub struct InOrder<T> {
-    shop: Arc<Shop<T>>,
-    done: Receiver<(u64, Done<T>)>,
+    workers: Arc<Workers<T>>,
+    done: Receiver<Done<Slot<T>>>,
     /// Whether the caller is a worker while it waits.
     helps: bool,
-    /// Jobs that were done before their turn.
-    early: BTreeMap<u64, Done<T>>,
-    next: u64,
+    turns: Turns<Slot<T>>,
     /// The job that the caller has.
     current: Option<Job<T>>,
     inputs: Arc<[Input]>,
@@ -462,10 +447,18 @@ pub struct InOrder<T> {
     failed: Vec<usize>,
 }
 
-struct Done<T> {
+/// A job on its way, and what went wrong with it.
+#[derive(Default)]
+struct Slot<T> {
     job: Job<T>,
-    outcome: Result<(), Trouble>,
+    trouble: Option<Trouble>,
 }
+
+type Workers<T> = Pipeline<
+    Slot<T>,
+    Box<dyn FnMut(&mut Slot<T>) -> bool + Send>,
+    Box<dyn Fn(&mut Slot<T>) + Send + Sync>,
+>;
 
 enum Trouble {
     Unread(Unread),
@@ -489,37 +482,44 @@ impl<T: Default + Send + 'static> InOrder<T> {
     /// Nobody waits for the workers in the end: one may be waiting for a pipe that stays silent,
     /// while `check -q` knows its answer.
     pub fn new(
-        reader: Reader,
+        mut reader: Reader,
         threads: usize,
         work: impl Fn(&Block, &mut T) -> Result<(), BadRecord> + Send + Sync + 'static,
     ) -> InOrder<T> {
         let (inputs, records) = (Arc::clone(&reader.inputs), reader.records);
         let helps = inputs.iter().all(Input::never_waits);
-        let workers = if helps { threads - 1 } else { threads };
+        let count = if helps { threads - 1 } else { threads };
         // One for each worker, one for the caller, and two that wait for their turn.
-        let spares = (0..workers + 3).map(|_| Job::default()).collect();
-        let shop = Arc::new(Shop {
-            source: Mutex::new(Source { reader, taken: 0, at_end: false }),
-            spares: Mutex::new(spares),
-            returned: Condvar::new(),
-            work: Box::new(work),
-        });
+        let spares = (0..count + 3).map(|_| Slot::default()).collect();
+        let source = move |slot: &mut Slot<T>| {
+            let Some(read) = reader.read(&mut slot.job.block) else { return false };
+            slot.trouble = read.err().map(Trouble::Unread);
+            true
+        };
+        let work = move |slot: &mut Slot<T>| {
+            if slot.trouble.is_none() {
+                let Job { block, product } = &mut slot.job;
+                let worked = block.split().and_then(|()| work(block, product));
+                slot.trouble = worked.err().map(Trouble::Record);
+            }
+        };
+        let workers: Arc<Workers<T>> =
+            Arc::new(Pipeline::new(spares, Box::new(source), Box::new(work)));
         let (send, done) = mpsc::channel();
         let mut started = 0;
-        for _ in 0..workers {
-            let (worker, send) = (Arc::clone(&shop), send.clone());
+        for _ in 0..count {
+            let (worker, send) = (Arc::clone(&workers), send.clone());
             // Where the system allows no more, fewer have to do.
-            match thread::Builder::new().spawn(move || worker.work_on(&send)) {
+            match thread::Builder::new().spawn(move || worker.serve(&send)) {
                 Ok(_) => started += 1,
                 Err(_) => break,
             }
         }
         InOrder {
-            shop,
+            workers,
             done,
             helps: helps || started == 0,
-            early: BTreeMap::new(),
-            next: 0,
+            turns: Turns::new(),
             current: None,
             handed_over: vec![0; inputs.len()],
             failed: Vec::new(),
@@ -540,28 +540,25 @@ impl<T: Default + Send + 'static> InOrder<T> {
     /// As [`InOrder::next`], but comes back after some time even if there is nothing.
     pub fn next_within(&mut self, time: Duration) -> Next<'_, T> {
         if let Some(job) = self.current.take() {
-            self.shop.give_back(job);
+            self.give_back(job);
         }
         loop {
-            let Some(done) = self.early.remove(&self.next) else {
+            let Some(done) = self.turns.take() else {
                 match self.receive(time) {
-                    Ok((number, done)) => self.early.insert(number, done),
+                    Ok(done) => self.turns.put(done),
                     Err(RecvTimeoutError::Timeout) => return Next::Nothing,
                     Err(RecvTimeoutError::Disconnected) => return self.end(),
-                };
+                }
                 continue;
             };
-            self.next += 1;
-            let Done { mut job, outcome } = done;
-            let failure = match outcome {
-                Ok(()) => None,
-                Err(trouble) => Some(self.failure(&job.block, trouble)),
-            };
+            let (Slot { mut job, trouble }, panicked) = done.into_parts();
+            let trouble = if panicked { Some(Trouble::Panic) } else { trouble };
+            let failure = trouble.map(|trouble| self.failure(&job.block, trouble));
             let input = job.block.input;
             if self.failed.contains(&input) {
-                self.shop.give_back(job);
+                self.give_back(job);
             } else if let Some(failure) = failure {
-                self.shop.give_back(job);
+                self.give_back(job);
                 self.failed.push(input);
                 return Next::Failed(failure);
             } else {
@@ -575,12 +572,11 @@ impl<T: Default + Send + 'static> InOrder<T> {
 
     /// With all workers gone it is the end, unless they went before it.
     fn end(&mut self) -> Next<'_, T> {
-        let at_end = self.shop.source.lock().is_ok_and(|source| source.at_end);
-        match at_end && self.early.is_empty() {
+        match self.workers.is_at_end() && self.turns.is_empty() {
             true => Next::End,
             false if self.failed.len() > self.inputs.len() => Next::End,
             false => {
-                self.early.clear();
+                self.turns.clear();
                 // More than there are inputs: that is said once.
                 self.failed = vec![usize::MAX; self.inputs.len() + 1];
                 Next::Failed(ReplyError { input: 0, error: anyhow!(BUG) })
@@ -607,15 +603,15 @@ impl<T: Default + Send + 'static> InOrder<T> {
     }
 
     /// Another job that is done, not always the next.
-    fn receive(&mut self, time: Duration) -> Result<(u64, Done<T>), RecvTimeoutError> {
+    fn receive(&mut self, time: Duration) -> Result<Done<Slot<T>>, RecvTimeoutError> {
         if let Ok(done) = self.done.try_recv() {
             return Ok(done);
         }
         // With no block to spare, what is waited for is in the hands of a worker.
         if self.helps
-            && let Some(job) = self.shop.spare()
+            && let Some(slot) = self.workers.spare()
         {
-            match self.shop.read_and_work(job) {
+            match self.workers.work_on(slot) {
                 Some(done) => return Ok(done),
                 None => self.helps = false,
             }
@@ -625,77 +621,19 @@ impl<T: Default + Send + 'static> InOrder<T> {
         }
         self.done.recv_timeout(time)
     }
-}
-
-/// What the workers share.
-struct Shop<T> {
-    source: Mutex<Source>,
-    spares: Mutex<Vec<Job<T>>>,
-    returned: Condvar,
-    work: Work<T>,
-}
-
-type Work<T> = Box<dyn Fn(&Block, &mut T) -> Result<(), BadRecord> + Send + Sync>;
-
-struct Source {
-    reader: Reader,
-    taken: u64,
-    at_end: bool,
-}
-
-impl<T: Default> Shop<T> {
-    fn work_on(&self, send: &Sender<(u64, Done<T>)>) {
-        // Its end is that of the input, or of the caller.
-        while let Some(done) = self.read_and_work(self.wait_for_spare()) {
-            if send.send(done).is_err() {
-                return;
-            }
-        }
-    }
-
-    /// None at the end of the input. A block is taken before the reader, not while holding it: the
-    /// caller may wait for the reader and be the only one who returns blocks.
-    fn read_and_work(&self, mut job: Job<T>) -> Option<(u64, Done<T>)> {
-        let (number, read) = {
-            let mut source = self.source.lock().expect("reading does not panic");
-            let Some(read) = source.reader.read(&mut job.block) else {
-                source.at_end = true;
-                return None;
-            };
-            source.taken += 1;
-            (source.taken - 1, read)
-        };
-        let outcome = read.map_err(Trouble::Unread).and_then(|()| {
-            // A panic is reported as any failure: a block that never came would be waited for.
-            let work = AssertUnwindSafe(|| {
-                job.block.split()?;
-                (self.work)(&job.block, &mut job.product)
-            });
-            catch_unwind(work).map_err(|_| Trouble::Panic)?.map_err(Trouble::Record)
-        });
-        Some((number, Done { job, outcome }))
-    }
-
-    fn spare(&self) -> Option<Job<T>> {
-        self.spares.lock().expect("nothing here panics").pop()
-    }
-
-    fn wait_for_spare(&self) -> Job<T> {
-        let spares = self.spares.lock().expect("nothing here panics");
-        let mut spares = self
-            .returned
-            .wait_while(spares, |spares| spares.is_empty())
-            .expect("nothing here panics");
-        spares.pop().expect("it was waited for")
-    }
 
     fn give_back(&self, mut job: Job<T>) {
         // What one very long line took is not kept for the others.
         if job.block.bytes.len() > 4 * BLOCK {
             job = Job::default();
         }
-        self.spares.lock().expect("nothing here panics").push(job);
-        self.returned.notify_one();
+        self.workers.give_back(Slot { job, trouble: None });
+    }
+}
+
+impl<T> Drop for InOrder<T> {
+    fn drop(&mut self) {
+        self.workers.close();
     }
 }
 

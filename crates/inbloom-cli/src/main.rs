@@ -31,6 +31,7 @@ mod normalize;
 mod numbers;
 mod output;
 mod overfull;
+mod pipeline;
 mod plot;
 mod progress;
 mod settings_file;

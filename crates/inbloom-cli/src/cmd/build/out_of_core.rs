@@ -21,7 +21,6 @@
 //! lines. In parts it is planned for the keys that are different. With the same plan the bits are
 //! the same; only how many keys were told new, which the file says, depends on their order.
 
-mod in_order;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -44,11 +43,11 @@ use super::unfinished::{self, Output, Position, Unfinished};
 use super::{Args, Builder};
 use crate::blocks::{InOrder, Next};
 use crate::input::Input;
+use crate::pipeline::in_order;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
 use crate::spill::{self, Kept, Spill};
 use crate::{filter_file, numbers, output};
-use in_order::in_order;
 use parts::{OneFile, Parts, Shards};
 
 /// So many keys can be one shard, whatever was planned.
