@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Kind, Plan, PlanBuilder, Span};
+use inbloom::compose::overlay::BASE_SHARE;
+use inbloom::{Digest, Filter, Hasher, Kind, Plan, PlanBuilder, Span};
 
 /// The possible values of the bitmaps below.
 pub const UNIVERSE: u64 = 1 << 20;
@@ -66,6 +67,111 @@ pub fn shapes_for(items: u64, most: u64) -> Vec<(String, Plan)> {
     shapes
 }
 
+/// An empty filter to be, of any content that takes inserts.
+pub struct Shape {
+    pub name: String,
+    /// That of the filter: of all shards together, or of the base that others are added to.
+    pub plan: Plan,
+    planned: Plan,
+    content: Content,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A kind by itself.
+    Kind,
+    /// In so many shards.
+    Shards(u32),
+    /// With a growing part for keys past its plan.
+    Growing,
+    /// Beside a static filter that has other keys.
+    Overlay,
+}
+
+/// Every shape of [`shapes_for`], and filters made of others: in shards, one of every kind that can
+/// be, with a growing part, and an overlay.
+pub fn every_shape(items: u64, most: u64) -> Vec<Shape> {
+    let of_kind = |(name, plan)| Shape { name, plan, planned: plan, content: Content::Kind };
+    let mut every: Vec<Shape> = shapes_for(items, most).into_iter().map(of_kind).collect();
+    let in_shards = [
+        "classic with 7 probes",
+        "blocked with 1 lines of 8 probes",
+        "blocked with 2 lines of 8 probes",
+        "counting with 1 lines of 4 bits",
+        "cuckoo at 0.001",
+        "window of keys in 4 steps",
+        "window of time",
+        "scalable from 100 on",
+        "scalable that does not grow",
+    ];
+    for (name, plan) in shapes_for(items, most) {
+        if in_shards.contains(&name.as_str()) {
+            every.push(Shape::new(format!("{name}, in shards"), plan, Content::Shards(3)));
+        }
+    }
+    for kind in [Kind::Classic, Kind::Blocked] {
+        let plan = Plan::builder(kind).items(items).rate(1e-3).growing().build();
+        let plan = plan.expect("a plan that can be built");
+        every.push(Shape::new(format!("{kind} that grows"), plan, Content::Growing));
+    }
+    let plan = Plan::builder(Kind::Ribbon).items(IN_BASE).rate(1e-3 * BASE_SHARE).build();
+    let plan = plan.expect("a plan that can be built");
+    every.push(Shape::new("overlay of a ribbon".to_owned(), plan, Content::Overlay));
+    every
+}
+
+/// The keys in the base of an overlay: the last ones, which no law uses.
+const IN_BASE: u64 = 1000;
+
+impl Shape {
+    fn new(name: String, planned: Plan, content: Content) -> Shape {
+        let mut shape = Shape { name, plan: planned, planned, content };
+        shape.plan = *shape.filter().plan();
+        shape
+    }
+
+    pub fn filter(&self) -> Filter {
+        self.with_hasher(match self.plan.kind() {
+            Kind::Bitmap => Hasher::integers(),
+            _ => Hasher::default(),
+        })
+    }
+
+    pub fn with_hasher(&self, hasher: Hasher) -> Filter {
+        let plan = self.planned;
+        match self.content {
+            Content::Kind => Filter::with_hasher(plan, hasher),
+            Content::Shards(shards) => Filter::sharded_with_hasher(plan, shards, hasher),
+            Content::Growing => Filter::with_hasher(plan, hasher).and_then(Filter::into_growing),
+            Content::Overlay => {
+                let digests = keys(UNIVERSE - IN_BASE..UNIVERSE);
+                let digests: Vec<Digest> = digests.iter().map(|key| hasher.digest(key)).collect();
+                let base = Filter::build(plan, hasher, &digests);
+                base.and_then(|base| base.into_overlay(1e-3))
+            }
+        }
+        .expect("memory for a small filter")
+    }
+
+    pub fn with_keys(&self, keys: &[[u8; 8]]) -> Filter {
+        let mut filter = self.filter();
+        filter.insert_many(keys, &mut Vec::new()).expect("an insert into memory");
+        filter
+    }
+
+    pub fn is_overlay(&self) -> bool {
+        self.content == Content::Overlay
+    }
+
+    /// Whether the content depends on the order in which keys came: those of a window go into
+    /// generations, and what grows keeps longer fingerprints of what came later.
+    pub fn knows_the_order(&self) -> bool {
+        let by_keys = matches!(self.plan.span(), Some(Span::Items(_)));
+        let grows = self.plan.kind().can_grow() || self.is_overlay();
+        grows || by_keys && self.plan.generations() > 1
+    }
+}
+
 /// The cuckoo filters among the shapes, for so many items and not for many more.
 pub fn cuckoos(items: u64) -> Vec<(String, Plan)> {
     let of_rate = |rate| {
@@ -124,6 +230,11 @@ pub fn file_of(filter: &Filter) -> Vec<u8> {
     file
 }
 
+/// The filter in the bytes of a file, or in those of all shards one after the other.
+pub fn read(bytes: &[u8]) -> Filter {
+    Filter::read_shards_from(bytes, None).expect("what was written")
+}
+
 /// The bytes that hold a filter's cells in its file.
 pub fn payload(filter: &Filter) -> Vec<u8> {
     let mut file = file_of(filter);
@@ -136,7 +247,18 @@ pub fn payload(filter: &Filter) -> Vec<u8> {
 
 /// The cells in use, by number, read the plain way from the payload: set bits, counters above zero,
 /// fingerprints. Those of a window's generations are numbered through. Not for sparse bitmaps.
+///
+/// Those of shards are numbered through too.
 pub fn used_cells(filter: &Filter) -> Vec<u64> {
+    let each = filter.shards()[0].plan().bits() / u64::from(filter.plan().width());
+    let shards = (0..).zip(filter.shards());
+    let used = shards.flat_map(|(shard, filter)| {
+        used_in_array(filter).into_iter().map(move |cell| shard * each + cell)
+    });
+    used.collect()
+}
+
+fn used_in_array(filter: &Filter) -> Vec<u64> {
     let (plan, payload) = (filter.plan(), payload(filter));
     assert!(!plan.is_sparse(), "a roaring bitmap is no array of cells");
     let cells = match plan.kind() {

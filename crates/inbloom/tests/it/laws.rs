@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::common::{
-    UNIVERSE, cuckoos, file_of, insert_over_time, key, keys, max_count, mean_and_deviation, seeded,
-    shapes, shapes_for, used_cells,
+    UNIVERSE, cuckoos, every_shape, file_of, insert_over_time, key, keys, max_count,
+    mean_and_deviation, read, seeded, shapes, shapes_for, used_cells,
 };
 use inbloom::kinds::window::Window;
 use inbloom::kinds::{
@@ -50,11 +50,6 @@ fn with_keys(plan: Plan, keys: &[[u8; 8]]) -> Filter {
     let mut filter = Filter::new(plan).unwrap();
     filter.insert_many(keys, &mut Vec::new()).unwrap();
     filter
-}
-
-/// Whether the content tells in which order keys came: those of a window go into generations.
-fn knows_the_order(plan: &Plan) -> bool {
-    matches!(plan.span(), Some(Span::Items(_))) && plan.generations() > 1
 }
 
 /// Digests as the set's filter would make them: integers for a bitmap, hashes for the others.

@@ -5,9 +5,10 @@ use super::*;
 /// A sequence of every verb that changes, through both handles.
 #[test]
 fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
-    for (name, plan) in shapes_for(2000, 4000) {
-        let mut exclusive = Filter::new(plan).unwrap();
-        let shared = Filter::new(plan).unwrap().into_shared().unwrap();
+    for shape in every_shape(2000, 4000) {
+        let (name, plan) = (&shape.name, shape.plan);
+        let mut exclusive = shape.filter();
+        let shared = shape.filter().into_shared().unwrap();
         for key in keys(0..300).iter().chain(&keys(200..400)) {
             assert_eq!(exclusive.insert(key).unwrap(), shared.insert(key).unwrap(), "{name}");
         }
@@ -19,7 +20,7 @@ fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
         exclusive.insert_many(&keys(450..1500), &mut here).unwrap();
         shared.insert_many(&keys(450..1500), &mut there).unwrap();
         assert_eq!(here, there, "{name}");
-        if plan.kind().can_remove() {
+        if plan.kind().can_remove() || shape.is_overlay() {
             for key in keys(0..700) {
                 assert_eq!(exclusive.remove(key).unwrap(), shared.remove(key).unwrap(), "{name}");
             }
@@ -62,21 +63,35 @@ fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
 
 #[test]
 fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("seen.ib");
-    for (name, plan) in shapes_for(2000, 4000) {
-        let mut filter = with_keys(plan, &keys(0..1000));
+    for shape in every_shape(2000, 4000) {
+        let (name, plan) = (&shape.name, shape.plan);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seen.ib");
+        let mut filter = shape.with_keys(&keys(0..1000));
         if plan.kind() == Kind::Window {
             filter.advance(1000).unwrap();
         }
         file::save(&filter, &path).unwrap();
-        file::verify(&path).unwrap();
-        let bytes = std::fs::read(&path).unwrap();
+        let files = match filter.shards().len() {
+            1 => vec![path.clone()],
+            _ => file::shard_paths(file::stem_of(&path)).unwrap(),
+        };
+        files.iter().for_each(|file| file::verify(file).unwrap());
+        let contents = || files.iter().flat_map(|file| std::fs::read(file).unwrap());
+        let bytes: Vec<u8> = contents().collect();
         let mut opened = file::open(&path).unwrap();
         let mut changed = file::open_mut(&path).unwrap();
-        let read = Filter::read_from(&bytes[..]).unwrap();
-        let view = Filter::view(&bytes).unwrap();
-        for other in [&opened, &changed, &read, &*view] {
+        let read = read(&bytes);
+        let files_of_shards = filter.shards().iter().map(file_of).collect::<Vec<_>>();
+        for (file, shard) in files_of_shards.iter().zip(filter.shards()) {
+            let view = Filter::view(file).unwrap();
+            assert!(*view == *shard && view.inserted() == shard.inserted(), "{name}");
+            assert_eq!((view.rate(), view.details()), (shard.rate(), shard.details()), "{name}");
+            let digests = digests(name, 3000);
+            assert_eq!(found(&*view, &digests), found(shard, &digests), "{name}");
+            assert!(file_of(&view) == *file && file_of(&view.clone()) == *file, "{name}");
+        }
+        for other in [&opened, &changed, &read] {
             assert!(*other == filter, "{name}");
             assert_eq!(other.plan(), filter.plan(), "{name}");
             assert_eq!(
@@ -97,6 +112,16 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
             let count = |key: &[u8; 8]| other.count(key) == filter.count(key);
             assert!(keys(0..3000).iter().all(count), "{name}");
             assert!(file_of(other) == bytes, "{name}: written again, other bytes");
+        }
+        if shape.is_overlay() {
+            // What is read from a file takes changes only when it is made an overlay again.
+            assert!(changed.insert(key(2000)).is_err(), "{name}");
+            let (mut changed, mut filter) = (changed.into_overlay(1e-3).unwrap(), filter);
+            let keys = keys(900..1900);
+            changed.insert_many(&keys, &mut Vec::new()).unwrap();
+            filter.insert_many(&keys, &mut Vec::new()).unwrap();
+            assert!(changed == filter, "{name}");
+            continue;
         }
         if opened.is_read_only() {
             let mut refusals = vec![opened.insert(key(0)).map(drop), opened.clear()];
@@ -129,11 +154,42 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
         }
         for other in [&changed, &shared.into_exclusive()] {
             assert!(*other == filter && other.inserted() == filter.inserted(), "{name}");
-            assert_members(other, &keys(1000..1900), &name);
+            assert_members(other, &keys(1000..1900), name);
         }
-        assert!(std::fs::read(&path).unwrap() == bytes, "{name}: the file has changed");
+        assert!(contents().eq(bytes), "{name}: the file has changed");
         file::save(&changed, &path).unwrap();
-        file::verify(&path).unwrap();
+        files.iter().for_each(|file| file::verify(file).unwrap());
         assert!(file::open(&path).unwrap() == filter, "{name}");
+    }
+}
+
+fn found(filter: &Filter, digests: &[Digest]) -> Vec<bool> {
+    let mut found = Vec::new();
+    filter.contains_digests(digests, &mut found);
+    found
+}
+
+#[test]
+fn shards_are_not_saved_beside_a_file_that_would_hide_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("seen.ib");
+    let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
+    file::save(&Filter::new(plan).unwrap(), &path).unwrap();
+    let error = file::save(&Filter::sharded(plan, 3).unwrap(), &path).unwrap_err().to_string();
+    assert!(error.contains("saving shards beside") && error.contains("seen.ib"), "{error}");
+    assert!(file::shard_paths(file::stem_of(&path)).unwrap().is_empty());
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn every_content_is_the_same_after_serialization() {
+    for shape in every_shape(500, 500) {
+        let filter = shape.with_keys(&keys(0..300));
+        let text = serde_json::to_string(&filter).unwrap();
+        let again: Filter = serde_json::from_str(&text).unwrap();
+        assert!(again == filter && again.shards().len() == filter.shards().len(), "{}", shape.name);
+        let lone = &filter.shards()[0];
+        let text = serde_json::to_string(lone).unwrap();
+        assert!(serde_json::from_str::<Filter>(&text).unwrap() == *lone, "{}", shape.name);
     }
 }
