@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, io};
 
 use clap::Args;
-use inbloom::{Digest, Filter, Hasher, Kind, Paging, Plan, file};
+use inbloom::{Digest, Filter, Hasher, Kind, Paging, Plan};
 use memmap2::Mmap;
 use rustix::fs::{Advice, fadvise};
 
@@ -86,7 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     };
     let folder = Folder::create(folder)?;
     let path = folder.root().join("blacklist.ib");
-    file::save(&build(options)?, &path)?;
+    build(options)?.save(&path)?;
     // From here on the filter in memory is the one that was read: what is compared is one file.
     let heap = Filter::read_from(io::BufReader::new(File::open(&path)?))?;
     let mut contestants = contestants((fs::metadata(&path)?.len() / PAGE / PAGES_PER_KEY).max(1));
@@ -165,7 +165,7 @@ impl Contestant {
         if self.home == Home::Heap {
             return self.measure(heap, keys, &expected);
         }
-        let mut filter = file::open(path)?;
+        let mut filter = Filter::open(path)?;
         if let Ask::Batches(paging) = self.ask {
             filter.set_paging(paging);
         }

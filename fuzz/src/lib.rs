@@ -1,9 +1,9 @@
 //! The laws that every target puts to the test, whatever bytes it starts from.
 
-use inbloom::{Error, Filter, Key, Kind, View, format};
+use inbloom::{Error, Filter, Kind, OpenOptions, SecretKey, View, format};
 
 /// The key of keyed filters in the corpus (that of the golden files).
-pub const KEY: Key = Key::new(*b"0123456789abcdef");
+pub const KEY: SecretKey = SecretKey::new(*b"0123456789abcdef");
 
 /// Keys to ask for. A bitmap takes at most eight bytes for an integer.
 pub const KEYS: [&[u8]; 6] = [b"", b"a", b"alice", b"\xff\xff\xff\xff", b"12345678", b"nine bytes"];
@@ -11,9 +11,9 @@ pub const KEYS: [&[u8]; 6] = [b"", b"a", b"alice", b"\xff\xff\xff\xff", b"123456
 /// Reads the bytes by every way, and checks that the ways agree.
 pub fn check_ways(bytes: &[u8]) {
     let mut rest = bytes;
-    let read = Filter::read_from_keyed(&mut rest, &KEY);
+    let read = OpenOptions::new().secret(&KEY).read_from(&mut rest);
     let whole = &bytes[..bytes.len() - rest.len()];
-    let view = Filter::view_keyed(bytes, &KEY);
+    let view = OpenOptions::new().secret(&KEY).view(bytes);
     let verified = format::verify(bytes);
     for error in [read.as_ref().err(), view.as_ref().err(), verified.as_ref().err()] {
         error.into_iter().for_each(check_error);
@@ -22,7 +22,10 @@ pub fn check_ways(bytes: &[u8]) {
         Ok(read) => {
             // What a stream gave is a file that stands every check.
             format::verify(whole).expect("what was read is not what is verified");
-            let view = Filter::view_keyed(whole, &KEY).expect("what was read cannot be viewed");
+            let view = OpenOptions::new()
+                .secret(&KEY)
+                .view(whole)
+                .expect("what was read cannot be viewed");
             assert!(*view == *read, "a view of the same bytes is another filter");
             check_queries(&view);
             check_filter(read.try_clone().expect("memory for a filter that was just read"));
@@ -154,7 +157,7 @@ pub fn check_round_trip(filter: &Filter) {
     let mut bytes = Vec::new();
     filter.write_to(&mut bytes).expect("a Vec takes every byte");
     format::verify(&bytes).expect("our own bytes");
-    let read = Filter::read_from_keyed(&bytes[..], &KEY).expect("our own bytes");
+    let read = OpenOptions::new().secret(&KEY).read_from(&bytes[..]).expect("our own bytes");
     assert!(read == *filter, "written and read, it is another filter");
     assert_eq!(read.plan(), filter.plan());
     assert_eq!(read.occupied(), filter.occupied());

@@ -103,7 +103,8 @@ fuzz_target!(|data: &[u8]| {
     let server = Server::new(config);
     let client = server.clients.enter("fuzz:1".into(), "fuzz:0".into());
     let mut session = Session::new(client, &server);
-    let rows: Vec<&inbloom_server::command::Command> = command_table::commands().filter(|row| row.name != "debug").collect();
+    let rows: Vec<&inbloom_server::command::Command> =
+        command_table::commands().filter(|row| row.name != "debug").collect();
     let (mut input, mut sent, mut unanswered) = (data, 0, 0);
     // CLIENT REPLY was sent, perhaps for EXEC to carry out: some replies may be missing.
     let mut quiet = false;
@@ -169,7 +170,8 @@ fuzz_target!(|data: &[u8]| {
             assert!(unanswered == 0 || quiet, "{unanswered} more requests than replies");
             request.clear();
             unanswered = 0;
-            quiet &= session.state.reply_mode != ReplyMode::On || session.state.transaction.is_some();
+            quiet &=
+                session.state.reply_mode != ReplyMode::On || session.state.transaction.is_some();
         }
         server.keyspace.expire_due(inbloom_server::clock::now(), 100);
         assert!(server.keyspace.used() <= 64 << 20, "{} bytes", server.keyspace.used());

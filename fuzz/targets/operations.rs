@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
-use inbloom::{Error, Filter, Hasher, Kind, Plan, Span};
+use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, Span};
 use inbloom_fuzz::{can_be_full, check_round_trip, will_clear};
 use libfuzzer_sys::fuzz_target;
 
@@ -368,7 +368,8 @@ fuzz_target!(|input: Input| {
                 check_round_trip(&left.filter);
                 let mut bytes = Vec::new();
                 left.filter.write_to(&mut bytes).unwrap();
-                left.filter = Filter::read_from_keyed(&bytes[..], &inbloom_fuzz::KEY).unwrap();
+                left.filter =
+                    OpenOptions::new().secret(&inbloom_fuzz::KEY).read_from(&bytes[..]).unwrap();
             }
             Operation::Share { insert, remove, once } => {
                 if left.filter.auto_clear().is_some() {

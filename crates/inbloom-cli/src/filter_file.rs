@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Filter, Hasher, Kind, Plan, SecretKey, Span, file};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, Span, file};
 
 use crate::lock::{Lock, WaitArgs};
 use crate::signals::Signals;
@@ -138,21 +138,14 @@ pub fn shown(hasher: &Hasher) -> String {
 /// Opens a file as it was saved.
 pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     check_one_file(path)?;
-    let filter = match key {
-        Some(key) => file::open_keyed(path, key),
-        None => file::open(path),
-    };
-    filter.map_err(|error| name(error, path))
+    OpenOptions::new().secret(key).open(path).map_err(|error| name(error, path))
 }
 
 /// Opens a file to change what is in it.
 pub fn open_mut(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     check_one_file(path)?;
-    let filter = match key {
-        Some(key) => file::open_mut_keyed(path, key),
-        None => file::open_mut(path),
-    };
-    filter.map_err(|error| name(error, path))
+    let options = OpenOptions::new().secret(key).writable(true);
+    options.open(path).map_err(|error| name(error, path))
 }
 
 /// The files that a name stands for: the one of that name; or if there is none, those of the
@@ -347,7 +340,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
 /// file.
 pub fn save(filter: &Filter, path: &Path) -> Result<()> {
     Signals::catch()?;
-    Ok(file::save(filter, path)?)
+    Ok(filter.save(path)?)
 }
 
 /// A file that is read, changed in memory and replaced, and locked from its first look on.

@@ -2,8 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use inbloom::file::{self, Watch};
-use inbloom::{Filter, Kind, SecretKey};
+use inbloom::file::Watch;
+use inbloom::{Filter, Kind, OpenOptions, SecretKey};
 
 use crate::reply_error::{ReplyError, excerpt};
 
@@ -65,7 +65,7 @@ impl Imported {
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<(Filter, Option<Watch>), ReplyError> {
         let shown = &self.shown;
-        let opened = file::open_watched(&self.path, key);
+        let opened = OpenOptions::new().secret(key).open_watched(&self.path);
         let (filter, watch) = opened.map_err(|error| self.failed(&error))?;
         if !filter.normalization().is_empty() {
             return Err(ReplyError::with(format!(

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, OpenOptions, Plan};
 
 const PAGES: [&str; 3] = ["/8/8217/5159455.html", "/8/8217/5159456.html", "/8/8217/5159457.html"];
 
@@ -13,12 +13,16 @@ fn plan() -> inbloom::Result<Plan> {
 
 /// One run of the program: open the filter to change it, if there is one, and save it as a whole.
 fn one_run(path: &Path) -> inbloom::Result<Vec<bool>> {
-    let mut seen = if path.exists() { file::open_mut(path)? } else { Filter::new(plan()?)? };
+    let mut seen = if path.exists() {
+        OpenOptions::new().writable(true).open(path)?
+    } else {
+        Filter::new(plan()?)?
+    };
     let mut new = Vec::new();
     for page in PAGES {
         new.push(seen.insert(page)?);
     }
-    file::save(&seen, path)?;
+    seen.save(path)?;
     Ok(new)
 }
 

@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, OpenOptions, Plan};
 
 const PAGES: u64 = 40_000;
 const PAGES_PER_RUN: usize = 9_000;
@@ -37,7 +37,7 @@ struct Outcome {
 fn crawl(folder: &Path, outcome: &mut Outcome) -> inbloom::Result<bool> {
     let (seen_path, frontier_path) = (folder.join("seen.ib"), folder.join("frontier.txt"));
     let mut seen = if seen_path.exists() {
-        file::open_mut(&seen_path)?
+        OpenOptions::new().writable(true).open(&seen_path)?
     } else {
         Filter::new(Plan::builder(KIND.0).items(KIND.1).rate(RATE).build()?)?
     };
@@ -53,7 +53,7 @@ fn crawl(folder: &Path, outcome: &mut Outcome) -> inbloom::Result<bool> {
         }
         outcome.fetched.push(url);
     }
-    file::save(&seen, &seen_path)?;
+    seen.save(&seen_path)?;
     let left: Vec<String> = frontier.into();
     fs::write(&frontier_path, left.join("\n")).expect("a folder to write to");
     (outcome.runs, outcome.filter_bytes) = (outcome.runs + 1, seen.bytes());

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use inbloom::{Filter, Kind, Measurement, Plan, file, measure_absent};
+use inbloom::{Filter, Kind, Measurement, Plan, measure_absent};
 
 const SPAMMERS: u64 = 200_000;
 const CUSTOMERS: u64 = 300_000;
@@ -52,10 +52,10 @@ fn run() -> inbloom::Result<Outcome> {
     list.set_normalization("trimmed, lower case")?;
     let addresses: Vec<String> = (0..SPAMMERS).map(|n| normalized(&spammer(n))).collect();
     list.insert_many(&addresses, &mut Vec::new())?;
-    file::save(&list, &path)?;
+    list.save(&path)?;
 
     // On every mail server: the file is mapped, not read.
-    let spam = file::open(&path)?;
+    let spam = Filter::open(&path)?;
     let measured = measure_absent(&spam, (0..CUSTOMERS).map(customer));
     let allowed: HashSet<String> =
         (0..CUSTOMERS).map(customer).filter(|address| spam.contains(address)).collect();

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::file;
+use crate::file::OpenOptions;
 use crate::filter::{Content, Filter, Texts, View, check_hasher};
 use crate::key::AsKey;
 use crate::kind::Kind;
@@ -237,10 +237,10 @@ impl BloomFilter {
         self.plan().bytes()
     }
 
-    /// Saves the filter to a file, as [`file::save`] does: the file is the old one or the new
+    /// Saves the filter to a file, as [`Filter::save`] does: the file is the old one or the new
     /// one, never half of it.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        file::save(&self.as_filter(), path)
+        self.as_filter().save(path)
     }
 
     /// Opens a file that [`BloomFilter::save`] has written. The file is mapped, so that only what
@@ -251,7 +251,7 @@ impl BloomFilter {
     ///
     /// Fails if the file cannot be read, is no filter, or is one of another kind.
     pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        BloomFilter::from_filter(file::open_mut(path)?)
+        BloomFilter::from_filter(OpenOptions::new().writable(true).open(path)?)
     }
 
     /// Lends the filter as a [`Filter`], to write it, to ask for its rate, or to compare it with
@@ -428,7 +428,7 @@ mod tests {
         let mut seen = BloomFilter::with_hasher(1000, 0.001, Hasher::xxh3(7));
         seen.extend(keys(0..500));
         seen.save(&path).unwrap();
-        file::verify(&path).unwrap();
+        crate::file::verify(&path).unwrap();
         let mut opened = BloomFilter::open(&path).unwrap();
         assert_eq!(opened, seen);
         assert!(opened.insert("another one"));
@@ -469,7 +469,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seen.ib");
         BloomFilter::new(1000, 0.01).save(&path).unwrap();
-        let mut copied = BloomFilter::from_filter(file::open(&path).unwrap()).unwrap();
+        let mut copied = BloomFilter::from_filter(Filter::open(&path).unwrap()).unwrap();
         assert!(copied.insert("alice"));
     }
 

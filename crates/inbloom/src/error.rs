@@ -120,7 +120,7 @@ pub enum Error {
     },
     /// A change to a filter that was opened read-only.
     #[error(
-        "the filter was opened read-only: open it with file::open_mut, change it, and save it as a new file"
+        "the filter was opened read-only: open it with OpenOptions::writable, change it, and save it as a new file"
     )]
     ReadOnly,
     /// No room for one more key. Nothing was changed.

@@ -1,6 +1,7 @@
 //! Filters in files: mapped to query, replaced as a whole to save.
 
 mod blocked;
+mod options;
 mod payload;
 mod place;
 mod ribbon;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::digest::{Hasher, SecretKey};
+use crate::digest::Hasher;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::format::{self, Parsed};
@@ -21,83 +22,63 @@ use crate::plan::MAX_SHARDS;
 use crate::storage::{Cells, Order};
 
 pub use blocked::BlockedWriter;
+pub use options::OpenOptions;
 pub use place::{create_without_links, destination, open_without_links};
 pub use ribbon::RibbonWriter;
-pub use watch::{Watch, open_watched};
+pub use watch::Watch;
 
-/// Opens a filter to query it. The file is mapped, not read: it costs the same whatever its size, and
-/// processes that open one file share one copy of it in memory. (Of a ribbon the thousandth part is
-/// read that tells where each key is, so that a lookup waits for one page at most. What was added
-/// to it later, and what it denies, is mapped only: a lookup may wait for pages of these too.)
-///
-/// The file may be larger than memory: batches of queries ask for the pages that they are going to
-/// touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
-///
-/// If there is no such file, but files of its shards as [`save`] names them, they are opened
-/// together, as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and so on.
-///
-/// Inserts are refused; [`open_mut`] allows them. (A sparse bitmap, and a filter from a pipe, are read
-/// into memory instead, and can be changed there.) The header is checked, the payload is not: see
-/// [`verify`]. Do not overwrite the file in place while it is open: replace it, as [`save`] does, and
-/// an open filter goes on answering from the old one. Where others may do it all the same, use
-/// [`open_watched`].
-///
-/// ```
-/// use inbloom::{Filter, Kind, Plan, file};
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("seen.ib");
-/// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?;
-/// filter.insert("alice")?;
-/// file::save(&filter, &path)?;
-///
-/// let filter = file::open(&path)?;
-/// assert!(filter.contains("alice"));
-///
-/// // A filter in shards is in several files, of which each is a filter of its own.
-/// let stem = folder.path().join("all");
-/// let mut filter = Filter::sharded(*filter.plan(), 16)?;
-/// filter.insert("alice")?;
-/// file::save(&filter, &stem)?;
-/// assert!(file::open(&stem)?.contains("alice"));
-/// let shard = file::open(file::shard_path(&stem, filter.shard_of("alice"), 16))?;
-/// assert!(shard.contains("alice"));
-/// # Ok::<(), inbloom::Error>(())
-/// ```
-pub fn open(path: impl AsRef<Path>) -> Result<Filter> {
-    open_for(path.as_ref(), Access::Query, None)
+impl Filter {
+    /// Opens a file to query it, without a secret key: see [`OpenOptions::open`], which can do more.
+    ///
+    /// The file is mapped, not read. Inserts are refused; [`OpenOptions::writable`] allows them.
+    /// The header is checked, the payload is not: see [`OpenOptions::verify`].
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("seen.ib");
+    /// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?;
+    /// filter.insert("alice")?;
+    /// filter.save(&path)?;
+    ///
+    /// let filter = Filter::open(&path)?;
+    /// assert!(filter.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Filter> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Saves the filter: writes a temporary file beside `path`, syncs it, and renames it over
+    /// `path`.
+    ///
+    /// Whatever happens, `path` is the old file or the new one, never half of it. An existing
+    /// file's permissions are kept; a symbolic link is followed, and stays: see [`destination`].
+    ///
+    /// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
+    /// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
+    ///
+    /// A filter in shards is saved in as many files beside each other: with the path `seen.ib` or
+    /// `seen`, in `seen.000-of-016.ib` and so on. Each file is the old one or the new one. If it
+    /// fails half-way, some shards are new and some old. Refused if there is a file at `path`
+    /// itself: that would be opened in their place.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let [_, _, ..] = self.shards() else { return save_one(self, path) };
+        if path.try_exists().map_err(failed("opening", path))? {
+            let in_the_way = io::ErrorKind::AlreadyExists.into();
+            return Err(failed("saving shards beside", path)(in_the_way));
+        }
+        let (stem, count) = (stem_of(path), self.shards().len() as u32);
+        let mut shards = (0..count).zip(self.shards());
+        shards.try_for_each(|(shard, filter)| save_one(filter, &shard_path(&stem, shard, count)))
+    }
 }
 
-/// As [`open`], for a filter with a secret key.
-pub fn open_keyed(path: impl AsRef<Path>, key: &SecretKey) -> Result<Filter> {
-    open_for(path.as_ref(), Access::Query, Some(key))
-}
-
-/// Opens a filter to change it. The file is mapped privately: what is changed is copied, page by page,
-/// and the file stays as it is until [`save`] replaces it.
-pub fn open_mut(path: impl AsRef<Path>) -> Result<Filter> {
-    open_for(path.as_ref(), Access::Change, None)
-}
-
-/// As [`open_mut`], for a filter with a secret key.
-pub fn open_mut_keyed(path: impl AsRef<Path>, key: &SecretKey) -> Result<Filter> {
-    open_for(path.as_ref(), Access::Change, Some(key))
-}
-
-/// As [`open_mut`], having checked every byte as [`verify`] does. The key, if it has a secret one.
-pub fn open_mut_verified(path: impl AsRef<Path>, key: Option<&SecretKey>) -> Result<Filter> {
-    let path = path.as_ref();
-    let file = open_file(path)?;
-    let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };
-    format::verify(&map)?;
-    let parsed = format::parse(&map)?;
-    let cells = privately(&file, path, &parsed, map.len())?;
-    parsed.into_filter(cells, key)
-}
-
-/// Opens a blocked filter for many threads to change, mapped privately as by [`open_mut`], and with
-/// a shape of its own: see [`SharedBlocked::share_shape`]. Refused if its keys were hashed
-/// otherwise than by `hasher`.
+/// Opens a blocked filter for many threads to change, mapped privately as by
+/// [`OpenOptions::writable`], and with a shape of its own: see [`SharedBlocked::share_shape`].
+/// Refused if its keys were hashed otherwise than by `hasher`.
 ///
 /// All of it is checked: the payload against its checksum, and its reserved bits in the same pass.
 pub fn open_shared(path: impl AsRef<Path>, hasher: &Hasher) -> Result<SharedBlocked> {
@@ -128,29 +109,6 @@ pub fn verify(path: impl AsRef<Path>) -> Result<()> {
         Some(map) => format::verify(&map),
         None => format::verify(&[]),
     }
-}
-
-/// Saves a filter: writes a temporary file beside `path`, syncs it, and renames it over `path`.
-///
-/// Whatever happens, `path` is the old file or the new one, never half of it. An existing file's
-/// permissions are kept; a symbolic link is followed, and stays: see [`destination`].
-///
-/// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
-/// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
-///
-/// A filter in shards is saved in as many files beside each other: with the path `seen.ib` or
-/// `seen`, in `seen.000-of-016.ib` and so on. Each file is the old one or the new one. If it fails
-/// half-way, some shards are new and some old. Refused if there is a file at `path` itself: that
-/// would be opened in their place.
-pub fn save(filter: &Filter, path: impl AsRef<Path>) -> Result<()> {
-    let [_, _, ..] = filter.shards() else { return save_one(filter, path.as_ref()) };
-    if path.as_ref().try_exists().map_err(failed("opening", path.as_ref()))? {
-        let in_the_way = io::ErrorKind::AlreadyExists.into();
-        return Err(failed("saving shards beside", path.as_ref())(in_the_way));
-    }
-    let (stem, count) = (stem_of(path.as_ref()), filter.shards().len() as u32);
-    let mut shards = (0..count).zip(filter.shards());
-    shards.try_for_each(|(shard, filter)| save_one(filter, &shard_path(&stem, shard, count)))
 }
 
 fn save_one(filter: &Filter, path: &Path) -> Result<()> {
@@ -244,13 +202,8 @@ pub fn stem_of(path: impl AsRef<Path>) -> PathBuf {
     }
 }
 
-/// Opens all shards of a stem, of which these were found.
-fn open_shards(
-    stem: &Path,
-    mut found: Vec<(u32, u32)>,
-    access: Access,
-    key: Option<&SecretKey>,
-) -> Result<Filter> {
+/// The files of all shards of a stem, in order, of which these were found. Fails if one is missing.
+fn all_shards(stem: &Path, mut found: Vec<(u32, u32)>) -> Result<Vec<PathBuf>> {
     found.sort_unstable();
     let (count, _) = found[0];
     if let Some((other, _)) = found.iter().find(|(other, _)| *other != count) {
@@ -262,9 +215,7 @@ fn open_shards(
     if !missing.is_empty() {
         return Err(Error::Shards { shards: count, missing, twice: Vec::new() });
     }
-    let open =
-        |(count, shard): &(u32, u32)| open_one(&shard_path(stem, *shard, *count), access, key);
-    Filter::from_shards(found.iter().map(open).collect::<Result<_>>()?)
+    Ok(found.iter().map(|(count, shard)| shard_path(stem, *shard, *count)).collect())
 }
 
 /// For each file of the stem, how many shards its name says there are, and which it is.
@@ -299,12 +250,6 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Access {
-    Query,
-    Change,
-}
-
 fn failed(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
     let action = format!("{action} {}", path.display());
     move |cause| Error::Io { action, cause }
@@ -324,39 +269,10 @@ fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
         return Ok(None);
     }
     // SAFETY: the bytes must not change under the map. Nobody can make sure of that for a file; the
-    // documentation asks for it, and our own `save` never writes into an existing file. All that
+    // documentation asks for it, and `Filter::save` never writes into an existing file. All that
     // reads the bytes checks them as a stranger's and indexes within bounds fixed at opening.
     let map = unsafe { Mmap::map(file) };
     map.map(Some).map_err(failed("mapping", path))
-}
-
-fn open_for(path: &Path, access: Access, key: Option<&SecretKey>) -> Result<Filter> {
-    let opened = open_one(path, access, key);
-    let is_missing = |error: &Error| match error {
-        Error::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
-        _ => false,
-    };
-    if !opened.as_ref().is_err_and(is_missing) {
-        return opened;
-    }
-    let stem = stem_of(path);
-    match shards_of(&stem) {
-        Ok(found) if !found.is_empty() => open_shards(&stem, found, access, key),
-        _ => opened,
-    }
-}
-
-fn open_one(path: &Path, access: Access, key: Option<&SecretKey>) -> Result<Filter> {
-    let file = open_file(path)?;
-    // A pipe or an empty file cannot be mapped, but can be read.
-    let Some(map) = map(&file, path)? else { return format::read(BufReader::new(file), key) };
-    let parsed = format::parse(&map)?;
-    let (offset, length) = parsed.payload;
-    let cells = match access {
-        Access::Query => Cells::mapped(map, offset, length),
-        Access::Change => privately(&file, path, &parsed, map.len())?,
-    };
-    parsed.into_filter(cells, key)
 }
 
 /// Maps the payload of a file that was parsed copy-on-write; `size` is that of the file.

@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use crate::compose::grown::{self, Grown};
 use crate::compose::overlay::Overlay;
 use crate::compose::sharded::Sharded;
-use crate::digest::{Digest, Hasher, Scheme, SecretKey};
+use crate::digest::{Digest, Hasher, Scheme};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format;
@@ -795,11 +795,6 @@ impl Filter {
     /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
     pub fn read_from(reader: impl Read) -> Result<Filter> {
         format::read(reader, None)
-    }
-
-    /// As [`Filter::read_from`], for a filter with a secret key.
-    pub fn read_from_keyed(reader: impl Read, key: &SecretKey) -> Result<Filter> {
-        format::read(reader, Some(key))
     }
 
     /// A filter of another plan with this one's hash and texts, from the keys, where they are at hand: the

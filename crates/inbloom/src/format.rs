@@ -1,7 +1,7 @@
 //! Bytes to filter and back. The layout is drawn in `docs/format.md`, and only there.
 //!
 //! Everything here takes the bytes for a stranger's: every field is checked before it is used, every
-//! length before memory is taken for it. [`Filter::view`] and [`file::open`](crate::file::open) check the
+//! length before memory is taken for it. [`Filter::view`] and [`Filter::open`] check the
 //! header and trust the payload, at a cost that does not depend on its size; [`Filter::read_from`] and
 //! [`verify`] check everything.
 
@@ -778,7 +778,7 @@ pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&SecretKey>) -> Result<View<
 /// Checks every byte of a file: header, texts, payload, padding, and the count of set bits. A filter
 /// with a secret key is checked without it.
 ///
-/// [`Filter::view`] and [`file::open`](crate::file::open) check only what they must, so as not to
+/// [`Filter::view`] and [`Filter::open`] check only what they must, so as not to
 /// read a large file through.
 pub fn verify(bytes: &[u8]) -> Result<()> {
     let Parsed { header, added, .. } = parse(bytes)?;

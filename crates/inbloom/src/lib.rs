@@ -3,7 +3,7 @@
 //! is always true, "probably yes" is wrong at most at the rate you asked for.
 //!
 //! ```
-//! use inbloom::{Filter, Kind, Plan, file};
+//! use inbloom::{Filter, Kind, Plan};
 //!
 //! // Plan first: how many keys, how often may it be wrong? The plan tells what that takes.
 //! let plan = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
@@ -16,8 +16,8 @@
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("seen.ib");
-//! file::save(&seen, &path)?; // old or new, never half
-//! assert!(file::open(&path)?.contains("https://example.org/a")); // mapped, not read
+//! seen.save(&path)?; // old or new, never half
+//! assert!(Filter::open(&path)?.contains("https://example.org/a")); // mapped, not read
 //! # Ok::<(), inbloom::Error>(())
 //! ```
 //!
@@ -77,6 +77,7 @@ pub use bloom::BloomFilter;
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
 pub use estimate::Estimate;
+pub use file::OpenOptions;
 pub use filter::{Filter, View};
 pub use key::AsKey;
 pub use kind::{Kind, Labels};

@@ -28,7 +28,6 @@ use std::sync::Arc;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::file;
 use crate::filter::{Content, Filter, Texts};
 use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
@@ -350,22 +349,22 @@ impl SharedFilter {
         Ok(filter)
     }
 
-    /// Saves a [snapshot](SharedFilter::snapshot) to a file, as [`file::save`] does, while other
+    /// Saves a [snapshot](SharedFilter::snapshot) to a file, as [`Filter::save`] does, while other
     /// threads go on.
     ///
     /// ```
-    /// use inbloom::{Filter, Kind, Plan, file};
+    /// use inbloom::{Filter, Kind, Plan};
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("seen.ib");
     /// let seen = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?.into_shared()?;
     /// seen.insert("alice")?;
     /// seen.save(&path)?;
-    /// assert!(file::open(&path)?.contains("alice"));
+    /// assert!(Filter::open(&path)?.contains("alice"));
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        file::save(&self.snapshot()?, path)
+        self.snapshot()?.save(path)
     }
 
     /// Removes every key that was inserted before the call. Texts stay.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use inbloom::interop::redisbloom::{self, Hash};
-use inbloom::{Digest, Filter, file};
+use inbloom::{Digest, Filter};
 
 use super::bloom::{Facts, Runs, refused};
 use crate::command::{Call, Command, Cost, Flag, Keys};
@@ -396,7 +396,7 @@ fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
             ));
         }
     };
-    file::save(&filter, &imported.path).map_err(|error| imported.failed(&error))?;
+    filter.save(&imported.path).map_err(|error| imported.failed(&error))?;
     call.reply.ok();
     Ok(())
 }

@@ -31,7 +31,7 @@ use std::path::Path;
 use inbloom::interop::redisbloom;
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
-use inbloom::{Filter, Hasher, file};
+use inbloom::{Filter, Hasher, OpenOptions, file};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::layout::{Base, Dump, Image, Part};
@@ -424,9 +424,12 @@ impl Surroundings<'_> {
         match part {
             Part::Here(bytes) => self.read_filter(&*bytes).map_err(Error::Filter),
             Part::File(name) => match self.disk.path(&name) {
-                Some(path) => {
-                    file::open_mut_verified(path, self.hasher.key()).map_err(Error::file(&name))
-                }
+                Some(path) => OpenOptions::new()
+                    .secret(self.hasher.key())
+                    .writable(true)
+                    .verify(true)
+                    .open(path)
+                    .map_err(Error::file(&name)),
                 None => self.filter_in(&name),
             },
         }
@@ -440,10 +443,7 @@ impl Surroundings<'_> {
 
     /// Reads a filter, and that nothing follows it.
     fn read_filter(&self, mut reader: impl Read) -> Result<Filter, inbloom::Error> {
-        let filter = match self.hasher.key() {
-            Some(key) => Filter::read_from_keyed(&mut reader, key)?,
-            None => Filter::read_from(&mut reader)?,
-        };
+        let filter = OpenOptions::new().secret(self.hasher.key()).read_from(&mut reader)?;
         match reader.read(&mut [0]) {
             Ok(0) => Ok(filter),
             Ok(_) => Err(inbloom::Error::Format {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use inbloom::Filter;
 use inbloom::interop::redisbloom::{self, Cuckoo, LoadError};
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
+use inbloom::{Filter, OpenOptions};
 
 use super::interval_set::IntervalSet;
 use crate::commands::cuckoo::not_made;
@@ -274,11 +274,8 @@ fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, ReplyError> {
 /// Reads the file, of which every piece is freed as soon as it is read.
 fn read(server: &Server, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, ReplyError> {
     let mut reader = Pieces { rest: pieces.into_values(), piece: Box::default(), at: 0 };
-    let filter = match &server.config.key {
-        Some(key) => Filter::read_from_keyed(&mut reader, key),
-        None => Filter::read_from(&mut reader),
-    };
-    let filter = filter.map_err(|error| match error {
+    let options = OpenOptions::new().secret(server.config.key.as_ref());
+    let filter = options.read_from(&mut reader).map_err(|error| match error {
         inbloom::Error::Key { .. } => OTHER_HASH,
         error => bad(error),
     })?;

@@ -612,7 +612,7 @@ fn a_file_that_was_opened_is_opened_again() {
     let plan = inbloom::Plan::builder(inbloom::Kind::Blocked).items(100).rate(0.001);
     let mut filter = inbloom::Filter::new(plan.build().expect("a plan")).expect("small");
     filter.insert("alice").expect("room");
-    inbloom::file::save(&filter, folder.join("list.ib")).expect("a file");
+    filter.save(folder.join("list.ib")).expect("a file");
     let disk = Staged::new(Plan::default());
     let config = || Config { import_dir: Some(folder.clone()), ..Config::default() };
     let (mut machine, _) = start_with(&disk, config()).expect("empty");
@@ -645,7 +645,7 @@ fn a_list_that_was_opened_is_kept_by_its_path() {
     };
     let config = || Config { import_dir: Some(folder.clone()), ..Config::default() };
     for (name, list, other) in [("f1", &plain, &changed), ("f2", &changed, &plain)] {
-        inbloom::file::save(list, folder.join(name)).expect("a file");
+        list.save(folder.join(name)).expect("a file");
         let (mut machine, _) = start_with(&disk, config()).expect("sound");
         let before = on_disk();
         assert_eq!(machine.say(&format!("IB.OPEN {name} {name}")).1, Some(true));
@@ -653,7 +653,7 @@ fn a_list_that_was_opened_is_kept_by_its_path() {
         let more = on_disk().saturating_sub(before);
         assert!(more < 10_000, "{more} bytes of a file of {}", list.bytes());
         // It is the file that answers after a start, whichever is there then.
-        inbloom::file::save(other, folder.join(name)).expect("a file");
+        other.save(folder.join(name)).expect("a file");
         let (mut machine, _) = start_with(&disk, config()).expect("by the snapshot");
         let expected = format!("*2\r\n:1\r\n:{}\r\n", u8::from(other.contains("7")));
         let answers = machine.say(&format!("BF.MEXISTS {name} 6 7")).0;

@@ -413,7 +413,7 @@ fn build(kind: Kind, hasher: Hasher, path: &Path) {
     let plan = Plan::builder(kind).items(100).rate(0.0001).build().expect("a plan");
     let digests: Vec<_> = ["a", "b", "c"].iter().map(|item| hasher.digest(item)).collect();
     let filter = Filter::build(plan, hasher, &digests).expect("a filter");
-    file::save(&filter, path).expect("a file");
+    filter.save(path).expect("a file");
 }
 
 #[test]
@@ -465,10 +465,10 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
     let folders = Folders::new();
     let path = folders.inside.join("list.ib");
     build(Kind::Ribbon, Hasher::xxh3(7), &path);
-    let list = file::open(&path).expect("a list");
+    let list = Filter::open(&path).expect("a list");
     let mut list = list.into_overlay(0.001).expect("a ribbon can be changed");
     assert!(list.insert("new").expect("it grows") && list.remove("b").expect("it was in"));
-    file::save(&list, &path).expect("a file");
+    list.save(&path).expect("a file");
 
     let server = folders.server();
     let mut client = Client::new(&server);
@@ -488,7 +488,7 @@ fn a_list_that_has_changed_since_it_was_built_answers_as_a_whole() {
         ("IB.OPEN copy copy.ib", "+OK/"),
         ("BF.MEXISTS copy a b c d new", "*5/:1/:0/:1/:0/:1/"),
     ]);
-    assert!(file::open(folders.inside.join("copy.ib")).expect("what was saved") == list);
+    assert!(Filter::open(folders.inside.join("copy.ib")).expect("what was saved") == list);
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn a_file_that_has_grown_answers_as_a_whole_and_does_not_grow_here() {
         Plan::builder(Kind::Blocked).items(100).rate(1e-6).growing().build().expect("a plan");
     let mut filter = Filter::new(plan).and_then(Filter::into_growing).expect("a filter");
     filter.insert_many(&names("item", 5000), &mut Vec::new()).expect("it grows");
-    file::save(&filter, folders.inside.join("grown.ib")).expect("a file");
+    filter.save(folders.inside.join("grown.ib")).expect("a file");
 
     let server = folders.server();
     let mut client = Client::new(&server);
@@ -513,7 +513,7 @@ fn a_file_that_has_grown_answers_as_a_whole_and_does_not_grow_here() {
         ("BF.MEXISTS copy item0 item4999 item5000", "*3/:1/:1/:0/"),
     ]);
     assert_refused(&mut client, "BF.ADD f newer", "read-only");
-    assert!(file::open(folders.inside.join("copy.ib")).expect("what was saved") == filter);
+    assert!(Filter::open(folders.inside.join("copy.ib")).expect("what was saved") == filter);
     // Its image goes through DUMP and RESTORE like that of any other filter.
     let mut say = |words: &[&[u8]]| {
         let (mut input, mut reply) = (format!("*{}\r\n", words.len()).into_bytes(), Vec::new());
@@ -546,7 +546,7 @@ fn a_list_larger_than_max_memory_is_served_from_its_file() {
     let mut changed = plain.clone().into_overlay(2e-6).expect("a ribbon can be changed");
     assert!(changed.insert("new").expect("it grows") && changed.remove("item1").expect("it was"));
     for list in [plain, changed] {
-        file::save(&list, &path).expect("a file");
+        list.save(&path).expect("a file");
         let mut config = Config { import_dir: Some(folders.inside.clone()), ..Config::default() };
         config.settings.max_memory = 100_000;
         assert!(list.bytes() > 2 * config.settings.max_memory, "{} bytes", list.bytes());
@@ -608,7 +608,7 @@ fn a_saved_filter_opens_again_here_and_by_the_library() {
         let new = add(&mut client, "f", &items) as u64;
         client.check(&[("IB.SAVE f f.ib", "+OK/"), ("IB.OPEN again f.ib", "+OK/")]);
         let questions: Vec<String> = items.iter().cloned().chain(names("foreign", 1000)).collect();
-        let filter = file::open(folders.inside.join("f.ib")).expect("a filter of ours");
+        let filter = Filter::open(folders.inside.join("f.ib")).expect("a filter of ours");
         file::verify(folders.inside.join("f.ib")).expect("a whole file");
         assert_eq!(filter.inserted(), new, "{options}");
         for question in &questions {
@@ -1105,7 +1105,7 @@ fn a_file_that_was_written_to_answers_nothing_any_more() {
         if kind == Kind::Window {
             let plan =
                 Plan::builder(kind).items(100).window(Duration::from_secs(60)).build().unwrap();
-            file::save(&Filter::new(plan).unwrap(), &path).unwrap();
+            Filter::new(plan).unwrap().save(&path).unwrap();
         } else {
             build(kind, Hasher::default(), &path);
         }

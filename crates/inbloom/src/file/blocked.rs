@@ -29,7 +29,7 @@ use crate::plan::Plan;
 /// }
 /// writer.seal()?;
 /// writer.publish(&path)?;
-/// assert_eq!(file::open(&path)?.note(), "no keys yet");
+/// assert_eq!(Filter::open(&path)?.note(), "no keys yet");
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 pub struct BlockedWriter {
@@ -179,7 +179,7 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let [saved, partial, written] =
                 ["saved", "partial", "written"].map(|name| folder.path().join(name));
-            file::save(&filter, &saved).expect("it is saved");
+            filter.save(&saved).expect("it is saved");
             let expected = fs::read(&saved).expect("it is there");
             for stop in 0..=pieces.len() {
                 let plan = *filter.plan();

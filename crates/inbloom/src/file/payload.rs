@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::{create_without_links, failed, open_without_links, sync_folder};
+use super::{OpenOptions, create_without_links, failed, open_without_links, sync_folder};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::format::{self, LARGE, Written, mismatch};
@@ -159,13 +159,13 @@ impl Payload {
     }
 
     fn reopen(&self) -> Result<Filter> {
-        super::open_for(&self.path, super::Access::Query, self.like.hasher().key())
+        OpenOptions::new().secret(self.like.hasher().key()).open(&self.path)
     }
 
     /// Gives a sealed file its name, as [`save`](super::save) does.
     pub fn publish(self, path: &Path) -> Result<()> {
         if self.is_small() {
-            super::save(&self.reopen()?, path)?;
+            self.reopen()?.save(path)?;
             return fs::remove_file(&self.path).map_err(failed("removing", &self.path));
         }
         super::rename(&self.path, path)

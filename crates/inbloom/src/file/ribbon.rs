@@ -32,7 +32,7 @@ use crate::kinds::ribbon::{Layout, Lengths, Part};
 /// }
 /// writer.seal()?;
 /// writer.publish(&path)?;
-/// assert_eq!(file::open(&path)?.note(), "no keys yet");
+/// assert_eq!(Filter::open(&path)?.note(), "no keys yet");
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 pub struct RibbonWriter {
@@ -182,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let [saved, partial, written] =
             ["saved", "partial", "written"].map(|n| folder.path().join(n));
-        file::save(&filter, &saved).expect("it is saved");
+        filter.save(&saved).expect("it is saved");
         let expected = fs::read(&saved).expect("it is there");
         let like = Filter::build(*filter.plan(), *filter.hasher(), &[]).and_then(|mut like| {
             like.set_note(filter.note())?;

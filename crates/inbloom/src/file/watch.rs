@@ -19,16 +19,9 @@
 //! three times as long. Ask once for a batch of keys.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
-
-use crate::digest::SecretKey;
-use crate::error::Result;
-use crate::filter::Filter;
-use crate::format;
-use crate::storage::Cells;
 
 /// Tells whether a mapped file is still what it was when it was opened.
 ///
@@ -54,6 +47,12 @@ struct State {
 }
 
 impl Watch {
+    /// Watches a file that has just been mapped.
+    pub(super) fn new(file: File, map: &Mmap) -> Watch {
+        let (before, range) = (guard::state(&file), guard::Range::of(map));
+        Watch { file, before, range, is_broken: AtomicBool::new(false) }
+    }
+
     /// Whether all that was read of the file until now is what it had when it was opened. Ask after
     /// having asked the filter. Once false, it stays so.
     pub fn is_intact(&self) -> bool {
@@ -68,32 +67,6 @@ impl Watch {
         }
         is_intact
     }
-}
-
-/// As [`open`](super::open), for files that others may write to meanwhile: see [`Watch::is_intact`].
-/// The key, if the filter has a secret one.
-///
-/// From the first call on, this process handles SIGBUS for such files; others are left to whatever
-/// handled them before.
-///
-/// None instead of a watch: the file cannot be mapped, and was read into memory.
-pub fn open_watched(
-    path: impl AsRef<Path>,
-    key: Option<&SecretKey>,
-) -> Result<(Filter, Option<Watch>)> {
-    let path = path.as_ref();
-    let file = super::open_file(path)?;
-    let Some(map) = super::map(&file, path)? else {
-        return Ok((format::read(std::io::BufReader::new(file), key)?, None));
-    };
-    // After the map, which is of the length that is told then.
-    let before = guard::state(&file);
-    let range = guard::Range::of(&map);
-    let watch = Watch { file, before, range, is_broken: AtomicBool::new(false) };
-    let parsed = format::parse(&map)?;
-    let (offset, length) = parsed.payload;
-    let filter = parsed.into_filter(Cells::mapped(map, offset, length), key)?;
-    Ok((filter, Some(watch)))
 }
 
 #[cfg(target_os = "linux")]
@@ -309,7 +282,7 @@ mod guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Plan, file};
+    use crate::{Filter, Kind, OpenOptions, Plan};
 
     fn saved(kind: Kind) -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -318,7 +291,7 @@ mod tests {
         for key in 0..50_000u32 {
             filter.insert(key.to_le_bytes()).unwrap();
         }
-        file::save(&filter, &path).unwrap();
+        filter.save(&path).unwrap();
         (folder, path)
     }
 
@@ -328,7 +301,7 @@ mod tests {
         for kind in kinds {
             for length in [0, 4096] {
                 let (_folder, path) = saved(kind);
-                let (filter, watch) = open_watched(&path, None).unwrap();
+                let (filter, watch) = OpenOptions::new().open_watched(&path).unwrap();
                 let watch = watch.unwrap();
                 assert!(filter.contains(7u32.to_le_bytes()) && watch.is_intact());
                 let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -350,7 +323,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !is_done.load(Ordering::Relaxed) {
-                        let (filter, watch) = open_watched(&sound, None).unwrap();
+                        let (filter, watch) = OpenOptions::new().open_watched(&sound).unwrap();
                         assert!((0..100u32).all(|key| filter.contains(key.to_le_bytes())));
                         assert!(watch.as_ref().unwrap().is_intact());
                         drop((watch, filter));
@@ -359,7 +332,7 @@ mod tests {
             }
             for _ in 0..50 {
                 let (_folder, path) = saved(Kind::Blocked);
-                let (filter, watch) = open_watched(&path, None).unwrap();
+                let (filter, watch) = OpenOptions::new().open_watched(&path).unwrap();
                 std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
                 assert!((0..100u32).any(|key| !filter.contains(key.to_le_bytes())));
                 assert!(!watch.as_ref().unwrap().is_intact());
@@ -372,7 +345,7 @@ mod tests {
     #[test]
     fn a_file_that_is_written_in_place_is_told() {
         let (_folder, path) = saved(Kind::Blocked);
-        let (filter, watch) = open_watched(&path, None).unwrap();
+        let (filter, watch) = OpenOptions::new().open_watched(&path).unwrap();
         let (bytes, watch) = (std::fs::read(&path).unwrap(), watch.unwrap());
         assert!(watch.is_intact());
         // Times of files advance in steps of some milliseconds.
@@ -387,7 +360,7 @@ mod tests {
     #[test]
     fn a_file_that_is_replaced_is_as_it_was() {
         let (folder, path) = saved(Kind::Blocked);
-        let (filter, watch) = open_watched(&path, None).unwrap();
+        let (filter, watch) = OpenOptions::new().open_watched(&path).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(50));
         let other = folder.path().join("other.ib");
         std::fs::write(&other, b"other").unwrap();

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use super::Filter;
-use crate::digest::SecretKey;
 use crate::error::Result;
 use crate::format;
 use crate::kinds::blocked::Blocked;
@@ -33,11 +32,6 @@ impl Filter {
     /// ```
     pub fn view(bytes: &[u8]) -> Result<View<'_>> {
         format::view(bytes, None)
-    }
-
-    /// As [`Filter::view`], for a filter with a secret key.
-    pub fn view_keyed<'a>(bytes: &'a [u8], key: &SecretKey) -> Result<View<'a>> {
-        format::view(bytes, Some(key))
     }
 }
 

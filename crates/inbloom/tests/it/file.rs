@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{Error, Filter, Hasher, Kind, Plan, SecretKey, file};
+use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, file};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -64,10 +64,12 @@ fn what_is_saved_is_what_is_opened() {
         let (folder, path) = place();
         let mut filter = filled(plan, 0..1000);
         filter.set_note("a note").unwrap();
-        file::save(&filter, &path).unwrap();
+        filter.save(&path).unwrap();
         assert_eq!(names(&folder), ["seen.ib"]);
         file::verify(&path).unwrap();
-        for opened in [file::open(&path).unwrap(), file::open_mut(&path).unwrap()] {
+        for opened in
+            [Filter::open(&path).unwrap(), OpenOptions::new().writable(true).open(&path).unwrap()]
+        {
             assert!(opened == filter, "{plan:?}");
             assert!(holds(&opened, 0..1000), "{plan:?}");
             assert_eq!((opened.note(), opened.inserted()), ("a note", filter.inserted()));
@@ -80,16 +82,16 @@ fn a_keyed_filter_opens_with_its_key_only() {
     let (_folder, path) = place();
     let mut filter = Filter::with_hasher(plan(), Hasher::sip13(KEY)).unwrap();
     filter.insert("alice").unwrap();
-    file::save(&filter, &path).unwrap();
-    assert!(file::open_keyed(&path, &KEY).unwrap().contains("alice"));
-    assert!(file::open_mut_keyed(&path, &KEY).unwrap().contains("alice"));
+    filter.save(&path).unwrap();
+    assert!(OpenOptions::new().secret(&KEY).open(&path).unwrap().contains("alice"));
+    assert!(OpenOptions::new().secret(&KEY).writable(true).open(&path).unwrap().contains("alice"));
     file::verify(&path).expect("checked without the key");
     let other = SecretKey::new([8; 16]);
     for error in [
-        file::open(&path).unwrap_err(),
-        file::open_mut(&path).unwrap_err(),
-        file::open_keyed(&path, &other).unwrap_err(),
-        file::open_mut_keyed(&path, &other).unwrap_err(),
+        Filter::open(&path).unwrap_err(),
+        OpenOptions::new().writable(true).open(&path).unwrap_err(),
+        OpenOptions::new().secret(&other).open(&path).unwrap_err(),
+        OpenOptions::new().secret(&other).writable(true).open(&path).unwrap_err(),
     ] {
         let text = error.to_string();
         assert!(matches!(error, Error::Key { .. }), "{text}");
@@ -100,7 +102,7 @@ fn a_keyed_filter_opens_with_its_key_only() {
 #[test]
 fn a_relative_path_without_a_folder_is_beside_us() {
     let (folder, path) = place();
-    file::save(&filled(plan(), 0..10), &path).unwrap();
+    filled(plan(), 0..10).save(&path).unwrap();
     let status = this_test("child_saves_to_a_bare_name").current_dir(folder.path()).status();
     assert!(status.unwrap().success());
     assert_eq!(names(&folder), ["bare.ib", "seen.ib"]);
@@ -110,8 +112,8 @@ fn a_relative_path_without_a_folder_is_beside_us() {
 #[ignore = "run by a_relative_path_without_a_folder_is_beside_us"]
 fn child_saves_to_a_bare_name() {
     if is_child() {
-        file::save(&filled(plan(), 0..10), "bare.ib").unwrap();
-        assert!(holds(&file::open("bare.ib").unwrap(), 0..10));
+        filled(plan(), 0..10).save("bare.ib").unwrap();
+        assert!(holds(&Filter::open("bare.ib").unwrap(), 0..10));
     }
 }
 
@@ -128,8 +130,8 @@ fn an_open_filter_refuses_changes_and_says_what_to_do() {
         Plan::builder(Kind::Cuckoo).items(1000).build().unwrap(),
     ] {
         let saved = filled(plan, 0..10);
-        file::save(&saved, &path).unwrap();
-        let mut filter = file::open(&path).unwrap();
+        saved.save(&path).unwrap();
+        let mut filter = Filter::open(&path).unwrap();
         assert!(filter.is_read_only());
         let refusals = [
             filter.insert(77u64.to_le_bytes()).map(drop),
@@ -143,7 +145,7 @@ fn an_open_filter_refuses_changes_and_says_what_to_do() {
             assert!(matches!(error, Error::ReadOnly), "{error:?}");
             assert_eq!(
                 error.to_string(),
-                "the filter was opened read-only: open it with file::open_mut, change it, and save \
+                "the filter was opened read-only: open it with OpenOptions::writable, change it, and save \
                  it as a new file"
             );
         }
@@ -158,21 +160,21 @@ fn an_open_filter_refuses_changes_and_says_what_to_do() {
 #[test]
 fn opening_to_change_leaves_the_file_alone_until_it_is_saved() {
     let (_folder, path) = place();
-    file::save(&filled(plan(), 0..500), &path).unwrap();
+    filled(plan(), 0..500).save(&path).unwrap();
     let before = fs::read(&path).unwrap();
-    let mut filter = file::open_mut(&path).unwrap();
+    let mut filter = OpenOptions::new().writable(true).open(&path).unwrap();
     for key in 500..1000u64 {
         filter.insert(key.to_le_bytes()).unwrap();
     }
     assert!(holds(&filter, 0..1000));
     assert!(fs::read(&path).unwrap() == before, "the file has changed");
-    assert!(!holds(&file::open(&path).unwrap(), 500..1000));
+    assert!(!holds(&Filter::open(&path).unwrap(), 500..1000));
 
     // Over the very file that it is mapped from.
-    file::save(&filter, &path).unwrap();
+    filter.save(&path).unwrap();
     assert!(holds(&filter, 0..1000));
     file::verify(&path).unwrap();
-    let again = file::open(&path).unwrap();
+    let again = Filter::open(&path).unwrap();
     assert!(again == filter && holds(&again, 0..1000));
     assert!(again == filled(plan(), 0..1000), "other bits than in one go");
 }
@@ -180,24 +182,25 @@ fn opening_to_change_leaves_the_file_alone_until_it_is_saved() {
 #[test]
 fn a_filter_opened_to_change_can_be_shared() {
     let (_folder, path) = place();
-    file::save(&filled(plan(), 0..500), &path).unwrap();
-    let shared = file::open_mut(&path).unwrap().into_shared().unwrap();
+    filled(plan(), 0..500).save(&path).unwrap();
+    let shared = OpenOptions::new().writable(true).open(&path).unwrap().into_shared().unwrap();
     shared.insert(500u64.to_le_bytes()).unwrap();
     assert!(holds(&shared.into_exclusive(), 0..501));
     // One that was opened to query is copied first.
-    let shared = file::open(&path).unwrap().into_shared().unwrap();
+    let shared = Filter::open(&path).unwrap().into_shared().unwrap();
     shared.insert(500u64.to_le_bytes()).unwrap();
     assert!(holds(&shared.into_exclusive(), 0..501));
-    assert!(file::open(&path).unwrap() == filled(plan(), 0..500));
+    assert!(Filter::open(&path).unwrap() == filled(plan(), 0..500));
 }
 
 #[test]
 fn an_open_filter_goes_on_answering_after_the_file_is_replaced_or_removed() {
     let (_folder, path) = place();
-    file::save(&filled(plan(), 0..500), &path).unwrap();
-    let (query, change) = (file::open(&path).unwrap(), file::open_mut(&path).unwrap());
+    filled(plan(), 0..500).save(&path).unwrap();
+    let (query, change) =
+        (Filter::open(&path).unwrap(), OpenOptions::new().writable(true).open(&path).unwrap());
     let other = Plan::exact(Kind::Classic, 100, 3).unwrap();
-    file::save(&Filter::new(other).unwrap(), &path).unwrap();
+    Filter::new(other).unwrap().save(&path).unwrap();
     assert!(holds(&query, 0..500) && holds(&change, 0..500));
     fs::remove_file(&path).unwrap();
     assert!(holds(&query, 0..500) && holds(&change, 0..500));
@@ -219,16 +222,19 @@ fn a_path_that_is_replaced_all_the_time_opens_as_one_file_or_the_other() {
             filter
         })
         .collect();
-    file::save(&filters[0], &path).unwrap();
+    filters[0].save(&path).unwrap();
     let end = Instant::now() + Duration::from_millis(500);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for filter in filters.iter().cycle().take_while(|_| Instant::now() < end) {
-                file::save(filter, &path).unwrap();
+                filter.save(&path).unwrap();
             }
         });
         while Instant::now() < end {
-            for opened in [file::open(&path).unwrap(), file::open_mut(&path).unwrap()] {
+            for opened in [
+                Filter::open(&path).unwrap(),
+                OpenOptions::new().writable(true).open(&path).unwrap(),
+            ] {
                 assert!(holds(&opened, 0..20), "parts of two files");
                 assert!(filters.contains(&opened));
             }
@@ -247,13 +253,13 @@ fn an_existing_files_permissions_are_kept_and_a_new_one_gets_the_usual() {
     let ordinary = folder.path().join("ordinary");
     File::create(&ordinary).unwrap();
 
-    file::save(&filled(plan(), 0..10), &path).unwrap();
+    filled(plan(), 0..10).save(&path).unwrap();
     assert_eq!(mode(&path), mode(&ordinary));
     for kept in [0o600, 0o640, 0o444] {
         fs::set_permissions(&path, fs::Permissions::from_mode(kept)).unwrap();
-        file::save(&filled(plan(), 0..20), &path).unwrap();
+        filled(plan(), 0..20).save(&path).unwrap();
         assert_eq!(mode(&path), kept);
-        assert!(holds(&file::open(&path).unwrap(), 0..20));
+        assert!(holds(&Filter::open(&path).unwrap(), 0..20));
     }
 }
 
@@ -262,11 +268,11 @@ fn an_existing_files_permissions_are_kept_and_a_new_one_gets_the_usual() {
 fn a_link_stays_a_link_and_leads_to_the_new_filter() {
     let (folder, path) = place();
     let link = folder.path().join("link.ib");
-    file::save(&filled(plan(), 0..10), &path).unwrap();
+    filled(plan(), 0..10).save(&path).unwrap();
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    file::save(&filled(plan(), 0..20), &link).unwrap();
+    filled(plan(), 0..20).save(&link).unwrap();
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-    assert!(holds(&file::open(&path).unwrap(), 0..20));
+    assert!(holds(&Filter::open(&path).unwrap(), 0..20));
     assert_eq!(names(&folder), ["link.ib", "seen.ib"]);
 }
 
@@ -278,16 +284,16 @@ fn a_link_to_nothing_stays_a_link_and_what_it_leads_to_is_made() {
     let (link, chain) = (folder.path().join("link.ib"), folder.path().join("chain.ib"));
     symlink("seen.ib", &link).unwrap();
     symlink(&link, &chain).unwrap();
-    file::save(&filled(plan(), 0..20), &chain).unwrap();
+    filled(plan(), 0..20).save(&chain).unwrap();
     for link in [&link, &chain] {
         assert!(fs::symlink_metadata(link).unwrap().is_symlink());
     }
-    assert!(holds(&file::open(&path).unwrap(), 0..20));
+    assert!(holds(&Filter::open(&path).unwrap(), 0..20));
     assert_eq!(names(&folder), ["chain.ib", "link.ib", "seen.ib"]);
 
     let circle = folder.path().join("circle.ib");
     symlink(&circle, &circle).unwrap();
-    let error = file::save(&filled(plan(), 0..20), &circle).unwrap_err().to_string();
+    let error = filled(plan(), 0..20).save(&circle).unwrap_err().to_string();
     assert!(error.contains("in a circle"), "{error}");
 }
 
@@ -319,14 +325,14 @@ fn a_save_that_cannot_be_leaves_nothing_behind_and_names_the_path() {
     let filter = filled(plan(), 0..10);
 
     let missing = folder.path().join("no such folder").join("seen.ib");
-    let error = file::save(&filter, &missing).unwrap_err();
+    let error = filter.save(&missing).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.starts_with("creating a temporary file for ") && text.contains("no such folder"));
     assert!(names(&folder).is_empty());
 
     fs::create_dir(&path).unwrap();
-    let error = file::save(&filter, &path).unwrap_err();
+    let error = filter.save(&path).unwrap_err();
     assert!(error.to_string().contains("seen.ib"), "{error}");
     assert_eq!(names(&folder), ["seen.ib"]);
     assert!(path.is_dir());
@@ -334,14 +340,18 @@ fn a_save_that_cannot_be_leaves_nothing_behind_and_names_the_path() {
     // A file where a folder should be.
     File::create(folder.path().join("file")).unwrap();
     let below = folder.path().join("file").join("seen.ib");
-    assert!(matches!(file::save(&filter, below).unwrap_err(), Error::Io { .. }));
+    assert!(matches!(filter.save(below).unwrap_err(), Error::Io { .. }));
     assert_eq!(names(&folder), ["file", "seen.ib"]);
 }
 
 #[test]
 fn what_cannot_be_opened_is_named() {
     let (folder, path) = place();
-    for result in [file::open(&path), file::open_mut(&path), file::open(folder.path())] {
+    for result in [
+        Filter::open(&path),
+        OpenOptions::new().writable(true).open(&path),
+        Filter::open(folder.path()),
+    ] {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
         assert!(error.to_string().starts_with("opening "), "{error}");
@@ -357,7 +367,7 @@ fn what_cannot_be_opened_is_named() {
 #[test]
 fn a_full_disk_leaves_the_old_file_and_no_other() {
     let (folder, path) = place();
-    file::save(&filled(plan(), 0..500), &path).unwrap();
+    filled(plan(), 0..500).save(&path).unwrap();
     let before = fs::read(&path).unwrap();
     let output = limited("trap '' XFSZ;", &path);
     let report = format!("{output:?}");
@@ -372,12 +382,12 @@ fn a_full_disk_leaves_the_old_file_and_no_other() {
 #[test]
 fn a_writer_that_is_killed_leaves_the_old_file() {
     let (folder, path) = place();
-    file::save(&filled(plan(), 0..500), &path).unwrap();
+    filled(plan(), 0..500).save(&path).unwrap();
     let before = fs::read(&path).unwrap();
     let output = limited("", &path);
     assert!(!output.status.success(), "{output:?}");
     assert!(fs::read(&path).unwrap() == before);
-    assert!(holds(&file::open(&path).unwrap(), 0..500));
+    assert!(holds(&Filter::open(&path).unwrap(), 0..500));
     let killed = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert!(killed.is_some(), "it was not killed: {output:?}");
     let left = names(&folder);
@@ -389,7 +399,7 @@ fn a_writer_that_is_killed_leaves_the_old_file() {
     assert!(left.len() == 2 && left.iter().any(temporary), "killed too early? {left:?}");
     // And nobody takes what was left for a filter.
     let half = folder.path().join(left.iter().find(|name| temporary(name)).unwrap());
-    assert!(matches!(file::open(&half).unwrap_err(), Error::Format { .. }));
+    assert!(matches!(Filter::open(&half).unwrap_err(), Error::Format { .. }));
 }
 
 /// Saves several MB over `path` in a child that may write files of some hundred KB. Past the limit the
@@ -408,7 +418,7 @@ fn limited(prelude: &str, path: &Path) -> std::process::Output {
 fn child_saves_a_large_filter() {
     if let Some(path) = std::env::var_os("INBLOOM_CHILD") {
         let large = Filter::new(Plan::exact(Kind::Blocked, 512 * 100_000, 8).unwrap()).unwrap();
-        println!("refused: {}", file::save(&large, path).unwrap_err());
+        println!("refused: {}", large.save(path).unwrap_err());
     }
 }
 
@@ -514,7 +524,8 @@ fn filters_over_2_to_the_35_bits_open_at_once_and_take_inserts_everywhere() {
     for plan in large_plans() {
         let context = format!("{} with {} lines", plan.kind(), plan.lines());
         let saved = sparse_file(&plan);
-        let (spent, mut filter) = best_of(5, || file::open_mut(saved.path()).unwrap());
+        let (spent, mut filter) =
+            best_of(5, || OpenOptions::new().writable(true).open(saved.path()).unwrap());
         println!("{context}: {} bytes opened to change in {spent:?}", plan.bytes());
         assert!(spent < Duration::from_millis(200), "{context}: {spent:?}");
         assert_eq!(filter.plan().bits(), plan.bits());
@@ -539,7 +550,7 @@ fn filters_over_2_to_the_35_bits_open_at_once_and_take_inserts_everywhere() {
             assert!(memory <= 2 * 4096 * touched(&plan, 6000), "{context}: {memory}");
         }
         drop(filter);
-        assert!((0..100).all(|i| !file::open(saved.path()).unwrap().contains(spread(i))));
+        assert!((0..100).all(|i| !Filter::open(saved.path()).unwrap().contains(spread(i))));
     }
 }
 
@@ -550,7 +561,7 @@ fn a_large_file_is_queried_in_place_without_being_read() {
     for plan in large_plans() {
         let context = format!("{} with {} lines", plan.kind(), plan.lines());
         let saved = sparse_file(&plan);
-        let empty = file::open(saved.path()).unwrap();
+        let empty = Filter::open(saved.path()).unwrap();
         // Somebody else has written these into the file: bit by bit.
         for position in (0..500).flat_map(|i| empty.positions(spread(i)).unwrap()) {
             let (at, mut byte) = (PAYLOAD + position / 8, [0]);
@@ -560,7 +571,7 @@ fn a_large_file_is_queried_in_place_without_being_read() {
         }
         drop(empty);
 
-        let (spent, filter) = best_of(5, || file::open(saved.path()).unwrap());
+        let (spent, filter) = best_of(5, || Filter::open(saved.path()).unwrap());
         let opened = resident(saved.path());
         println!("{context}: {} bytes opened to query in {spent:?}", plan.bytes());
         assert!(spent < Duration::from_millis(200), "{context}: {spent:?}");
@@ -587,10 +598,10 @@ fn four_gibibytes_open_in_ten_milliseconds() {
         let batch: Vec<_> = (first..keys.min(first + (1 << 20))).map(u64::to_le_bytes).collect();
         filter.insert_many(&batch, &mut new).unwrap();
     }
-    file::save(&filter, &path).unwrap();
+    filter.save(&path).unwrap();
     drop(filter);
 
-    let (spent, filter) = best_of(5, || file::open(&path).unwrap());
+    let (spent, filter) = best_of(5, || Filter::open(&path).unwrap());
     let opened = resident(&path);
     let start = Instant::now();
     assert!(holds(&filter, 0..500), "a member is denied");
@@ -659,7 +670,7 @@ fn what_is_opened_for_many_threads_was_checked_whole() {
         fs::write(&path, damaged).unwrap();
         let result = file::open_shared(&path, &Hasher::default());
         assert!(matches!(result, Err(Error::Format { .. })), "byte {at}");
-        let result = file::open_mut_verified(&path, None);
+        let result = OpenOptions::new().writable(true).verify(true).open(&path);
         assert!(matches!(result, Err(Error::Format { .. })), "byte {at}");
     }
 }
@@ -688,11 +699,11 @@ fn only_a_blocked_filter_of_the_same_hash_is_opened_for_many_threads() {
     assert!(matches!(refused(Hasher::xxh3(1)), Error::Mismatch { field: "hash seed", .. }));
     assert!(matches!(refused(Hasher::sip13(KEY)), Error::Mismatch { field: "hash", .. }));
     let classic = Plan::builder(Kind::Classic).items(1000).build().unwrap();
-    file::save(&filled(classic, 0..500), &path).unwrap();
+    filled(classic, 0..500).save(&path).unwrap();
     assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
     let mut clearing = filled(plan(), 0..500);
     clearing.set_auto_clear(Some(0.5)).unwrap();
-    file::save(&clearing, &path).unwrap();
+    clearing.save(&path).unwrap();
     assert!(matches!(refused(Hasher::default()), Error::Unsupported { .. }));
 }
 
@@ -705,10 +716,10 @@ fn the_system_is_told_that_a_large_file_is_read_at_random() {
     let large = Plan::exact(Kind::Blocked, 8 * (16 << 20), 8).unwrap();
     for (plan, at_random) in [(large, true), (plan(), false)] {
         let (_folder, path) = place();
-        file::save(&Filter::new(plan).unwrap(), &path).unwrap();
+        Filter::new(plan).unwrap().save(&path).unwrap();
         let path = fs::canonicalize(path).unwrap();
-        for open in [file::open, file::open_mut] {
-            let filter = open(&path).unwrap();
+        for options in [OpenOptions::new(), OpenOptions::new().writable(true)] {
+            let filter = options.open(&path).unwrap();
             assert_eq!(is_read_at_random(&path), at_random);
             // A pass over all of it is told of too, but only while it lasts.
             let _ = (filter.profile(4), filter.clone());

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use inbloom::{Error, Filter, Hasher, Kind, Plan, Result, SecretKey, file, format};
+use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, Result, SecretKey, file, format};
 use inbloom_testing::{alone, resident_memory};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -238,11 +238,13 @@ impl Way {
             file
         };
         match self {
-            Way::Read => Filter::read_from_keyed(bytes, &KEY).map(Some),
-            Way::View => Filter::view_keyed(bytes, &KEY).map(|view| Some(view.clone())),
+            Way::Read => OpenOptions::new().secret(&KEY).read_from(bytes).map(Some),
+            Way::View => OpenOptions::new().secret(&KEY).view(bytes).map(|view| Some(view.clone())),
             Way::Verify => format::verify(bytes).map(|()| None),
-            Way::Open => file::open_keyed(saved().path(), &KEY).map(Some),
-            Way::OpenMut => file::open_mut_keyed(saved().path(), &KEY).map(Some),
+            Way::Open => OpenOptions::new().secret(&KEY).open(saved().path()).map(Some),
+            Way::OpenMut => {
+                OpenOptions::new().secret(&KEY).writable(true).open(saved().path()).map(Some)
+            }
             Way::VerifyFile => file::verify(saved().path()).map(|()| None),
         }
     }
@@ -329,7 +331,7 @@ fn a_stream_is_read_up_to_the_filters_last_byte() {
     stream.extend(b"and then something else");
     let mut reader = &stream[..];
     for sample in samples() {
-        let filter = Filter::read_from_keyed(&mut reader, &KEY).unwrap();
+        let filter = OpenOptions::new().secret(&KEY).read_from(&mut reader).unwrap();
         assert_same(&filter, &sample, sample.name);
     }
     assert_eq!(reader, b"and then something else");
@@ -344,7 +346,7 @@ fn a_view_answers_alike_at_every_alignment() {
         for offset in 0..64 {
             let place = &mut buffer[start + offset..][..bytes.len()];
             place.copy_from_slice(&bytes);
-            let view = Filter::view_keyed(place, &KEY).unwrap();
+            let view = OpenOptions::new().secret(&KEY).view(place).unwrap();
             assert_same(&view, &sample, &format!("{} at {offset}", sample.name));
             let mut found = Vec::new();
             view.contains_many(&sample.members, &mut found);
@@ -361,8 +363,14 @@ fn a_keyed_filter_asks_for_its_key_and_for_no_other() {
     let refusals = [
         (Filter::read_from(&bytes[..]).unwrap_err(), "no key was given"),
         (Filter::view(&bytes).map(drop).unwrap_err(), "no key was given"),
-        (Filter::read_from_keyed(&bytes[..], &other).unwrap_err(), "the key given is another one"),
-        (Filter::view_keyed(&bytes, &other).map(drop).unwrap_err(), "the key given is another one"),
+        (
+            OpenOptions::new().secret(&other).read_from(&bytes[..]).unwrap_err(),
+            "the key given is another one",
+        ),
+        (
+            OpenOptions::new().secret(&other).view(&bytes).map(drop).unwrap_err(),
+            "the key given is another one",
+        ),
     ];
     for (error, problem) in refusals {
         assert!(matches!(error, Error::Key { .. }), "{error:?}");

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey, Span, file, format};
+use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, PlanBuilder, SecretKey, Span, format};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A file, how it was made, and what was seen when it was.
@@ -550,7 +550,7 @@ fn the_same_inserts_write_the_same_bytes() {
     // How many keys go into a base, and how a growing part starts, is the planner's.
     for golden in GOLDEN.iter().filter(|golden| !matches!(golden.members, Members::Beyond(_))) {
         let bytes = golden.bytes();
-        let old = Filter::view_keyed(&bytes, &KEY).unwrap();
+        let old = OpenOptions::new().secret(&KEY).view(&bytes).unwrap();
         let mut new = start(*old.plan(), *old.hasher(), golden.members);
         new.set_note(old.note()).unwrap();
         new.set_normalization(old.normalization()).unwrap();
@@ -572,10 +572,10 @@ fn every_way_of_opening_gives_the_pinned_answers() {
         format::verify(&bytes).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
         assert_eq!(xxh3_64(payload(&bytes)), golden.payload, "{}: the payload", golden.name);
         let ways = [
-            Filter::read_from_keyed(&bytes[..], &KEY).unwrap(),
-            Filter::view_keyed(&bytes, &KEY).unwrap().clone(),
-            file::open_keyed(golden.path(), &KEY).unwrap(),
-            file::open_mut_keyed(golden.path(), &KEY).unwrap(),
+            OpenOptions::new().secret(&KEY).read_from(&bytes[..]).unwrap(),
+            OpenOptions::new().secret(&KEY).view(&bytes).unwrap().clone(),
+            OpenOptions::new().secret(&KEY).open(golden.path()).unwrap(),
+            OpenOptions::new().secret(&KEY).writable(true).open(golden.path()).unwrap(),
         ];
         for filter in &ways {
             assert!(*filter == ways[0], "{}: ways differ", golden.name);
@@ -742,7 +742,7 @@ fn missing_golden_files_are_written() {
             fs::write(golden.path(), write(&filter)).unwrap();
         }
         let bytes = golden.bytes();
-        let filter = Filter::view_keyed(&bytes, &KEY).unwrap();
+        let filter = OpenOptions::new().secret(&KEY).view(&bytes).unwrap();
         println!(
             "{}: payload {:#018x}, false positives {:?}",
             golden.name,

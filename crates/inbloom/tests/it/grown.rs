@@ -4,7 +4,9 @@
 use crate::common::payload;
 use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{Digest, Error, Filter, Hasher, Kind, MIN_RATE, Plan, PlanBuilder, file, format};
+use inbloom::{
+    Digest, Error, Filter, Hasher, Kind, MIN_RATE, OpenOptions, Plan, PlanBuilder, file, format,
+};
 use inbloom_testing::mix;
 
 fn digest(number: u64) -> Digest {
@@ -41,13 +43,13 @@ fn write(filter: &Filter) -> Vec<u8> {
 fn reopened(filter: &Filter) -> Vec<Filter> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("grown.ib");
-    file::save(filter, &path).unwrap();
+    filter.save(&path).unwrap();
     file::verify(&path).unwrap();
     let bytes = write(filter);
     vec![
-        file::open(&path).unwrap(),
-        file::open_mut(&path).unwrap(),
-        file::open_mut_verified(&path, None).unwrap(),
+        Filter::open(&path).unwrap(),
+        OpenOptions::new().writable(true).open(&path).unwrap(),
+        OpenOptions::new().writable(true).verify(true).open(&path).unwrap(),
         Filter::read_from(&bytes[..]).unwrap(),
         Filter::view(&bytes).unwrap().clone(),
         filter.clone(),
@@ -170,15 +172,15 @@ fn a_file_goes_on_growing_where_it_left_off() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
     let mut at_once = growing(Kind::Blocked, 1000, 0.001);
-    file::save(&at_once, &path).unwrap();
+    at_once.save(&path).unwrap();
     for start in (0..10_000).step_by(500) {
         let keys = digests(start..start + 500);
         at_once.insert_digests(&keys, &mut Vec::new()).unwrap();
-        let mut filter = file::open_mut(&path).unwrap();
+        let mut filter = OpenOptions::new().writable(true).open(&path).unwrap();
         filter.insert_digests(&keys, &mut Vec::new()).unwrap();
-        file::save(&filter, &path).unwrap();
+        filter.save(&path).unwrap();
     }
-    let filter = file::open(&path).unwrap();
+    let filter = Filter::open(&path).unwrap();
     assert!(filter == at_once && write(&filter) == write(&at_once));
     assert!(has_all(&filter, 0..10_000));
     assert_eq!(filter.inserted(), at_once.inserted());
@@ -190,8 +192,8 @@ fn a_file_goes_on_growing_where_it_left_off() {
 fn a_filter_with_a_growing_part_needs_no_word_to_grow_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
-    file::save(&grown(Kind::Classic, 100, 0.01, 0..300), &path).unwrap();
-    let mut filter = file::open_mut(&path).unwrap();
+    grown(Kind::Classic, 100, 0.01, 0..300).save(&path).unwrap();
+    let mut filter = OpenOptions::new().writable(true).open(&path).unwrap();
     filter.insert_digests(&digests(300..5000), &mut Vec::new()).unwrap();
     assert!(has_all(&filter, 0..5000) && filter.rate() <= 0.01);
 }
@@ -200,8 +202,8 @@ fn a_filter_with_a_growing_part_needs_no_word_to_grow_on() {
 fn what_is_open_to_read_takes_no_insert() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
-    file::save(&grown(Kind::Blocked, 100, 0.01, 0..300), &path).unwrap();
-    let mut filter = file::open(&path).unwrap();
+    grown(Kind::Blocked, 100, 0.01, 0..300).save(&path).unwrap();
+    let mut filter = Filter::open(&path).unwrap();
     assert!(filter.is_read_only());
     // Neither a key of the base, nor one of the growing part, nor a new one.
     for number in [0, 299, 1000] {
@@ -211,8 +213,8 @@ fn what_is_open_to_read_takes_no_insert() {
     assert!(matches!(filter.insert_digests(&digests(0..9), &mut new), Err(Error::ReadOnly)));
     assert!(new.is_empty());
     // A full base that is mapped does not get a growing part in memory either.
-    file::save(&grown(Kind::Blocked, 100, 0.01, 0..100), &path).unwrap();
-    let mut filter = file::open(&path).unwrap();
+    grown(Kind::Blocked, 100, 0.01, 0..100).save(&path).unwrap();
+    let mut filter = Filter::open(&path).unwrap();
     assert!(matches!(filter.insert_digest(digest(1000)), Err(Error::ReadOnly)));
 }
 
@@ -325,8 +327,8 @@ fn many_threads_share_a_filter_that_grows() {
 fn a_cleared_filter_starts_again_with_its_base() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
-    file::save(&grown(Kind::Blocked, 1000, 0.01, 0..3000), &path).unwrap();
-    let mut filter = file::open_mut(&path).unwrap();
+    grown(Kind::Blocked, 1000, 0.01, 0..3000).save(&path).unwrap();
+    let mut filter = OpenOptions::new().writable(true).open(&path).unwrap();
     filter.clear().unwrap();
     assert_eq!((filter.inserted(), filter.occupied()), (0, 0));
     assert!(!filter.contains_digest(digest(2999)));

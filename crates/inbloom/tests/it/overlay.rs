@@ -4,7 +4,9 @@
 use std::collections::HashSet;
 
 use inbloom::compose::overlay::BASE_SHARE;
-use inbloom::{Digest, Error, Filter, Hasher, Kind, Paging, Plan, SecretKey, file, format};
+use inbloom::{
+    Digest, Error, Filter, Hasher, Kind, OpenOptions, Paging, Plan, SecretKey, file, format,
+};
 use inbloom_testing::mix;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -39,13 +41,13 @@ fn write(filter: &Filter) -> Vec<u8> {
 fn reopened(filter: &Filter) -> Vec<Filter> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.ib");
-    file::save(filter, &path).unwrap();
+    filter.save(&path).unwrap();
     file::verify(&path).unwrap();
     let bytes = write(filter);
     vec![
-        file::open(&path).unwrap(),
-        file::open_mut(&path).unwrap(),
-        file::open_mut_verified(&path, None).unwrap(),
+        Filter::open(&path).unwrap(),
+        OpenOptions::new().writable(true).open(&path).unwrap(),
+        OpenOptions::new().writable(true).verify(true).open(&path).unwrap(),
         Filter::read_from(&bytes[..]).unwrap(),
         Filter::view(&bytes).unwrap().clone(),
         filter.clone(),
@@ -218,15 +220,15 @@ fn what_is_mapped_to_read_says_so_until_it_takes_changes() {
     assert!(changed.insert("new").unwrap() && changed.remove_digest(digest(1)).unwrap());
     for list in [base, changed] {
         assert!(!list.is_read_only());
-        file::save(&list, &path).unwrap();
+        list.save(&path).unwrap();
         let bytes = write(&list);
         assert!(Filter::view(&bytes).unwrap().is_read_only());
         assert!(!Filter::read_from(&bytes[..]).unwrap().is_read_only());
-        assert!(!file::open_mut(&path).unwrap().is_read_only());
-        let opened = file::open(&path).unwrap();
+        assert!(!OpenOptions::new().writable(true).open(&path).unwrap().is_read_only());
+        let opened = Filter::open(&path).unwrap();
         assert!(opened.is_read_only() && !opened.clone().is_read_only());
         // Threads share what is mapped: it takes no inserts, so that a copy would be for nothing.
-        let shared = file::open(&path).unwrap().into_shared().unwrap();
+        let shared = Filter::open(&path).unwrap().into_shared().unwrap();
         assert!(shared.into_exclusive().is_read_only());
         let mut open = opened.into_overlay(1e-6).unwrap();
         assert!(!open.is_read_only());
@@ -241,12 +243,12 @@ fn a_mapped_list_answers_alike_however_its_pages_come() {
     let mut list = living(0..50_000, 0.001);
     list.insert_digests(&digests(60_000..61_000), &mut Vec::new()).unwrap();
     assert_eq!(list.remove_digests(&digests(0..500)).unwrap(), 500);
-    file::save(&list, &path).unwrap();
+    list.save(&path).unwrap();
     // In no order.
     let keys: Vec<Digest> = (0..70_000).map(|number| digest(mix(number) % 70_000)).collect();
     let expected = found(&list, &keys);
     for paging in [Paging::OnDemand, Paging::Sampled, Paging::Ahead] {
-        let mut opened = file::open(&path).unwrap();
+        let mut opened = Filter::open(&path).unwrap();
         opened.set_paging(paging);
         assert!(found(&opened, &keys) == expected, "{paging:?}");
         let mut swept = Vec::new();
@@ -403,8 +405,8 @@ fn a_keyed_list_is_read_with_its_key_and_verified_without() {
     assert!(matches!(Filter::view(&bytes), Err(Error::Key { .. })));
     assert!(matches!(Filter::read_from(&bytes[..]), Err(Error::Key { .. })));
     for list in [
-        Filter::read_from_keyed(&bytes[..], &KEY),
-        Filter::view_keyed(&bytes, &KEY).map(|view| view.clone()),
+        OpenOptions::new().secret(&KEY).read_from(&bytes[..]),
+        OpenOptions::new().secret(&KEY).view(&bytes).map(|view| view.clone()),
     ] {
         let list = list.unwrap();
         assert!(list.contains("carol") && list.contains("bob") && !list.contains("alice"));
@@ -495,8 +497,8 @@ fn assert_refused(bytes: &[u8], part: &str, context: &str) {
         Filter::read_from(bytes).map(drop),
         Filter::view(bytes).map(drop),
         format::verify(bytes),
-        file::open(&path).map(drop),
-        file::open_mut(&path).map(drop),
+        Filter::open(&path).map(drop),
+        OpenOptions::new().writable(true).open(&path).map(drop),
     ];
     for (way, result) in ways.into_iter().enumerate() {
         match result {

@@ -2,7 +2,7 @@
 //! many.
 
 use crate::common::{count_ones, file_of, payload, unevenness};
-use inbloom::{Digest, Filter, Hasher, Kind, Paging, Plan, file};
+use inbloom::{Digest, Filter, Hasher, Kind, OpenOptions, Paging, Plan, file};
 
 type MakeKey = fn(u64) -> Vec<u8>;
 
@@ -297,9 +297,9 @@ fn a_mapped_filter_answers_as_it_did() {
     let built = build(plan(5_000_000, 11), &members);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ribbon.ib");
-    file::save(&built, &path).unwrap();
+    built.save(&path).unwrap();
     file::verify(&path).unwrap();
-    let opened = file::open(&path).unwrap();
+    let opened = Filter::open(&path).unwrap();
     assert!(opened == built && opened.clone() == built);
     assert_eq!((opened.rate(), opened.bytes()), (built.rate(), built.bytes()));
     assert_eq!(opened.estimated_items().items, 100_000.0);
@@ -447,14 +447,17 @@ fn answers_are_the_same_in_memory_and_by_every_way_through_a_file() {
 
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ribbon.ib");
-        file::save(&filter, &path).unwrap();
+        filter.save(&path).unwrap();
         for paging in [Paging::OnDemand, Paging::Sampled, Paging::Ahead] {
-            for mut mapped in [file::open(&path).unwrap(), file::open_mut(&path).unwrap()] {
+            for mut mapped in [
+                Filter::open(&path).unwrap(),
+                OpenOptions::new().writable(true).open(&path).unwrap(),
+            ] {
                 mapped.set_paging(paging);
                 assert_answers(&mapped, &asked, &expected, &format!("{context}, {paging:?}"));
             }
         }
-        let copy = file::open(&path).unwrap().clone();
+        let copy = Filter::open(&path).unwrap().clone();
         assert!(copy == filter);
         assert_answers(&copy, &asked, &expected, &format!("{context}, copied"));
     }

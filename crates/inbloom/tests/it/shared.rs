@@ -224,7 +224,7 @@ fn a_snapshot_is_the_filter_and_can_be_saved_while_others_insert() {
             for _ in 0..3 {
                 shared.save(&path).unwrap();
                 file::verify(&path).unwrap();
-                let saved = file::open(&path).unwrap();
+                let saved = Filter::open(&path).unwrap();
                 let found = |key: &[u8; 8]| saved.contains(key);
                 let lost = keys(0..KEYS).iter().filter(|key| !found(key)).count();
                 // A window of keys may have forgotten some by then.

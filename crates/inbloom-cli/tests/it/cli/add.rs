@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, Plan};
 
 use crate::cli::folder::{Folder, numbers};
 
@@ -158,7 +158,7 @@ fn a_window_of_time_forgets_before_it_takes_more() {
     let mut filter = Filter::new(plan.expect("a plan")).expect("little memory");
     filter.advance(now - 600_000).expect("it has a clock");
     filter.insert("alice").expect("it is writable");
-    file::save(&filter, folder.path("f.ib")).expect("it is saved");
+    filter.save(folder.path("f.ib")).expect("it is saved");
     let added = folder.run_with("add f.ib", "alice\nbob\n").expect(0);
     assert_eq!(added.text(), "2 new of 2 keys\n", "alice came ten minutes ago");
     folder.run_with("check -v f.ib", "alice\nbob\n").expect(1);

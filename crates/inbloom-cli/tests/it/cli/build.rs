@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, Plan};
 use serde_json::Value;
 
 use crate::cli::folder::{Folder, numbers};
@@ -106,7 +106,7 @@ fn a_line_that_comes_again_counts_once() {
                 if options == "-n 10" { "0 keys read, 0 new" } else { "20,000 keys read, 2 new" };
             assert!(build.stderr.contains(read), "{}", build.stderr);
         }
-        let filter = file::open(folder.path("f.ib")).expect("it was built");
+        let filter = Filter::open(folder.path("f.ib")).expect("it was built");
         assert_eq!((filter.count("alice"), filter.count("bob"), filter.inserted()), (1, 1, 2));
     }
 }
@@ -147,7 +147,7 @@ fn a_window_of_time_forgets_by_the_clock_of_the_system() {
         let mut filter = Filter::new(plan.expect("a plan")).expect("little memory");
         filter.advance(now - 600_000).expect("it has a clock");
         filter.insert("alice").expect("it is writable");
-        file::save(&filter, folder.path("f.ib")).expect("it is saved");
+        filter.save(folder.path("f.ib")).expect("it is saved");
         let saved = folder.read("f.ib");
         folder.run_with("check f.ib", "alice\n").expect(code);
         assert!(folder.read("f.ib") == saved, "check changes no file");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, Plan};
 
 use crate::cli::folder::{Folder, exit_code, numbers, within_ten_seconds};
 
@@ -450,7 +450,7 @@ fn a_filter_is_saved_while_lines_come_and_while_none_do() {
     stdout.read_line(&mut String::new()).expect("it prints");
     let path = folder.path("f.ib");
     let start = Instant::now();
-    while !file::open(&path).is_ok_and(|filter| filter.contains("a")) {
+    while !Filter::open(&path).is_ok_and(|filter| filter.contains("a")) {
         assert!(start.elapsed() < Duration::from_secs(10), "it is not saved");
         thread::sleep(Duration::from_millis(10));
     }
@@ -594,7 +594,7 @@ fn a_filter_that_cannot_be_read_is_not_replaced() {
     folder.run_with("dedup --filter f.ib", "a\n").expect_error(&["f.ib"]);
     assert_eq!(folder.read("f.ib"), b"not a filter");
     let plan = Plan::builder(Kind::Cuckoo).items(100).rate(0.01).build().expect("a plan");
-    file::save(&Filter::new(plan).expect("memory"), folder.path("full.ib")).expect("it is saved");
+    Filter::new(plan).expect("memory").save(folder.path("full.ib")).expect("it is saved");
     // Taken knowingly, a cuckoo filter has an end all the same; what is saved is what was printed.
     let dedup = "dedup --filter full.ib --overfull continue";
     let outcome = folder.run_with(dedup, numbers(0, 10_000)).expect(2);

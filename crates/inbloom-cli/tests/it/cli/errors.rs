@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, Plan};
 
 use crate::cli::folder::{Folder, Outcome};
 
@@ -376,7 +376,7 @@ fn a_filter_in_other_words_of_normalization_is_warned_of() {
     let mut filter = Filter::new(plan).expect("memory");
     filter.set_normalization("as our database does").expect("it is short");
     filter.insert("alice").expect("it is not full");
-    file::save(&filter, folder.path("f.ib")).expect("it is saved");
+    filter.save(folder.path("f.ib")).expect("it is saved");
     let outcome = folder.run_with("check f.ib", "alice\n").expect(0);
     assert!(outcome.stderr.contains("as our database does"), "{}", outcome.stderr);
 }

@@ -1,6 +1,6 @@
 //! `inbloom info`.
 
-use inbloom::{Digest, Filter, Hasher, Kind, Plan, SecretKey, file};
+use inbloom::{Digest, Filter, Hasher, Kind, Plan, SecretKey};
 use serde_json::Value;
 
 use crate::cli::folder::{Folder, numbers};
@@ -70,7 +70,7 @@ fn info_says_that_a_cuckoo_filter_is_full() {
     let mut filter = Filter::new(plan).expect("little memory");
     let fits = (0..2_000_u64).take_while(|key| filter.insert(key.to_le_bytes()).is_ok()).count();
     assert!(fits > 1_000, "{fits}");
-    file::save(&filter, folder.path("f.ib")).expect("it is saved");
+    filter.save(folder.path("f.ib")).expect("it is saved");
     let text = folder.run("info f.ib").expect(0).text();
     assert!(text.contains("and FULL: more keys may be refused"), "{text}");
     assert_eq!(folder.info("f.ib")["full"], true);
@@ -134,14 +134,14 @@ fn filters_that_lines_cannot_be_looked_up_in_as_they_are_say_so() {
     let mut lower = Filter::new(plan).expect("little memory");
     lower.insert("alice").expect("it is writable");
     lower.set_normalization("lower case").expect("a short text");
-    file::save(&lower, folder.path("lower.ib")).expect("it is saved");
+    lower.save(folder.path("lower.ib")).expect("it is saved");
     let outcome = folder.run_with("check lower.ib", "alice\n").expect(0);
     assert_eq!(outcome.text(), "alice\n");
     assert!(outcome.stderr.contains("normalized (lower case)"), "{}", outcome.stderr);
 
     let keyed =
         Filter::with_hasher(plan, Hasher::sip13(SecretKey::new([7; 16]))).expect("little memory");
-    file::save(&keyed, folder.path("keyed.ib")).expect("it is saved");
+    keyed.save(folder.path("keyed.ib")).expect("it is saved");
     folder.run_with("check keyed.ib", "alice\n").expect_error(&["keyed.ib", "key"]);
 }
 
@@ -188,7 +188,7 @@ fn a_histogram_shows_the_bands_of_a_bad_hash_and_says_so() {
             let place = digest.place / 4 * 3;
             filter.insert_digest(Digest { place, ..digest }).expect("it is writable");
         }
-        file::save(&filter, folder.path("f.ib")).expect("it is saved");
+        filter.save(folder.path("f.ib")).expect("it is saved");
         let text = folder.run("info --histogram f.ib").expect(0).text();
         assert!(text.contains("NOT by chance"), "{kind}:\n{text}");
         let info = folder.run("info --histogram --json f.ib").expect(0).json();

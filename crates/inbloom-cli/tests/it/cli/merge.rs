@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Kind, Plan, file};
+use inbloom::{Filter, Hasher, Kind, Plan};
 
 use crate::cli::folder::{Folder, numbers};
 
@@ -62,7 +62,7 @@ fn what_is_merged_one_after_the_other_in_place_is_what_is_merged_at_once() {
     folder.run("merge -o all.ib a.ib b.ib c.ib").expect(0);
     folder.run("merge -o a.ib a.ib b.ib").expect(0);
     folder.run("merge -o a.ib c.ib a.ib").expect(0);
-    let open = |name: &str| file::open(folder.path(name)).expect("it was written");
+    let open = |name: &str| Filter::open(folder.path(name)).expect("it was written");
     assert!(open("a.ib") == open("all.ib"));
     assert_eq!(folder.names(), ["a.ib", "all.ib", "b.ib", "c.ib"]);
 }
@@ -74,7 +74,7 @@ fn a_merge_of_what_differs_names_both_files_and_what_it_is() {
     let save = |name: &str, hasher: Hasher, normalization: &str| {
         let mut filter = Filter::with_hasher(plan, hasher).expect("little memory");
         filter.set_normalization(normalization).expect("a short text");
-        file::save(&filter, folder.path(name)).expect("it is saved");
+        filter.save(folder.path(name)).expect("it is saved");
     };
     save("seed-1.ib", Hasher::xxh3(1), "");
     save("seed-2.ib", Hasher::xxh3(2), "");
@@ -163,11 +163,11 @@ fn windows_of_time_forget_before_they_are_merged() {
         let mut filter = Filter::new(plan).expect("little memory");
         filter.advance(now - age).expect("it has a clock");
         filter.insert(key.trim()).expect("it is writable");
-        file::save(&filter, folder.path(name)).expect("it is saved");
+        filter.save(folder.path(name)).expect("it is saved");
     }
     for merge in ["merge -o all.ib old.ib new.ib", "merge -o all.ib new.ib old.ib"] {
         folder.run(merge).expect(0);
-        let filter = file::open(folder.path("all.ib")).expect("it was written");
+        let filter = Filter::open(folder.path("all.ib")).expect("it was written");
         assert!(filter.contains("bob") && !filter.contains("alice"), "{merge}");
     }
 }

@@ -383,7 +383,7 @@ fn shards_of_every_kind_have_all_keys_and_keep_the_rate() {
             folder.run(&format!("{build} --shards {shards} -o f.ib keys.txt")).expect(0);
             let names = folder.names();
             assert_eq!(names.len(), shards + 1, "{names:?}");
-            let filter = inbloom::file::open(&stem).expect("it was built");
+            let filter = inbloom::Filter::open(&stem).expect("it was built");
             assert_eq!(filter.shards().len(), shards);
             assert!(filter.shards().iter().all(|shard| shard.normalization() == "trim"));
             let mut found = Vec::new();

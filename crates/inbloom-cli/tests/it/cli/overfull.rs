@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 
-use inbloom::{Filter, Kind, Plan, file};
+use inbloom::{Filter, Kind, Plan};
 
 use crate::cli::folder::{Folder, exit_code, numbers, within_ten_seconds};
 
@@ -381,6 +381,6 @@ fn overfull_is_refused_where_nothing_can_be_too_full_or_nothing_can_grow() {
     // A scalable filter does what is asked for.
     folder.run_with("dedup --overfull grow", "a\n").expect(0);
     let plan = Plan::builder(Kind::Counting).items(10).build().expect("a plan");
-    file::save(&Filter::new(plan).expect("memory"), folder.path("f.ib")).expect("it is saved");
+    Filter::new(plan).expect("memory").save(folder.path("f.ib")).expect("it is saved");
     folder.run_with("add --overfull grow f.ib", "a\n").expect_error(&["f.ib", "counting"]);
 }

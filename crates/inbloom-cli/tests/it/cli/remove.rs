@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use inbloom::file;
+use inbloom::{Filter, OpenOptions};
 
 use crate::cli::folder::{Folder, numbers};
 
@@ -48,13 +48,14 @@ fn a_line_that_comes_again_is_removed_once() {
     let folder = Folder::new();
     for kind in ["counting", "cuckoo"] {
         folder.run_with(&format!("build --kind {kind} -p 1e-9 -o f.ib"), "bob\n").expect(0);
-        let mut filter = file::open_mut(folder.path("f.ib")).expect("it was built");
+        let mut filter =
+            OpenOptions::new().writable(true).open(folder.path("f.ib")).expect("it was built");
         filter.insert("alice").expect("there is room");
         filter.insert("alice").expect("there is room");
-        file::save(&filter, folder.path("f.ib")).expect("it is saved");
+        filter.save(folder.path("f.ib")).expect("it is saved");
         let removed = folder.run_with("remove f.ib", "alice\nalice\nalice\n").expect(0);
         assert_eq!(removed.text(), "1 removed of 3 keys\n", "{kind}");
-        let filter = file::open(folder.path("f.ib")).expect("it was saved");
+        let filter = Filter::open(folder.path("f.ib")).expect("it was saved");
         assert_eq!((filter.count("alice"), filter.count("bob")), (1, 1), "{kind}");
     }
 }

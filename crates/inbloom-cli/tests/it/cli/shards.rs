@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use inbloom::{Filter, Hasher, Kind, Plan, SecretKey, file};
+use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
 use serde_json::Value;
 
 use crate::cli::folder::{Folder, numbers};
@@ -24,7 +24,7 @@ fn insert(sharded: &mut Filter, from: u64, to: u64) {
 }
 
 fn save(folder: &Folder, stem: &str, sharded: &Filter) {
-    file::save(sharded, folder.path(stem)).expect("they are saved");
+    sharded.save(folder.path(stem)).expect("they are saved");
 }
 
 /// A folder with a filter `seen` of the numbers below 1000, in shards that hardly ever err.
@@ -151,9 +151,9 @@ fn lines_are_normalized_as_the_keys_of_all_shards_were() {
 
     // Keys of a shard that were not normalized so would be missed.
     let last = folder.path("seen.003-of-004.ib");
-    let mut shard = file::open_mut(&last).expect("it was saved");
+    let mut shard = OpenOptions::new().writable(true).open(&last).expect("it was saved");
     shard.set_normalization("").expect("a short text");
-    file::save(&shard, &last).expect("it is saved");
+    shard.save(&last).expect("it is saved");
     for command in ["check seen.ib", "info seen.ib", "measure seen.ib"] {
         let words = ["seen.000-of-004.ib", "seen.003-of-004.ib", "normalization", "\"lower\""];
         folder.run(command).expect_error(&words);

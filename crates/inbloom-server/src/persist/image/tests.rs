@@ -677,7 +677,7 @@ fn an_opened_file_is_opened_again_by_its_path() {
     let import_dir = folder.path().canonicalize().unwrap();
     std::fs::create_dir(import_dir.join("below")).unwrap();
     let built = filter(planned(Kind::Classic, 1_000_000), 1000);
-    file::save(&built, import_dir.join("below/seen.ib")).unwrap();
+    built.save(import_dir.join("below/seen.ib")).unwrap();
     let imported = Imported::below(Some(&import_dir), b"below/seen.ib").unwrap();
     let (filter, watch) = imported.open(None).unwrap();
     let value = Value::opened(filter, "below/seen.ib", watch);
@@ -714,7 +714,7 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
     changed.insert_digests(&more, &mut Vec::new()).unwrap();
     assert_eq!(changed.remove_digests(&digests[..10]).unwrap(), 10);
     for built in [plain, changed] {
-        file::save(&built, import_dir.join("list.ib")).unwrap();
+        built.save(import_dir.join("list.ib")).unwrap();
         let imported = Imported::below(Some(&import_dir), b"list.ib").unwrap();
         let (filter, watch) = imported.open(None).unwrap();
         let value = Value::opened(filter, "list.ib", watch);

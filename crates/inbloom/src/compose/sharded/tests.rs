@@ -4,7 +4,7 @@ use crate::filter::{Content, Filter};
 use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::plan::Plan;
-use crate::{file, format};
+use crate::{OpenOptions, file, format};
 
 fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(u64::to_le_bytes).collect()
@@ -241,8 +241,8 @@ fn a_shard_is_written_read_mapped_shared_and_merged_alone() {
             let read = Filter::read_from(bytes.as_slice()).unwrap();
             assert!(read == *there && read.plan() == there.plan());
             assert!(Filter::view(&bytes).unwrap().clone() == *there);
-            file::save(here, &path).unwrap();
-            let mut mapped = file::open_mut(&path).unwrap();
+            here.save(&path).unwrap();
+            let mut mapped = OpenOptions::new().writable(true).open(&path).unwrap();
             mapped.merge(&read).unwrap();
             mapped.into_shared().unwrap().into_exclusive()
         });
@@ -376,27 +376,27 @@ fn shards_are_written_and_read_as_a_whole() {
 fn shards_in_files_are_opened_together_or_say_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let stem = folder.path().join("seen");
-    let text = |stem| file::open(stem).unwrap_err().to_string();
+    let text = |stem| Filter::open(stem).unwrap_err().to_string();
     assert!(text(&stem).contains("seen: "), "{}", text(&stem));
     for kind in KINDS {
         let sharded = full(plan(kind, 500, 0.01), 11, 0);
-        file::save(&sharded, &stem).unwrap();
-        let mut open = file::open(&stem).unwrap();
+        sharded.save(&stem).unwrap();
+        let mut open = Filter::open(&stem).unwrap();
         assert!(open == sharded);
         assert!(matches!(open.insert("alice"), Err(Error::ReadOnly)));
         assert!(matches!(open.insert_many(&["a"; 999], &mut Vec::new()), Err(Error::ReadOnly)));
         assert!(open.insert_many_parallel(&["a"], 2).is_err() && open.clear().is_err());
-        let mut open = file::open_mut(&stem).unwrap();
+        let mut open = OpenOptions::new().writable(true).open(&stem).unwrap();
         open.insert("alice").unwrap();
-        file::save(&open, &stem).unwrap();
-        assert!(file::open(&stem).unwrap().contains("alice"));
+        open.save(&stem).unwrap();
+        assert!(Filter::open(&stem).unwrap().contains("alice"));
     }
     assert!(file::shard_path(&stem, 3, 11).ends_with("seen.003-of-011.ib"));
     std::fs::write(folder.path().join("seen.3-of-4.ib"), "somebody else's").unwrap();
     std::fs::remove_file(file::shard_path(&stem, 3, 11)).unwrap();
     assert!(text(&stem).contains("of 11 shards, missing: 3:"), "{}", text(&stem));
     let other = Filter::sharded(plan(Kind::Blocked, 500, 0.01), 2).unwrap();
-    file::save(&other, &stem).unwrap();
+    other.save(&stem).unwrap();
     assert!(text(&stem).contains("number of shards: 2 here, 11 there"));
 }
 

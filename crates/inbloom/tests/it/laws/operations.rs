@@ -284,7 +284,7 @@ fn nothing_to_insert_is_no_change_to_refuse() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("read-only.ib");
     std::fs::write(&path, &bytes).unwrap();
-    let mut filter = inbloom::file::open(&path).unwrap();
+    let mut filter = Filter::open(&path).unwrap();
     let (none, mut new) = ([""; 0], Vec::new());
     filter.insert_many(&none, &mut new).unwrap();
     filter.insert_digests(&[], &mut new).unwrap();

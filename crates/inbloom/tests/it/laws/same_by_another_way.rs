@@ -71,7 +71,7 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
         if plan.kind() == Kind::Window {
             filter.advance(1000).unwrap();
         }
-        file::save(&filter, &path).unwrap();
+        filter.save(&path).unwrap();
         let files = match filter.shards().len() {
             1 => vec![path.clone()],
             _ => file::shard_paths(file::stem_of(&path)).unwrap(),
@@ -79,8 +79,8 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
         files.iter().for_each(|file| file::verify(file).unwrap());
         let contents = || files.iter().flat_map(|file| std::fs::read(file).unwrap());
         let bytes: Vec<u8> = contents().collect();
-        let mut opened = file::open(&path).unwrap();
-        let mut changed = file::open_mut(&path).unwrap();
+        let mut opened = Filter::open(&path).unwrap();
+        let mut changed = inbloom::OpenOptions::new().writable(true).open(&path).unwrap();
         let read = read(&bytes);
         let files_of_shards = filter.shards().iter().map(file_of).collect::<Vec<_>>();
         for (file, shard) in files_of_shards.iter().zip(filter.shards()) {
@@ -136,7 +136,7 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
             assert!(plan.kind() == Kind::Bitmap || opened.merge(&read).is_err(), "{name}");
         }
         // One that is opened to change goes on as the one in memory does; so does a shared one.
-        let shared = file::open(&path).unwrap().into_shared().unwrap();
+        let shared = Filter::open(&path).unwrap().into_shared().unwrap();
         for number in 900..1900 {
             filter.insert(key(number)).unwrap();
             changed.insert(key(number)).unwrap();
@@ -157,9 +157,9 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
             assert_members(other, &keys(1000..1900), name);
         }
         assert!(contents().eq(bytes), "{name}: the file has changed");
-        file::save(&changed, &path).unwrap();
+        changed.save(&path).unwrap();
         files.iter().for_each(|file| file::verify(file).unwrap());
-        assert!(file::open(&path).unwrap() == filter, "{name}");
+        assert!(Filter::open(&path).unwrap() == filter, "{name}");
     }
 }
 
@@ -174,8 +174,8 @@ fn shards_are_not_saved_beside_a_file_that_would_hide_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
     let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
-    file::save(&Filter::new(plan).unwrap(), &path).unwrap();
-    let error = file::save(&Filter::sharded(plan, 3).unwrap(), &path).unwrap_err().to_string();
+    Filter::new(plan).unwrap().save(&path).unwrap();
+    let error = Filter::sharded(plan, 3).unwrap().save(&path).unwrap_err().to_string();
     assert!(error.contains("saving shards beside") && error.contains("seen.ib"), "{error}");
     assert!(file::shard_paths(file::stem_of(&path)).unwrap().is_empty());
 }

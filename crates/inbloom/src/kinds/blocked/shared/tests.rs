@@ -331,14 +331,17 @@ fn a_filter_in_a_file_is_shared_and_the_file_stays_what_it_was() {
     let path = folder.path().join("seen.ib");
     let (plan, keys, more) = (plan(5000, 1e-3, 1), digests(0..4000), digests(4000..5000));
     let filter = Filter::build(plan, Hasher::default(), &keys).unwrap();
-    crate::file::save(&filter, &path).unwrap();
-    for mapped in [crate::file::open(&path).unwrap(), crate::file::open_mut(&path).unwrap()] {
+    filter.save(&path).unwrap();
+    for mapped in [
+        Filter::open(&path).unwrap(),
+        crate::OpenOptions::new().writable(true).open(&path).unwrap(),
+    ] {
         let shared = SharedBlocked::from_filter(mapped).unwrap();
         assert_same_bits(&shared, &exclusive(plan, &keys));
         shared.insert_digests(&more, &mut Vec::new());
         assert_same_bits(&shared, &exclusive(plan, &digests(0..5000)));
     }
-    assert!(crate::file::open(&path).unwrap() == filter);
+    assert!(Filter::open(&path).unwrap() == filter);
 }
 
 #[test]

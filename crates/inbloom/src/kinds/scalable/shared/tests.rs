@@ -311,8 +311,8 @@ fn a_filter_goes_in_and_comes_out_as_it_was() {
         // What is read-only is copied, and can be changed then.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("filter.ib");
-        crate::file::save(&filter, &path).unwrap();
-        let shared = SharedScalable::from_filter(crate::file::open(&path).unwrap()).unwrap();
+        filter.save(&path).unwrap();
+        let shared = SharedScalable::from_filter(Filter::open(&path).unwrap()).unwrap();
         shared.insert_digests(&digests(keys..3 * keys + 1), &mut Vec::new()).unwrap();
         filter.insert_digests(&digests(keys..3 * keys + 1), &mut Vec::new()).unwrap();
         assert!(shared.snapshot(Hasher::default()).unwrap() == filter);

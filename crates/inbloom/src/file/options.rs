@@ -1,0 +1,182 @@
+//! How a filter is opened: one set of options for files, readers and bytes.
+
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use super::{Watch, all_shards, map, open_file, privately, shards_of, stem_of};
+use crate::digest::SecretKey;
+use crate::error::{Error, Result};
+use crate::filter::{Filter, View};
+use crate::format;
+use crate::storage::Cells;
+
+/// How to open a filter that was saved: to query or to change it, with a secret key, checked or as
+/// it is.
+///
+/// [`Filter::open`], [`Filter::read_from`] and [`Filter::view`] are the short forms for a filter
+/// without a secret key that is only queried.
+///
+/// ```
+/// use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("seen.ib");
+/// let secret = SecretKey::new([7; 16]);
+/// let plan = Plan::builder(Kind::Blocked).items(1000).build()?;
+/// let mut filter = Filter::with_hasher(plan, Hasher::sip13(secret))?;
+/// filter.insert("alice")?;
+/// filter.save(&path)?;
+///
+/// let mut filter = OpenOptions::new().secret(&secret).writable(true).verify(true).open(&path)?;
+/// assert!(!filter.insert("alice")?);
+/// assert!(Filter::open(&path).is_err()); // not without its key
+/// # Ok::<(), inbloom::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    secret: Option<SecretKey>,
+    writable: bool,
+    verify: bool,
+}
+
+impl OpenOptions {
+    /// Returns the options of [`Filter::open`]: no secret key, read-only, and only the header is
+    /// checked.
+    #[must_use]
+    pub fn new() -> OpenOptions {
+        OpenOptions::default()
+    }
+
+    /// Sets the secret key that the filter's keys were hashed under: `&key`, or an option of it.
+    #[must_use]
+    pub fn secret<'a>(self, key: impl Into<Option<&'a SecretKey>>) -> OpenOptions {
+        OpenOptions { secret: key.into().copied(), ..self }
+    }
+
+    /// Sets whether the filter can be changed. A file is mapped privately then: what is changed is
+    /// copied, page by page, and the file stays as it is until [`Filter::save`] replaces it.
+    #[must_use]
+    pub fn writable(self, writable: bool) -> OpenOptions {
+        OpenOptions { writable, ..self }
+    }
+
+    /// Sets whether every byte is checked first, as [`verify`](super::verify) does: reads
+    /// everything.
+    #[must_use]
+    pub fn verify(self, verify: bool) -> OpenOptions {
+        OpenOptions { verify, ..self }
+    }
+
+    /// Opens a file.
+    ///
+    /// The file is mapped, not read: opening costs the same whatever its size, and processes that
+    /// open one file share one copy of it in memory. (Of a ribbon the thousandth part is read that
+    /// tells where each key is, so that a lookup waits for one page at most. What was added to it
+    /// later, and its excluded keys, are mapped only: a lookup may wait for pages of these too.)
+    /// The file may be larger than memory: batches of queries ask for the pages that they are
+    /// going to touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
+    ///
+    /// A sparse bitmap, and a filter from a pipe, are read into memory instead, and can be changed
+    /// there.
+    ///
+    /// If there is no such file, but files of its shards as [`Filter::save`] names them, they are
+    /// opened together, as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and so
+    /// on.
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan, file};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("seen");
+    /// let plan = Plan::builder(Kind::Blocked).items(1000).build()?;
+    /// let mut seen = Filter::sharded(plan, 16)?;
+    /// seen.insert("alice")?;
+    /// seen.save(&path)?;
+    /// assert!(Filter::open(&path)?.contains("alice"));
+    ///
+    /// // Each shard is a filter of its own.
+    /// let shard = Filter::open(file::shard_path(&path, seen.shard_of("alice"), 16))?;
+    /// assert!(shard.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    ///
+    /// Do not overwrite the file in place while it is open: replace it, as [`Filter::save`] does,
+    /// and an open filter goes on answering from the old one. Where others may do it all the same,
+    /// use [`OpenOptions::open_watched`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Filter> {
+        let path = path.as_ref();
+        let opened = self.open_one(path);
+        let is_missing = |error: &Error| match error {
+            Error::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        };
+        if !opened.as_ref().is_err_and(is_missing) {
+            return opened;
+        }
+        let stem = stem_of(path);
+        match shards_of(&stem) {
+            Ok(found) if !found.is_empty() => {
+                let paths = all_shards(&stem, found)?;
+                let shards = paths.iter().map(|path| self.open_one(path));
+                Filter::from_shards(shards.collect::<Result<_>>()?)
+            }
+            _ => opened,
+        }
+    }
+
+    fn open_one(self, path: &Path) -> Result<Filter> {
+        let file = open_file(path)?;
+        // A pipe or an empty file cannot be mapped, but can be read.
+        let Some(map) = map(&file, path)? else { return self.read_from(BufReader::new(file)) };
+        if self.verify {
+            format::verify(&map)?;
+        }
+        let parsed = format::parse(&map)?;
+        let (offset, length) = parsed.payload;
+        let cells = match self.writable {
+            false => Cells::mapped(map, offset, length),
+            true => privately(&file, path, &parsed, map.len())?,
+        };
+        parsed.into_filter(cells, self.secret.as_ref())
+    }
+
+    /// Opens a file that others may write to meanwhile, to query it: see [`Watch::is_intact`].
+    ///
+    /// From the first call on, this process handles SIGBUS for such files; others are left to
+    /// whatever handled them before.
+    ///
+    /// None instead of a watch: the file cannot be mapped, and was read into memory.
+    pub fn open_watched(self, path: impl AsRef<Path>) -> Result<(Filter, Option<Watch>)> {
+        let path = path.as_ref();
+        let file = open_file(path)?;
+        let Some(map) = map(&file, path)? else {
+            return Ok((self.read_from(BufReader::new(file))?, None));
+        };
+        // After the map, which is of the length that is told then.
+        let watch = Watch::new(file, &map);
+        if self.verify {
+            format::verify(&map)?;
+        }
+        let parsed = format::parse(&map)?;
+        let (offset, length) = parsed.payload;
+        let cells = Cells::mapped(map, offset, length);
+        Ok((parsed.into_filter(cells, self.secret.as_ref())?, Some(watch)))
+    }
+
+    /// Reads a filter that [`Filter::write_to`] has written, and leaves the reader just behind it.
+    /// All of it is checked, and it can be changed, whatever the options say.
+    ///
+    /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
+    pub fn read_from(self, reader: impl Read) -> Result<Filter> {
+        format::read(reader, self.secret.as_ref())
+    }
+
+    /// Uses a filter in bytes that it was written to, without copying them: see [`Filter::view`].
+    /// It is read-only, whatever the options say.
+    pub fn view(self, bytes: &[u8]) -> Result<View<'_>> {
+        if self.verify {
+            format::verify(bytes)?;
+        }
+        format::view(bytes, self.secret.as_ref())
+    }
+}
