@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::reply_error::ReplyError;
 use crate::server::Server;
+use crate::value::spec::Grants;
 
 impl Server {
     /// Grants bytes of the memory that filters may take, until what is returned is dropped: that is
@@ -75,7 +76,7 @@ impl Server {
         // entered there before it is struck here, so that it is counted once or twice, and never
         // not at all.
         let promised = self.promised.load(Ordering::Acquire);
-        let shapes = self.shape_bytes.load(Ordering::Relaxed);
+        let shapes = self.shapes.bytes();
         let keys = self.keyspace.used() + self.keyspace.calendar_bytes();
         let used = promised + keys + self.transfers.bytes() + shapes;
         // Read first: it is asked for by every thread, and rises seldom.
@@ -90,6 +91,18 @@ impl Server {
     pub fn memory_peak(&self) -> u64 {
         self.memory_in_use();
         self.peak.load(Ordering::Relaxed)
+    }
+}
+
+impl Grants for Server {
+    type Room = Room;
+
+    fn limit(&self) -> u64 {
+        self.limit_for(0)
+    }
+
+    fn grant(&self, bytes: u64) -> Result<Room, ReplyError> {
+        self.make_room_for_filter(bytes)
     }
 }
 

@@ -39,12 +39,13 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use inbloom::Hasher;
 use parking_lot::{Condvar, Mutex};
 
-use crate::server::Server;
-use crate::settings::Settings;
+use crate::keyspace::Keyspace;
 use crate::value::Value;
-use disk::{Disk, Folder};
+use crate::value::shapes::Shapes;
+use disk::Disk;
 use image::Fixed;
 use log::{Fsync, Log};
 use snapshot::Kept;
@@ -167,6 +168,20 @@ impl Error {
     }
 }
 
+/// Whose filters a folder keeps.
+pub trait Owner: Send + Sync {
+    /// Names and filters.
+    fn keyspace(&self) -> &Keyspace;
+    /// The hash of all filters that are made here.
+    fn hasher(&self) -> &Hasher;
+    /// The shapes of filters.
+    fn shapes(&self) -> &Shapes;
+    /// Where files that IB.OPEN opens are.
+    fn import_dir(&self) -> Option<&Path>;
+    /// Whether it waits for the folder to end.
+    fn is_stopping(&self) -> bool;
+}
+
 /// The folder of a running server.
 pub struct Store {
     /// Changes since the last snapshot.
@@ -284,30 +299,6 @@ pub fn is_in_use(folder: &Path) -> bool {
     folder.join(manifest::NAME).exists()
 }
 
-/// Fills an empty server with what a folder has, and keeps its changes there from now on. The folder
-/// is there, and locked.
-pub fn open_folder(
-    server: &Arc<Server>,
-    folder: &Path,
-    access: Access,
-    lock: Option<Lock>,
-) -> Result<Found, Error> {
-    let (store, found) = recovery::open(server, Arc::new(Folder::new(folder)), access)?;
-    if let Some(mut store) = store {
-        store.hold = lock;
-        let store = Arc::new(store);
-        server.set_store(Arc::clone(&store));
-        if access == Access::Repair && !found.damaged.is_empty() {
-            // What was lost is no longer expected, before anything new is acknowledged.
-            store.snapshot(server)?;
-        } else if !found.damaged.is_empty() {
-            store.snapshot_soon();
-        }
-        store.start(server).map_err(Error::io("starting", "threads"))?;
-    }
-    Ok(found)
-}
-
 impl Store {
     fn new(disk: Arc<dyn Disk>, log: Log, kept: Kept, files: HashMap<u64, Vec<String>>) -> Store {
         Store {
@@ -328,23 +319,28 @@ impl Store {
         }
     }
 
-    /// Follows the settings.
-    pub fn set(&self, settings: &Settings) {
-        self.log.set_policy(settings.fsync);
-        self.log_limit.store(settings.log_limit, Ordering::Relaxed);
+    /// Sets when changes are acknowledged, and how long the log may become before a snapshot follows.
+    pub fn set(&self, policy: Fsync, log_limit: u64) {
+        self.log.set_policy(policy);
+        self.log_limit.store(log_limit, Ordering::Relaxed);
+    }
+
+    /// Keeps a folder locked as long as it is in use.
+    pub fn hold(&mut self, lock: Option<Lock>) {
+        self.hold = lock;
     }
 
     /// Turns the content of a filter that nobody has yet into an image, and returns it with the names of
     /// its files.
-    pub fn image(&self, server: &Server, value: &Value) -> Result<(Vec<u8>, Vec<String>), Error> {
-        let stem = format!("filter-{}", server.keyspace.number());
+    pub fn image(&self, owner: &dyn Owner, value: &Value) -> Result<(Vec<u8>, Vec<String>), Error> {
+        let stem = format!("filter-{}", owner.keyspace().number());
         let mut bytes = Vec::new();
         let items = match value {
             Value::Bloom(bloom) => bloom.items(),
             _ => 0,
         };
         let fix = || Fixed { sequence: 0, items };
-        let written = image::write(value, &server.hasher, &*self.disk, &stem, &mut bytes, fix)?;
+        let written = image::write(value, owner.hasher(), &*self.disk, &stem, &mut bytes, fix)?;
         if !written.files.is_empty() {
             self.disk.sync_names().map_err(Error::io("syncing", "the data folder"))?;
         }
@@ -394,11 +390,12 @@ impl Store {
     }
 
     /// Starts the threads that sync the log and take snapshots.
-    pub fn start(self: &Arc<Store>, server: &Arc<Server>) -> io::Result<()> {
-        let thread = |name: &str, work: fn(&Store, &Weak<Server>)| {
-            let (store, server) = (Arc::clone(self), Arc::downgrade(server));
+    pub fn start(self: &Arc<Store>, owner: &Arc<dyn Owner>) -> Result<(), Error> {
+        let thread = |name: &str, work: fn(&Store, &Weak<dyn Owner>)| {
+            let (store, owner) = (Arc::clone(self), Arc::downgrade(owner));
             let thread = std::thread::Builder::new().name(name.into());
-            thread.spawn(move || work(&store, &server))
+            let spawned = thread.spawn(move || work(&store, &owner));
+            spawned.map_err(Error::io("starting", "threads"))
         };
         let mut threads = self.threads.lock();
         threads.push(thread("log", Store::keep_log)?);
@@ -409,7 +406,7 @@ impl Store {
 
     /// Writes and syncs everything, and takes a snapshot, so that the next start need not replay the
     /// log. Clients must be gone.
-    pub fn close(&self, server: &Server) -> Result<(), Error> {
+    pub fn close(&self, owner: &dyn Owner) -> Result<(), Error> {
         self.is_stopping.store(true, Ordering::Release);
         self.log.wake();
         self.log.wake_writer();
@@ -421,7 +418,7 @@ impl Store {
         let synced = self.log.sync().map_err(Error::io("syncing", "the log"));
         let is_skipped = self.skips_last.load(Ordering::Relaxed);
         if !is_skipped && (self.log.bytes() > 0 || synced.is_err()) {
-            let saved = self.snapshot(server);
+            let saved = self.snapshot(owner);
             // Without it the next start replays the log, which is safe.
             return saved.map(|_| ()).or(synced);
         }
@@ -446,7 +443,7 @@ impl Store {
     }
 
     /// Syncs as the policy says, and gets out of trouble.
-    fn keep_log(&self, _: &Weak<Server>) {
+    fn keep_log(&self, _: &Weak<dyn Owner>) {
         let mut synced = Instant::now();
         while !self.is_stopping.load(Ordering::Acquire) {
             let policy = self.log.policy();
@@ -474,14 +471,14 @@ impl Store {
     }
 
     /// Writes to the log for those who should not wait for a busy disk.
-    fn write_log(&self, _: &Weak<Server>) {
+    fn write_log(&self, _: &Weak<dyn Owner>) {
         while !self.is_stopping.load(Ordering::Acquire) {
             self.log.write_when_busy(Duration::from_secs(1));
         }
     }
 
     /// Takes a snapshot when it is asked for, when the log is long, and when nothing else helps.
-    fn keep_snapshots(&self, server: &Weak<Server>) {
+    fn keep_snapshots(&self, owner: &Weak<dyn Owner>) {
         let mut failed: Option<Instant> = None;
         while !self.is_stopping.load(Ordering::Acquire) {
             let is_wanted = {
@@ -499,8 +496,8 @@ impl Store {
             if !is_wanted && failed.is_some_and(|failed| failed.elapsed() < RETRY) {
                 continue;
             }
-            let Some(server) = server.upgrade() else { return };
-            let result = self.snapshot(&server);
+            let Some(owner) = owner.upgrade() else { return };
+            let result = self.snapshot(&*owner);
             failed = result.is_err().then(Instant::now);
         }
     }

@@ -3,22 +3,23 @@
 mod reload;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use inbloom::Hasher;
-use inbloom::kinds::blocked::Shape;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clients::Clients;
 use crate::health::Health;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::log_throttle::LogThrottle;
-use crate::persist::Store;
+use crate::persist::disk::Folder;
 use crate::persist::log::Log;
+use crate::persist::recovery::{self, Access, Found};
+use crate::persist::{self, Lock, Owner, Store};
 use crate::rates::Rates;
 use crate::reply_error::ReplyError;
 use crate::settings::{Config, Settings, SharedSettings};
@@ -26,9 +27,9 @@ use crate::statistics::{SlowLog, Statistics};
 use crate::transfers::Transfers;
 use crate::users::{Users, UsersError};
 use crate::value::Value;
-use crate::value::bloom::Wish;
 use crate::value::change::{Change, Items, Refusal, Terms};
-use crate::value::spec::{Memory, Spec, birth_of_image};
+use crate::value::shapes::Shapes;
+use crate::value::spec::{Materials, Spec, birth_of_image};
 use reload::Reloads;
 
 /// What protected mode answers.
@@ -73,9 +74,8 @@ pub struct Server {
     pub(crate) peak: AtomicU64,
     /// Held while bytes are granted.
     pub(crate) granting: Mutex<()>,
-    shapes: Mutex<Shapes>,
-    /// The bytes of those shapes that are not a constant's worth.
-    pub(crate) shape_bytes: AtomicU64,
+    /// The shapes of filters that were reserved.
+    pub shapes: Shapes,
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
     store: OnceLock<Arc<Store>>,
@@ -103,8 +103,7 @@ impl Server {
             users: RwLock::new(Arc::new(config.users.clone())),
             promised: Arc::default(),
             granting: Mutex::default(),
-            shapes: Mutex::default(),
-            shape_bytes: AtomicU64::new(0),
+            shapes: Shapes::default(),
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
             store: OnceLock::new(),
@@ -121,7 +120,7 @@ impl Server {
     pub fn set<E>(&self, change: impl FnOnce(&mut Settings) -> Result<(), E>) -> Result<(), E> {
         self.settings.set(change, |changed| {
             if let Some(store) = self.store() {
-                store.set(changed);
+                store.set(changed.fsync, changed.log_limit);
             }
         })
     }
@@ -185,36 +184,40 @@ impl Server {
         Some(Cow::Owned(text.into_bytes()))
     }
 
-    /// Whether the shape of a filter is at hand.
-    pub fn has_shape(&self, wish: Wish) -> bool {
-        self.shapes.lock().all.contains_key(&wish)
-    }
-
-    /// The shape of a filter, computed once: a blocked plan takes up to some milliseconds. All filters of
-    /// one wish share it.
-    pub fn shape(&self, wish: Wish) -> Result<Arc<Shape>, ReplyError> {
-        if let Some(shape) = self.shapes.lock().all.get(&wish) {
-            return Ok(Arc::clone(shape));
-        }
-        let shape = wish.shape().map_err(|error| {
-            let (rate, capacity) = (wish.rate(), wish.capacity);
-            ReplyError::with(format!(
-                "ERR a rate of {rate} for {capacity} items is beyond what a filter that may grow can \
-                 keep, as its parts share the rate ({error}); a higher rate, or NONSCALING, may do"
-            ))
-        })?;
-        let mut shapes = self.shapes.lock();
-        let shape = shapes.share(wish, shape);
-        let counted = shapes.all.len().saturating_sub(FREE_SHAPES) as u64 * SHAPE;
-        self.shape_bytes.store(counted, Ordering::Relaxed);
-        Ok(shape)
-    }
-
     /// Keeps changes in a folder from now on.
     pub fn set_store(&self, store: Arc<Store>) {
-        store.set(&self.settings());
+        let settings = self.settings();
+        store.set(settings.fsync, settings.log_limit);
         self.keyspace.set_journal(Arc::clone(&store.log) as _);
         let _ = self.store.set(store);
+    }
+
+    /// Fills a server without keys with what a folder has, and keeps its changes there from now on. The
+    /// folder is there, and locked.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be used: see [`persist::Error`].
+    pub fn open_folder(
+        self: &Arc<Server>,
+        folder: &Path,
+        access: Access,
+        lock: Option<Lock>,
+    ) -> Result<Found, persist::Error> {
+        let (store, found) = recovery::open(&**self, Arc::new(Folder::new(folder)), access)?;
+        if let Some(mut store) = store {
+            store.hold(lock);
+            let store = Arc::new(store);
+            self.set_store(Arc::clone(&store));
+            if access == Access::Repair && !found.damaged.is_empty() {
+                // What was lost is no longer expected, before anything new is acknowledged.
+                store.snapshot(&**self)?;
+            } else if !found.damaged.is_empty() {
+                store.snapshot_soon();
+            }
+            store.start(&(Arc::clone(self) as Arc<dyn Owner>))?;
+        }
+        Ok(found)
     }
 
     /// The folder that changes are kept in, if they are.
@@ -243,9 +246,13 @@ impl Server {
         self.keyspace.apply(entry, &Change::Items { items, terms }, answers)
     }
 
+    fn materials(&self) -> Materials<'_> {
+        Materials { hasher: &self.hasher, shapes: &self.shapes }
+    }
+
     /// Makes an empty filter under a name that has none.
     pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, ReplyError> {
-        let (value, _room) = spec.value(self, now, Memory::Limited)?;
+        let (value, _room) = spec.value(&self.materials(), now, self)?;
         let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
         Ok(self.keyspace.create(key, New::with(value, birth, None), now))
     }
@@ -327,27 +334,24 @@ impl Server {
     }
 }
 
-/// Shapes that count as nothing: a megabyte of them.
-const FREE_SHAPES: usize = 4096;
-/// What a shape takes, with its place in the table: two thirds of that are in use on average.
-const SHAPE: u64 = (size_of::<Shape>() + 16 + (size_of::<Wish>() + 8) * 3 / 2) as u64;
+impl Owner for Server {
+    fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
 
-/// The shapes of filters. One that a filter has is never dropped, so that there is one for each wish;
-/// the others go now and then.
-#[derive(Default)]
-struct Shapes {
-    all: HashMap<Wish, Arc<Shape>>,
-    /// How many there may be before it is looked which of them no filter has.
-    most: usize,
-}
+    fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
 
-impl Shapes {
-    /// Keeps a shape, unless another thread was faster. Returns the one that is kept.
-    fn share(&mut self, wish: Wish, shape: Arc<Shape>) -> Arc<Shape> {
-        if self.all.len() >= self.most.max(FREE_SHAPES) {
-            self.all.retain(|_, shape| Arc::strong_count(shape) > 1);
-            self.most = 2 * self.all.len();
-        }
-        Arc::clone(self.all.entry(wish).or_insert(shape))
+    fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    fn import_dir(&self) -> Option<&Path> {
+        self.config.import_dir.as_deref()
+    }
+
+    fn is_stopping(&self) -> bool {
+        Server::is_stopping(self)
     }
 }

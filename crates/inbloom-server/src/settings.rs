@@ -27,7 +27,7 @@ pub use parameters::{
 pub struct Config {
     /// Threads that serve connections.
     pub threads: usize,
-    /// The folder in which changes are kept, to tell; see `persist::open_folder`.
+    /// The folder in which changes are kept, to tell; see `Server::open_folder`.
     pub dir: Option<PathBuf>,
     /// The folder that IB.OPEN, IB.SAVE may use; none: they are refused.
     pub import_dir: Option<PathBuf>,

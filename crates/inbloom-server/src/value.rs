@@ -3,6 +3,7 @@
 pub mod bloom;
 pub mod change;
 pub mod dump_format;
+pub mod shapes;
 pub mod spec;
 
 use std::cell::Cell;

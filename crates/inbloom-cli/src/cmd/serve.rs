@@ -189,7 +189,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         return leave_behind(&server, &threads);
     }
     if let Some(store) = server.store() {
-        store.close(&server).context("the last changes may not be safe")?;
+        store.close(&*server).context("the last changes may not be safe")?;
     }
     tracing::info!("stopped");
     args.log.say("stopped");
@@ -219,7 +219,8 @@ fn load(
 ) -> Result<()> {
     let access = if args.repair { Access::Repair } else { Access::Use };
     server.health.suffer(health::LOADING, "the data folder is being read");
-    let found = persist::open_folder(server, folder, access, lock)
+    let found = server
+        .open_folder(folder, access, lock)
         .with_context(|| format!("cannot use the data folder {}", folder.display()))?;
     server.health.recover(health::LOADING);
     report(folder, &found, args);
@@ -252,7 +253,8 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     let (import_dir, key) = (args.import_dir()?, args.access.key(Some(folder))?);
     let server = Arc::new(Server::new(Config { import_dir, key, ..Config::default() }));
     let lock = persist::look_at_folder(folder)?;
-    let found = persist::open_folder(&server, folder, Access::Check, Some(lock))
+    let found = server
+        .open_folder(folder, Access::Check, Some(lock))
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
     report(folder, &found, args);
     if !found.damaged.is_empty() {

@@ -180,7 +180,7 @@ const LARGE: u64 = 4 << 20;
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.
 fn reserve_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
     match options::wish(request.server, request.arguments) {
-        Ok((wish, options)) => !options.is_plain() || !request.server.has_shape(wish),
+        Ok((wish, options)) => !options.is_plain() || !request.server.shapes.has(wish),
         Err(_) => false,
     }
 }

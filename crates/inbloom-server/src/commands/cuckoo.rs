@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Cuckoo, Hash, Refused};
+use inbloom::interop::redisbloom::{Cuckoo, Hash, Refused};
 
 use super::bloom;
 use super::transfer;
@@ -257,17 +257,6 @@ impl CuckooWish {
     fn spec(self) -> Spec {
         let CuckooWish { capacity, bucket_size, max_iterations, expansion } = self;
         Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion }
-    }
-}
-
-/// Why a filter was not made: if for want of memory, as every other filter is refused.
-pub fn not_made(server: &Server, error: &redisbloom::Error) -> ReplyError {
-    match error {
-        redisbloom::Error::Limit { needed, .. } => {
-            // Within what there is, it was the limit of 4 GiB for one sub-filter.
-            server.make_room_for_filter(*needed).err().unwrap_or_else(|| ReplyError::because(error))
-        }
-        error => ReplyError::because(error),
     }
 }
 

@@ -47,6 +47,7 @@ use crate::transfers::loading::{
 use crate::transfers::{Dump, KeptForDump, Which};
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header};
+use crate::value::spec::not_made;
 use crate::value::{Guarded, Value};
 
 /// The rows of DUMP and RESTORE; those of SCANDUMP and LOADCHUNK are with BF.* and CF.*.
@@ -338,7 +339,7 @@ fn cuckoo_header(
     };
     let begun = filter.for_long(|filter| filter.read(begin));
     let begun = begun.map_err(|error| match error {
-        redisbloom::LoadError::CannotCreate(error) => cuckoo::not_made(call.server, &error),
+        redisbloom::LoadError::CannotCreate(error) => not_made(call.server, &error),
         error => ReplyError::because(error),
     })?;
     Ok(begun.map(|(header, kept)| {
@@ -692,7 +693,7 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), ReplyError
     match payload::decode(payload, server.limit_for(0)) {
         Ok(payload::Restored::Bloom(bloom)) => granted(server, Value::redisbloom(bloom)),
         Ok(payload::Restored::Cuckoo(cuckoo)) => granted(server, Value::cuckoo(cuckoo)),
-        Err(error) if no_memory(&error) => Err(cuckoo::not_made(server, &error)),
+        Err(error) if no_memory(&error) => Err(not_made(server, &error)),
         Err(redisbloom::Error::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
         Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(ReplyError::because(error)),
         Err(_) => Err(ReplyError::new("ERR Bad data format")),

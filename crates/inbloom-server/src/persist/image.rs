@@ -36,7 +36,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::layout::{Base, Dump, Image, Part};
 use self::sealed::{Sealing, Unsealing};
-pub use self::shapes::{Outline, Shapes};
+pub use self::shapes::{Outline, OutlineShapes};
 use super::disk::{Disk, DiskFile};
 use crate::import::Imported;
 use crate::value::Value;
@@ -72,7 +72,7 @@ pub struct Surroundings<'a> {
     /// Where the files are.
     pub disk: &'a dyn Disk,
     /// Shapes that filters share.
-    pub shapes: &'a Shapes,
+    pub shapes: &'a OutlineShapes,
     /// Where files that were opened are.
     pub import_dir: Option<&'a Path>,
 }

@@ -201,11 +201,11 @@ impl Journal for Log {
 
 impl Log {
     /// Begins a new file behind a border.
-    pub fn begin(disk: Arc<dyn Disk>, border: Border, policy: Fsync) -> io::Result<Log> {
+    pub fn begin(disk: Arc<dyn Disk>, border: Border) -> io::Result<Log> {
         let Border { last, removed, bytes, file } = border;
         let segment = Segment::begin(&*disk, last + 1, file)?;
         Ok(Log {
-            policy: AtomicU8::new(policy as u8),
+            policy: AtomicU8::new(Fsync::default() as u8),
             pending: Mutex::new(Pending { chunks: Vec::new(), bytes: 0, last, removed }),
             segment: Mutex::new(segment),
             syncing: Mutex::new(()),
@@ -679,7 +679,8 @@ mod tests {
     fn log(policy: Fsync, records: u64) -> (Log, Slow) {
         let disk = Slow::default();
         let border = Border::at_start(0, Vec::new(), 0);
-        let log = Log::begin(Arc::new(disk.clone()), border, policy).expect("it takes all");
+        let log = Log::begin(Arc::new(disk.clone()), border).expect("it takes all");
+        log.set_policy(policy);
         (0..records).for_each(|id| log.record(&Record::Expire { id, at: None }));
         disk.writers.lock().clear();
         (log, disk)

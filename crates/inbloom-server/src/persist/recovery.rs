@@ -25,14 +25,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::disk::Disk;
-use super::image::{Shapes, Surroundings};
+use super::image::{OutlineShapes, Surroundings};
 use super::log::{Border, Log};
 use super::manifest::{self, Manifest};
 use super::segment;
 use super::snapshot::Kept;
-use super::{Error, Store};
+use super::{Error, Owner, Store};
 use crate::keyspace::Restored;
-use crate::server::Server;
 
 /// What was found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -61,9 +60,9 @@ pub enum Access {
     Check,
 }
 
-/// Fills an empty server with what a folder has. With [`Access::Check`] no store is returned.
+/// Fills an empty keyspace with what a folder has. With [`Access::Check`] no store is returned.
 pub fn open(
-    server: &Server,
+    owner: &dyn Owner,
     disk: Arc<dyn Disk>,
     access: Access,
 ) -> Result<(Option<Store>, Found), Error> {
@@ -85,18 +84,18 @@ pub fn open(
             if let Some(found) = names.iter().find(is_ours) {
                 return Err(Error::NoManifest { found: found.clone() });
             }
-            Manifest::new(&server.hasher)
+            Manifest::new(owner.hasher())
         }
     };
-    let expected = manifest::hash_name(&server.hasher);
+    let expected = manifest::hash_name(owner.hasher());
     if manifest.hash != expected {
         return Err(Error::Hash { found: manifest.hash, expected });
     }
     let mut recovery = Recovery {
-        server,
+        owner,
         disk: &*disk,
         access,
-        shapes: Shapes::default(),
+        shapes: OutlineShapes::default(),
         filters: HashMap::new(),
         files: HashMap::new(),
         removed: Vec::new(),
@@ -117,7 +116,7 @@ pub fn open(
     let Recovery { filters, files, removed, next, mut found, has_damaged_packs, .. } = recovery;
     found.filters = filters.len() as u64;
     let next = next.max(last_number(&names) + 1);
-    server.keyspace.restore(next, filters.into_values().map(|filter| filter.restored));
+    owner.keyspace().restore(next, filters.into_values().map(|filter| filter.restored));
     found.millis = begun.elapsed().as_millis() as u64;
     if access == Access::Check {
         return Ok((None, found));
@@ -139,7 +138,7 @@ pub fn open(
         }
     }
     let border = Border::at_start(last, removed, bytes);
-    let log = Log::begin(Arc::clone(&disk), border, server.settings().fsync);
+    let log = Log::begin(Arc::clone(&disk), border);
     let log = log.map_err(Error::io("beginning a file of", "the log"))?;
     if access == Access::Repair && segment_is_missing(&names, manifest.log) {
         manifest.log = last + 1; // What it named is given up, and with it all that came after.
@@ -175,10 +174,10 @@ struct Filter {
 }
 
 struct Recovery<'a> {
-    server: &'a Server,
+    owner: &'a dyn Owner,
     disk: &'a dyn Disk,
     access: Access,
-    shapes: Shapes,
+    shapes: OutlineShapes,
     filters: HashMap<u64, Filter>,
     files: HashMap<u64, Vec<String>>,
     /// Filters that the log removes, of which the snapshots may have images.
@@ -216,10 +215,10 @@ struct Damage {
 impl Recovery<'_> {
     fn surroundings(&self) -> Surroundings<'_> {
         Surroundings {
-            hasher: &self.server.hasher,
+            hasher: self.owner.hasher(),
             disk: self.disk,
             shapes: &self.shapes,
-            import_dir: self.server.config.import_dir.as_deref(),
+            import_dir: self.owner.import_dir(),
         }
     }
 

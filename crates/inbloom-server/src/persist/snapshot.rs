@@ -39,10 +39,9 @@ use super::manifest::{self, Manifest};
 use super::record::{FRAME, next_frame, seal};
 use super::segment::{self, Frames};
 use super::throttled_disk::ThrottledDisk;
-use super::{Error, Store};
+use super::{Error, Owner, Store};
 use crate::clock::now;
 use crate::keyspace::{DATABASES, Entry};
-use crate::server::Server;
 use crate::value::Value;
 
 /// What a frame of a pack says.
@@ -209,12 +208,12 @@ pub struct Done {
 
 impl Store {
     /// Saves what has changed since the last snapshot. One at a time: whoever comes meanwhile waits.
-    pub fn snapshot(&self, server: &Server) -> Result<Done, Error> {
+    pub fn snapshot(&self, owner: &dyn Owner) -> Result<Done, Error> {
         let mut kept = self.kept.lock();
         let _busy = self.log.keep_busy();
         let begun = Instant::now();
         self.is_saving.store(true, Ordering::Relaxed);
-        let result = self.save(server, &mut kept);
+        let result = self.save(owner, &mut kept);
         self.is_saving.store(false, Ordering::Relaxed);
         let mut status = self.status.lock();
         match result {
@@ -235,18 +234,18 @@ impl Store {
         }
     }
 
-    fn save(&self, server: &Server, kept: &mut Kept) -> Result<Done, Error> {
-        server.keyspace.prepare_visit();
+    fn save(&self, owner: &dyn Owner, kept: &mut Kept) -> Result<Done, Error> {
+        owner.keyspace().prepare_visit();
         let border = self.log.divide().map_err(|error| {
-            server.keyspace.abandon_visit();
+            owner.keyspace().abandon_visit();
             Error::io("beginning a file of", "the log")(error)
         })?;
-        server.keyspace.begin_visit();
+        owner.keyspace().begin_visit();
         if kept.is_damaged {
             // What is in memory is all there is: none of the old files is built upon.
-            server.keyspace.set_all_changed();
+            owner.keyspace().set_all_changed();
         }
-        let written = self.write_pack(server, &border);
+        let written = self.write_pack(owner, &border);
         let (pack, images) = match written {
             Ok(written) => written,
             Err(error) => {
@@ -256,7 +255,7 @@ impl Store {
         };
         // Images say which records they have: these must not come again under other changes.
         let result = self.log.make_safe().map_err(Error::io("syncing", "the log"));
-        let result = result.and_then(|()| self.publish(server, kept, &border, pack));
+        let result = result.and_then(|()| self.publish(owner, kept, &border, pack));
         let bytes = pack.map_or(0, |(_, bytes)| bytes);
         let mut done = Done { filters: images.len() as u64, bytes, millis: 0 };
         let mut files = self.files.lock();
@@ -287,7 +286,7 @@ impl Store {
         for name in self.disk.names().unwrap_or_default() {
             let is_record = name.starts_with("log-") || name.starts_with("pack-");
             if is_record && !kept.manifest.needs(&name) || old.contains(&name) {
-                // What cannot be removed now will be when the server starts next.
+                // What cannot be removed now will be when the owner starts next.
                 let _ = self.disk.remove(&name);
             }
         }
@@ -297,7 +296,7 @@ impl Store {
     /// Makes a pack count, and all before the border not any more.
     fn publish(
         &self,
-        server: &Server,
+        owner: &dyn Owner,
         kept: &mut Kept,
         border: &Border,
         pack: Option<Written>,
@@ -314,7 +313,7 @@ impl Store {
         let total: u64 = manifest.packs.iter().filter_map(|pack| sizes.get(pack)).sum();
         let (mut live, mut is_damaged) = (kept.live, false);
         if manifest.packs.len() > MOST_PACKS || total > 2 * live + SLACK {
-            let number = server.keyspace.number();
+            let number = owner.keyspace().number();
             match self.merge_packs(&manifest.packs, number) {
                 Ok(bytes) => {
                     live = bytes;
@@ -330,7 +329,7 @@ impl Store {
         }
         manifest.log = border.last + 1;
         manifest.tail = manifest.log;
-        manifest.next = server.keyspace.number();
+        manifest.next = owner.keyspace().number();
         manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
         *kept = Kept { manifest, sizes, live, is_damaged };
         self.log.saved(border);
@@ -341,26 +340,26 @@ impl Store {
     /// Writes what has changed; no file if nothing has.
     fn write_pack(
         &self,
-        server: &Server,
+        owner: &dyn Owner,
         border: &Border,
     ) -> Result<(Option<Written>, Vec<Saved>), Error> {
-        let number = server.keyspace.number();
+        let number = owner.keyspace().number();
         let failed = || Error::io("writing", segment::pack_name(number));
         let begun = Pack::begin(&*self.disk, number).and_then(|mut pack| {
             pack.add_removed(&border.removed)?;
             Ok(pack)
         });
         let mut pack = begun.map_err(|error| {
-            server.keyspace.abandon_visit();
+            owner.keyspace().abandon_visit();
             failed()(error)
         })?;
         let removed: HashSet<u64> = border.removed.iter().copied().collect();
         let (mut images, mut result) = (Vec::new(), Ok(()));
-        server.keyspace.visit_changed(|database, name, entry| {
+        owner.keyspace().visit_changed(|database, name, entry| {
             if result.is_err() || removed.contains(&entry.id) || !entry.take_changed() {
                 return;
             }
-            match self.add_image(server, &mut pack, database, name, entry) {
+            match self.add_image(owner, &mut pack, database, name, entry) {
                 Ok(saved) => images.push(saved),
                 Err(error) => {
                     entry.set_changed();
@@ -387,7 +386,7 @@ impl Store {
 
     fn add_image(
         &self,
-        server: &Server,
+        owner: &dyn Owner,
         pack: &mut Pack,
         database: usize,
         name: &[u8],
@@ -395,7 +394,7 @@ impl Store {
     ) -> Result<Saved, Error> {
         // Whatever file is known of now belongs to a record that the image will have.
         let before = self.files.lock().get(&entry.id).cloned().unwrap_or_default();
-        let stem = format!("filter-{}", server.keyspace.number());
+        let stem = format!("filter-{}", owner.keyspace().number());
         let mut image = Vec::new();
         let fix = || match &entry.value {
             Value::Bloom(bloom) => {
@@ -405,13 +404,13 @@ impl Store {
         };
         // Filters behind a lock have it while they are written, and those who wait are in a hurry too.
         let throttled = ThrottledDisk(&*self.disk);
-        let is_hurried = server.is_stopping() || self.log.is_distrusted();
+        let is_hurried = owner.is_stopping() || self.log.is_distrusted();
         let disk: &dyn Disk = match &entry.value {
             Value::Bloom(_) if !is_hurried => &throttled,
             _ => &*self.disk,
         };
         let image::Written { fixed, files } =
-            image::write(&entry.value, &server.hasher, disk, &stem, &mut image, fix)?;
+            image::write(&entry.value, owner.hasher(), disk, &stem, &mut image, fix)?;
         pack.add_image(entry.id, |out| {
             out.push(1);
             put_varint(out, entry.id);

@@ -9,13 +9,13 @@ use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Filter, OpenOptions};
 
 use super::interval_set::IntervalSet;
-use crate::commands::cuckoo::not_made;
 use crate::limits::Room;
 use crate::reply_error::ReplyError;
 use crate::server::Server;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header, bad};
+use crate::value::spec::not_made;
 
 /// Pieces of one filter that are kept apart. As SCANDUMP gives them, they are 64 GiB.
 pub const MOST_PIECES: usize = 1 << 16;

@@ -16,14 +16,12 @@ use std::time::Duration;
 
 use inbloom::internals::codec::{Decoder, put_bytes, put_varint};
 use inbloom::interop::redisbloom::{self, Cuckoo};
-use inbloom::{Filter, Kind, Plan};
+use inbloom::{Filter, Hasher, Kind, Plan};
 
 use super::Value;
 use super::bloom::{Bloom, Wish};
-use crate::commands::cuckoo::not_made;
-use crate::limits::Room;
+use super::shapes::Shapes;
 use crate::reply_error::ReplyError;
-use crate::server::Server;
 
 /// What an empty filter is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,35 +63,70 @@ pub enum Spec {
     },
 }
 
-/// How much memory there is for a filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
-    /// What `--max-memory` leaves.
-    Limited,
-    /// As much as it takes: it was granted before.
-    Granted,
+/// What filters are made with.
+pub struct Materials<'a> {
+    /// The hash of all filters that are made here.
+    pub hasher: &'a Hasher,
+    /// The shapes of filters.
+    pub shapes: &'a Shapes,
+}
+
+/// Who grants memory to filters.
+pub trait Grants {
+    /// Bytes that were granted, until it is dropped.
+    type Room;
+    /// The bytes that a filter may take in all.
+    fn limit(&self) -> u64;
+    /// Grants the bytes of a filter.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for it.
+    fn grant(&self, bytes: u64) -> Result<Self::Room, ReplyError>;
+}
+
+/// For filters whose memory was granted before.
+pub struct Granted;
+
+impl Grants for Granted {
+    type Room = ();
+
+    fn limit(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn grant(&self, _: u64) -> Result<(), ReplyError> {
+        Ok(())
+    }
+}
+
+/// Why a filter in RedisBloom's form was not made: if for want of memory, as every other filter is refused.
+pub fn not_made(grants: &impl Grants, error: &redisbloom::Error) -> ReplyError {
+    match error {
+        redisbloom::Error::Limit { needed, .. } => {
+            // Within what there is, it was the limit of 4 GiB for one sub-filter.
+            grants.grant(*needed).err().unwrap_or_else(|| ReplyError::because(error))
+        }
+        error => ReplyError::because(error),
+    }
 }
 
 impl Spec {
     /// The filter itself, and the room that was made for it.
-    pub fn value(
+    ///
+    /// # Errors
+    ///
+    /// There is no such filter, or no room for it.
+    pub fn value<G: Grants>(
         &self,
-        server: &Server,
+        with: &Materials<'_>,
         now: u64,
-        memory: Memory,
-    ) -> Result<(Value, Option<Room>), ReplyError> {
-        let make_room = |bytes| match memory {
-            Memory::Limited => server.make_room_for_filter(bytes).map(Some),
-            Memory::Granted => Ok(None),
-        };
-        let limit = match memory {
-            Memory::Limited => server.limit_for(0),
-            Memory::Granted => u64::MAX,
-        };
+        grants: &G,
+    ) -> Result<(Value, G::Room), ReplyError> {
         match *self {
             Spec::Bloom(wish) => {
-                let shape = server.shape(wish)?;
-                let room = make_room(shape.plan().bytes())?;
+                let shape = with.shapes.get(wish)?;
+                let room = grants.grant(shape.plan().bytes())?;
                 let bloom = Bloom::new(wish, &shape).map_err(ReplyError::because)?;
                 Ok((Value::Bloom(bloom), room))
             }
@@ -104,8 +137,8 @@ impl Spec {
                     None => plan,
                 };
                 let plan = plan.build().map_err(ReplyError::because)?;
-                let room = make_room(plan.bytes())?;
-                let filter = Filter::with_hasher(plan, server.hasher);
+                let room = grants.grant(plan.bytes())?;
+                let filter = Filter::with_hasher(plan, *with.hasher);
                 let mut filter = filter.map_err(ReplyError::because)?;
                 filter.set_auto_clear(clear).map_err(ReplyError::because)?;
                 if kind == Kind::Window {
@@ -114,17 +147,18 @@ impl Spec {
                 Ok((Value::filter(filter), room))
             }
             Spec::RedisBloom { rate, capacity, growth } => {
-                let bloom = redisbloom::Bloom::new(rate, capacity, growth, limit);
-                let value = Value::redisbloom(bloom.map_err(|error| not_made(server, &error))?);
+                let bloom = redisbloom::Bloom::new(rate, capacity, growth, grants.limit());
+                let value = Value::redisbloom(bloom.map_err(|error| not_made(grants, &error))?);
                 // Its size is known only now that it is there: none of it was touched, so that the
                 // system has given nothing for it yet.
-                let room = make_room(value.memory())?;
+                let room = grants.grant(value.memory())?;
                 Ok((value, room))
             }
             Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
+                let limit = grants.limit();
                 let cuckoo = Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit);
-                let value = Value::cuckoo(cuckoo.map_err(|error| not_made(server, &error))?);
-                let room = make_room(value.memory())?;
+                let value = Value::cuckoo(cuckoo.map_err(|error| not_made(grants, &error))?);
+                let room = grants.grant(value.memory())?;
                 Ok((value, room))
             }
         }
@@ -241,14 +275,15 @@ mod tests {
 
     #[test]
     fn a_birth_of_a_filter_that_none_could_reserve_makes_none() {
-        let server = Server::new(crate::Config::default());
+        let (hasher, shapes) = (Hasher::default(), Shapes::default());
+        let with = Materials { hasher: &hasher, shapes: &shapes };
         for (wish, named) in [
             (Wish::new(0.01, 0, NonZeroU32::new(2)), "capacity is 0"),
             (Wish::new(0.01, 100, NonZeroU32::new(40_000)), "expansion is 40000"),
         ] {
             let bytes = Spec::Bloom(wish).birth(1);
             let Some(Birth::Empty(spec, now)) = Birth::parse(&bytes) else { panic!("{wish:?}") };
-            let Err(failure) = spec.value(&server, now, Memory::Granted) else { panic!("{named}") };
+            let Err(failure) = spec.value(&with, now, &Granted) else { panic!("{named}") };
             assert!(failure.text().contains(named), "{}", failure.text());
         }
     }

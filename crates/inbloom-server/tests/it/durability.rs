@@ -420,7 +420,7 @@ fn changes_during_a_snapshot_are_neither_lost_nor_made_twice() {
             *session = busy.session;
         })));
         for _ in 0..3 {
-            store.snapshot(&server).expect("a disk that works");
+            store.snapshot(&*server).expect("a disk that works");
             // Power is lost, or the process killed, right after; or much later.
             let expected = {
                 let (session, _, _) = &mut *machine.lock().expect("no panic");

@@ -12,7 +12,7 @@ const MOST: usize = 4096;
 
 /// Shapes by what tells them. To be shared by all threads that read images.
 #[derive(Default)]
-pub struct Shapes(Mutex<HashMap<Outline, Arc<Shape>>>);
+pub struct OutlineShapes(Mutex<HashMap<Outline, Arc<Shape>>>);
 
 /// What tells a plan of a blocked filter from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ impl Outline {
     }
 }
 
-impl Shapes {
+impl OutlineShapes {
     /// The shape of an outline, which may be a stranger's.
     pub fn of(&self, outline: Outline) -> Result<Arc<Shape>, inbloom::Error> {
         if let Some(shape) = self.0.lock().get(&outline) {

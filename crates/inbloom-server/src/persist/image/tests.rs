@@ -332,7 +332,7 @@ fn whole(value: &Value, large: u64) -> (Vec<u8>, BTreeMap<String, Vec<u8>>) {
 }
 
 fn read_from(disk: &dyn Disk, image: &[u8]) -> Result<Value, Error> {
-    let shapes = Shapes::default();
+    let shapes = OutlineShapes::default();
     read(image, &Surroundings { hasher: &HASHER, disk, shapes: &shapes, import_dir: None })
 }
 
@@ -424,7 +424,7 @@ fn a_small_filter_takes_41_bytes_beside_its_cells() {
 fn filters_of_one_reservation_share_their_shape() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Folder::new(folder.path());
-    let shapes = Shapes::default();
+    let shapes = OutlineShapes::default();
     let with = Surroundings { hasher: &HASHER, disk: &disk, shapes: &shapes, import_dir: None };
     let read = |image: &[u8]| match read(image, &with).unwrap() {
         Value::Bloom(bloom) => bloom,
@@ -555,7 +555,7 @@ fn names_that_lead_elsewhere_are_refused() {
 
 #[test]
 fn another_hash_is_refused() {
-    let (folder, shapes) = (tempfile::tempdir().unwrap(), Shapes::default());
+    let (folder, shapes) = (tempfile::tempdir().unwrap(), OutlineShapes::default());
     let (disk, other) = (Folder::new(folder.path()), Hasher::xxh3(1));
     let with = Surroundings { hasher: &other, disk: &disk, shapes: &shapes, import_dir: None };
     for value in [bloom(0.01, 100, 2, 50), bloom(0.01, 100, 2, 500)] {
@@ -567,7 +567,7 @@ fn another_hash_is_refused() {
 
 #[test]
 fn a_secret_key_is_needed_again() {
-    let (folder, shapes) = (tempfile::tempdir().unwrap(), Shapes::default());
+    let (folder, shapes) = (tempfile::tempdir().unwrap(), OutlineShapes::default());
     let disk = Folder::new(folder.path());
     let hasher = Hasher::sip13(inbloom::SecretKey::new([7; 16]));
     let keyed = Filter::with_hasher(planned(Kind::Counting, 100), hasher).unwrap();
@@ -685,7 +685,7 @@ fn an_opened_file_is_opened_again_by_its_path() {
     let disk = Memory::default();
     let image = image_on(&disk, &value, LARGE);
     assert_eq!(image, [b"\x03\x0d\0\0\0".as_slice(), b"below/seen.ib"].concat());
-    let shapes = Shapes::default();
+    let shapes = OutlineShapes::default();
     let read = |image: &[u8], import_dir: Option<&Path>| {
         read(image, &Surroundings { hasher: &HASHER, disk: &disk, shapes: &shapes, import_dir })
     };
@@ -724,7 +724,7 @@ fn an_opened_list_is_kept_by_its_path_and_not_as_a_copy() {
         let image = image_on(&disk, &value, 1);
         assert_eq!(image, [b"\x03\x07\0\0\0".as_slice(), b"list.ib"].concat());
         assert!(disk.contents().is_empty(), "it was copied");
-        let (shapes, import_dir) = (Shapes::default(), Some(import_dir.as_path()));
+        let (shapes, import_dir) = (OutlineShapes::default(), Some(import_dir.as_path()));
         let with = Surroundings { hasher: &HASHER, disk: &disk, shapes: &shapes, import_dir };
         let back = read(&image, &with).unwrap();
         let Value::Filter(guarded) = &back else { panic!("a filter") };
@@ -761,7 +761,7 @@ fn an_image_of_a_filter_that_none_could_reserve_is_refused() {
 #[test]
 #[ignore = "a measurement"]
 fn what_a_million_small_filters_take() {
-    let shapes = Shapes::default();
+    let shapes = OutlineShapes::default();
     let disk = Memory::default();
     let with = Surroundings { hasher: &HASHER, disk: &disk, shapes: &shapes, import_dir: None };
     let wish = Wish::new(0.01, 100, NonZeroU32::new(2));

@@ -12,7 +12,7 @@ use crate::persist::record::{HashBuffers, next_frame, parse};
 use crate::persist::segment::{self, Beginning, Frames};
 use crate::value::Value;
 use crate::value::change::{Change, Effect, Terms};
-use crate::value::spec::{Birth, Memory};
+use crate::value::spec::{Birth, Granted, Materials};
 
 impl Recovery<'_> {
     /// Replays the log. Returns the number of the last record, and the bytes of all.
@@ -199,7 +199,7 @@ impl Recovery<'_> {
         let (image, count) = match effect {
             Effect::Items { items, new } => {
                 let change = Change::Items { items, terms: Terms::Recorded { new } };
-                let applied = self.server.keyspace.apply(entry, &change, &mut self.answers);
+                let applied = self.owner.keyspace().apply(entry, &change, &mut self.answers);
                 if let Err(error) = applied {
                     tracing::error!(%error, "a filter of the log cannot take its items again");
                 }
@@ -208,7 +208,7 @@ impl Recovery<'_> {
             Effect::Merge { image, count } => (image, count),
         };
         // What it is merged into is nobody else's yet.
-        let hasher = self.server.hasher;
+        let hasher = *self.owner.hasher();
         let read = image::read(image, &self.surroundings());
         let filter = self.filters.get_mut(&id).expect("it is there");
         let entry = Arc::get_mut(&mut filter.restored.entry).expect("nobody else has it yet");
@@ -234,8 +234,10 @@ impl Recovery<'_> {
     fn born(&self, birth: &[u8]) -> Result<(Value, Vec<String>), String> {
         match Birth::parse(birth).ok_or("its beginning is not understood")? {
             Birth::Empty(spec, time) => {
-                let value = spec.value(self.server, time, Memory::Granted);
-                value.map(|(value, _)| (value, Vec::new())).map_err(|it| it.text().to_owned())
+                let materials =
+                    Materials { hasher: self.owner.hasher(), shapes: self.owner.shapes() };
+                let value = spec.value(&materials, time, &Granted);
+                value.map(|(value, ())| (value, Vec::new())).map_err(|it| it.text().to_owned())
             }
             Birth::Image(image) => {
                 let value = image::read(image, &self.surroundings());
