@@ -462,7 +462,7 @@ static FIGURES: &[Figure] = &[
     },
 ];
 
-fn durability(server: &Server) -> Option<persist::Figures> {
+fn durability(server: &Server) -> Option<persist::StoreFigures> {
     server.store().map(|store| store.figures())
 }
 

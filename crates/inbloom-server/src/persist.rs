@@ -48,7 +48,7 @@ use crate::value::shapes::Shapes;
 use disk::Disk;
 use image::Fixed;
 use log::{Fsync, Log};
-use snapshot::Kept;
+use snapshot::SnapshotState;
 
 pub use recovery::{Access, Found};
 pub use snapshot::Done;
@@ -155,8 +155,8 @@ fn hash_remedy(found: &str, expected: &str) -> &'static str {
     }
 }
 
-impl From<image::Error> for Error {
-    fn from(error: image::Error) -> Error {
+impl From<image::ImageError> for Error {
+    fn from(error: image::ImageError) -> Error {
         Error::Image(error.to_string())
     }
 }
@@ -187,7 +187,7 @@ pub struct Store {
     /// Changes since the last snapshot.
     pub log: Arc<Log>,
     disk: Arc<dyn Disk>,
-    kept: Mutex<Kept>,
+    kept: Mutex<SnapshotState>,
     /// The files of filters that have some.
     files: Mutex<HashMap<u64, Vec<String>>>,
     is_saving: AtomicBool,
@@ -218,7 +218,7 @@ pub struct Status {
 
 /// What INFO and the metrics tell.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct StoreFigures {
     /// Whether a snapshot is being taken.
     pub is_saving: bool,
     /// The last one.
@@ -300,7 +300,12 @@ pub fn is_in_use(folder: &Path) -> bool {
 }
 
 impl Store {
-    fn new(disk: Arc<dyn Disk>, log: Log, kept: Kept, files: HashMap<u64, Vec<String>>) -> Store {
+    fn new(
+        disk: Arc<dyn Disk>,
+        log: Log,
+        kept: SnapshotState,
+        files: HashMap<u64, Vec<String>>,
+    ) -> Store {
         Store {
             log: Arc::new(log),
             disk,
@@ -376,8 +381,8 @@ impl Store {
     }
 
     /// What there is to tell.
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn figures(&self) -> StoreFigures {
+        StoreFigures {
             is_saving: self.is_saving.load(Ordering::Relaxed),
             status: self.status.lock().clone(),
             log_bytes: self.log.bytes(),

@@ -120,6 +120,12 @@ impl<T> Guarded<T> {
         self.lock.is_locked()
     }
 
+    /// Lets it take so many bytes.
+    #[cfg(test)]
+    pub fn count_memory(&self, bytes: u64) {
+        self.memory.store(bytes, Ordering::Relaxed);
+    }
+
     /// Looks at it.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let result = look(&self.lock.read());
@@ -135,8 +141,8 @@ impl<T> Guarded<T> {
         tend(&mut self.lock.write())
     }
 
-    /// Changes it, and tells its memory anew.
-    pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R, memory: impl Fn(&T) -> u64) -> R {
+    /// Changes it, and tells its memory anew. All of it is done in `change.rs`.
+    fn change<R>(&self, change: impl FnOnce(&mut T) -> R, memory: impl Fn(&T) -> u64) -> R {
         let mut content = self.lock.write();
         let result = change(&mut content);
         self.stamp.fetch_add(1, Ordering::Relaxed);

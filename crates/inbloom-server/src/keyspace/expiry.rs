@@ -21,7 +21,7 @@ use super::{Entry, Key};
 #[derive(Default)]
 pub(super) struct Calendar {
     /// The entries of a page, found by where they are in memory.
-    pages: Mutex<BTreeMap<u32, HashTable<Item>>>,
+    pages: Mutex<BTreeMap<u32, HashTable<DueEntry>>>,
     /// What all of it takes.
     bytes: AtomicU64,
 }
@@ -30,12 +30,12 @@ pub(super) struct Calendar {
 const PAGE: u64 = 240;
 
 /// What an entry takes on its page: a place in a table that is half full, and its name once more.
-fn item_bytes(item: &Item) -> u64 {
+fn item_bytes(item: &DueEntry) -> u64 {
     64 + allocated(item.name.len() as u64)
 }
 
 /// An entry that may be due, and its name.
-pub(super) struct Item {
+pub(super) struct DueEntry {
     pub database: usize,
     pub name: Box<[u8]>,
     pub entry: Arc<Entry>,
@@ -53,8 +53,9 @@ impl Calendar {
         }
         self.take_off(&mut pages, entry);
         entry.listed.store(page, Ordering::Relaxed);
-        let item = Item { database: key.database, name: key.name.into(), entry: Arc::clone(entry) };
-        let place = |item: &Item| place(&item.entry);
+        let item =
+            DueEntry { database: key.database, name: key.name.into(), entry: Arc::clone(entry) };
+        let place = |item: &DueEntry| place(&item.entry);
         let taken = item_bytes(&item) + if pages.contains_key(&page) { 0 } else { PAGE };
         self.bytes.fetch_add(taken, Ordering::Relaxed);
         pages.entry(page).or_default().insert_unique(place(&item), item, place);
@@ -68,7 +69,7 @@ impl Calendar {
     }
 
     /// Takes at most `most` entries off the pages that are over.
-    pub(super) fn due(&self, now: u64, most: usize) -> Vec<Item> {
+    pub(super) fn due(&self, now: u64, most: usize) -> Vec<DueEntry> {
         let mut due = Vec::new();
         let mut pages = self.pages.lock();
         while due.len() < most {
@@ -95,7 +96,7 @@ impl Calendar {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn take_off(&self, pages: &mut BTreeMap<u32, HashTable<Item>>, entry: &Arc<Entry>) {
+    fn take_off(&self, pages: &mut BTreeMap<u32, HashTable<DueEntry>>, entry: &Arc<Entry>) {
         let listed = entry.listed.swap(0, Ordering::Relaxed);
         let Some(page) = pages.get_mut(&listed) else { return };
         if let Ok(found) = page.find_entry(place(entry), |item| Arc::ptr_eq(&item.entry, entry)) {

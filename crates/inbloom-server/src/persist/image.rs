@@ -34,7 +34,7 @@ use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Filter, Hasher, OpenOptions, file};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::layout::{Base, Dump, Image, Part};
+use self::layout::{ForeignDump, Image, ImageBase, ImagePart};
 use self::sealed::{Sealing, Unsealing};
 pub use self::shapes::{Outline, OutlineShapes};
 use super::disk::{Disk, DiskFile};
@@ -57,7 +57,7 @@ pub struct Fixed {
 
 /// What came of writing an image.
 #[derive(Debug)]
-pub struct Written {
+pub struct WrittenImage {
     /// What `fix` returned.
     pub fixed: Fixed,
     /// The files that the image refers to: synced, but their names are not.
@@ -80,7 +80,7 @@ pub struct Surroundings<'a> {
 /// Why there is no image, or no filter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ImageError {
     /// The bytes of an image are no image.
     #[error("the image of the filter is damaged: {what}: expected {expected}, got {got}")]
     Damaged {
@@ -134,17 +134,17 @@ pub enum Error {
     Hash,
 }
 
-impl Error {
-    fn damaged(what: &'static str, expected: impl Display, got: impl Display) -> Error {
-        Error::Damaged { what, expected: expected.to_string(), got: got.to_string() }
+impl ImageError {
+    fn damaged(what: &'static str, expected: impl Display, got: impl Display) -> ImageError {
+        ImageError::Damaged { what, expected: expected.to_string(), got: got.to_string() }
     }
 
-    fn io(action: &'static str, name: &str) -> impl FnOnce(io::Error) -> Error {
-        move |cause| Error::Io { action, name: name.to_owned(), cause }
+    fn io(action: &'static str, name: &str) -> impl FnOnce(io::Error) -> ImageError {
+        move |cause| ImageError::Io { action, name: name.to_owned(), cause }
     }
 
-    fn file(name: &str) -> impl FnOnce(inbloom::Error) -> Error {
-        move |cause| Error::File { name: name.to_owned(), cause }
+    fn file(name: &str) -> impl FnOnce(inbloom::Error) -> ImageError {
+        move |cause| ImageError::File { name: name.to_owned(), cause }
     }
 }
 
@@ -162,7 +162,7 @@ pub fn write(
     stem: &str,
     out: &mut Vec<u8>,
     fix: impl FnOnce() -> Fixed,
-) -> Result<Written, Error> {
+) -> Result<WrittenImage, ImageError> {
     write_with(Writer { hasher, disk, stem, large: LARGE, files: Vec::new() }, value, out, fix)
 }
 
@@ -171,12 +171,12 @@ fn write_with(
     value: &Value,
     out: &mut Vec<u8>,
     fix: impl FnOnce() -> Fixed,
-) -> Result<Written, Error> {
+) -> Result<WrittenImage, ImageError> {
     match writer.write(value, fix) {
         Ok((image, fixed)) => {
             image.encode(out);
             let files = image.files().map(str::to_owned).collect();
-            Ok(Written { fixed, files })
+            Ok(WrittenImage { fixed, files })
         }
         Err(error) => {
             // What cannot be removed is removed with all other files that no image refers to.
@@ -190,7 +190,7 @@ fn write_with(
 ///
 /// The bytes may be anything: all are checked, and memory is taken for what is there only. Large
 /// files are mapped, where the disk has a path to them.
-pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
+pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, ImageError> {
     match Image::parse(bytes)? {
         Image::Bloom { expansion, items, base, rest } => {
             let base = with.base(base)?;
@@ -205,11 +205,11 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
                 Ok((filter, watch)) => Ok(Value::opened(filter, &path, watch)),
                 Err(failure) => {
                     let reason = failure.text().trim_start_matches("ERR ").to_owned();
-                    Err(Error::Import { path: path.into_owned(), reason })
+                    Err(ImageError::Import { path: path.into_owned(), reason })
                 }
             }
         }
-        Image::RedisBloom(Dump { header, body }) => {
+        Image::RedisBloom(ForeignDump { header, body }) => {
             let body = with.body(&header, body)?;
             // Each takes many bytes of the header.
             let links = header.len() as u64;
@@ -217,7 +217,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
             body.read(|reader| bloom.read_body(reader))?;
             Ok(Value::redisbloom(bloom))
         }
-        Image::Cuckoo(Dump { header, body }) => {
+        Image::Cuckoo(ForeignDump { header, body }) => {
             let body = with.body(&header, body)?;
             let mut cuckoo =
                 redisbloom::Cuckoo::from_header(&header, body.limit(redisbloom::MAX_FILTERS))?;
@@ -228,7 +228,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, Error> {
 }
 
 /// The names of the files that an image refers to, whether they are there or not.
-pub fn files(bytes: &[u8]) -> Result<Vec<String>, Error> {
+pub fn files(bytes: &[u8]) -> Result<Vec<String>, ImageError> {
     Ok(Image::parse(bytes)?.files().map(str::to_owned).collect())
 }
 
@@ -249,7 +249,7 @@ impl Writer<'_> {
         &mut self,
         value: &Value,
         fix: impl FnOnce() -> Fixed,
-    ) -> Result<(Image<'static>, Fixed), Error> {
+    ) -> Result<(Image<'static>, Fixed), ImageError> {
         let (image, fixed) = match value {
             Value::Bloom(bloom) => {
                 let fixed = fix();
@@ -284,12 +284,12 @@ impl Writer<'_> {
         };
         let image = image?;
         for (name, file) in &self.files {
-            file.sync().map_err(Error::io("syncing", name))?;
+            file.sync().map_err(ImageError::io("syncing", name))?;
         }
         Ok((image, fixed))
     }
 
-    fn bloom(&mut self, bloom: &Bloom, items: u64) -> Result<Image<'static>, Error> {
+    fn bloom(&mut self, bloom: &Bloom, items: u64) -> Result<Image<'static>, ImageError> {
         // The rest first: what moves on to it meanwhile came too late, and is in neither.
         let rest = match bloom.rest() {
             Some(rest) => Some(self.filter("rest", &rest.snapshot(*self.hasher)?)?),
@@ -299,13 +299,13 @@ impl Writer<'_> {
         Ok(Image::Bloom { expansion: bloom.expansion(), items, base, rest })
     }
 
-    fn base(&mut self, base: &SharedBlocked, items: u64) -> Result<Base<'static>, Error> {
+    fn base(&mut self, base: &SharedBlocked, items: u64) -> Result<ImageBase<'static>, ImageError> {
         if base.bytes() < self.large {
             let mut cells = vec![0; base.bytes() as usize];
             base.copy_to(0, &mut cells);
             let outline = Outline::of(base.plan());
             let hash = hash_check(self.hasher);
-            return Ok(Base::Here { outline, hash, cells: Cow::Owned(cells) });
+            return Ok(ImageBase::Here { outline, hash, cells: Cow::Owned(cells) });
         }
         let hasher = *self.hasher;
         let (name, file) = self.create("base")?;
@@ -317,21 +317,21 @@ impl Writer<'_> {
             end = at + bytes.len() as u64;
             file.append(bytes)
         };
-        base.write_in_pieces(hasher, items, put).map_err(Error::file(name))?;
-        Ok(Base::File(Cow::Owned(name.to_owned())))
+        base.write_in_pieces(hasher, items, put).map_err(ImageError::file(name))?;
+        Ok(ImageBase::File(Cow::Owned(name.to_owned())))
     }
 
     /// A filter in our file format.
-    fn filter(&mut self, ending: &str, filter: &Filter) -> Result<Part<'static>, Error> {
+    fn filter(&mut self, ending: &str, filter: &Filter) -> Result<ImagePart<'static>, ImageError> {
         if filter.bytes() < self.large {
             let mut bytes = Vec::new();
             filter.write_to(&mut bytes)?;
-            return Ok(Part::Here(Cow::Owned(bytes)));
+            return Ok(ImagePart::Here(Cow::Owned(bytes)));
         }
         let (name, file) = self.create(ending)?;
         let writer = BufWriter::with_capacity(1 << 20, Appending(file));
-        filter.write_to(writer).map_err(Error::file(name))?;
-        Ok(Part::File(Cow::Owned(name.to_owned())))
+        filter.write_to(writer).map_err(ImageError::file(name))?;
+        Ok(ImagePart::File(Cow::Owned(name.to_owned())))
     }
 
     /// A filter in RedisBloom's form; `write` writes its body, of so many bytes.
@@ -340,25 +340,25 @@ impl Writer<'_> {
         header: Vec<u8>,
         bytes: u64,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<Dump<'static>, Error> {
+    ) -> Result<ForeignDump<'static>, ImageError> {
         let body = if bytes < self.large {
             let mut body = Vec::with_capacity(bytes as usize);
             write(&mut body).expect("a vector takes all");
-            Part::Here(Cow::Owned(body))
+            ImagePart::Here(Cow::Owned(body))
         } else {
             let (name, file) = self.create("body")?;
             let mut writer = Sealing::new(file, xxh3_64(&header));
             let written = write(&mut writer).and_then(|()| writer.finish());
-            written.map_err(Error::io("writing", name))?;
-            Part::File(Cow::Owned(name.to_owned()))
+            written.map_err(ImageError::io("writing", name))?;
+            ImagePart::File(Cow::Owned(name.to_owned()))
         };
-        Ok(Dump { header: Cow::Owned(header), body })
+        Ok(ForeignDump { header: Cow::Owned(header), body })
     }
 
-    fn create(&mut self, ending: &str) -> Result<(&str, &dyn DiskFile), Error> {
+    fn create(&mut self, ending: &str) -> Result<(&str, &dyn DiskFile), ImageError> {
         let name = format!("{}.{ending}", self.stem);
         assert!(layout::is_name(name.as_bytes()), "a stem of plain letters");
-        let file = self.disk.create(&name).map_err(Error::io("creating", &name))?;
+        let file = self.disk.create(&name).map_err(ImageError::io("creating", &name))?;
         self.files.push((name, file));
         let (name, file) = self.files.last().expect("just pushed");
         Ok((name, &**file))
@@ -387,22 +387,22 @@ fn hash_check(hasher: &Hasher) -> u32 {
 // ---------------------------------------------------------------------------------------- reading
 
 impl Surroundings<'_> {
-    fn base(&self, base: Base<'_>) -> Result<SharedBlocked, Error> {
+    fn base(&self, base: ImageBase<'_>) -> Result<SharedBlocked, ImageError> {
         match base {
-            Base::Here { outline, hash, cells } => {
+            ImageBase::Here { outline, hash, cells } => {
                 if hash != hash_check(self.hasher) {
-                    return Err(Error::Hash);
+                    return Err(ImageError::Hash);
                 }
                 let base = SharedBlocked::new(&self.shapes.of(outline)?)?;
                 base.or_from(0, &cells)?;
                 Ok(base)
             }
-            Base::File(name) => {
+            ImageBase::File(name) => {
                 let opened = match self.disk.path(&name) {
                     Some(path) => file::open_shared(path, self.hasher),
                     None => SharedBlocked::from_filter(self.of_this_hash(self.filter_in(&name)?)?),
                 };
-                let mut base = opened.map_err(Error::file(&name))?;
+                let mut base = opened.map_err(ImageError::file(&name))?;
                 self.shapes.share(&mut base);
                 Ok(base)
             }
@@ -410,35 +410,35 @@ impl Surroundings<'_> {
     }
 
     /// What a filter of BF.* has grown by.
-    fn rest(&self, part: Part<'_>) -> Result<SharedScalable, Error> {
+    fn rest(&self, part: ImagePart<'_>) -> Result<SharedScalable, ImageError> {
         let filter = self.of_this_hash(self.filter(part)?)?;
         Ok(SharedScalable::from_filter(filter)?)
     }
 
-    fn of_this_hash(&self, filter: Filter) -> Result<Filter, Error> {
-        if filter.hasher() == self.hasher { Ok(filter) } else { Err(Error::Hash) }
+    fn of_this_hash(&self, filter: Filter) -> Result<Filter, ImageError> {
+        if filter.hasher() == self.hasher { Ok(filter) } else { Err(ImageError::Hash) }
     }
 
     /// A filter in our file format.
-    fn filter(&self, part: Part<'_>) -> Result<Filter, Error> {
+    fn filter(&self, part: ImagePart<'_>) -> Result<Filter, ImageError> {
         match part {
-            Part::Here(bytes) => self.read_filter(&*bytes).map_err(Error::Filter),
-            Part::File(name) => match self.disk.path(&name) {
+            ImagePart::Here(bytes) => self.read_filter(&*bytes).map_err(ImageError::Filter),
+            ImagePart::File(name) => match self.disk.path(&name) {
                 Some(path) => OpenOptions::new()
                     .secret(self.hasher.key())
                     .writable(true)
                     .verify(true)
                     .open(path)
-                    .map_err(Error::file(&name)),
+                    .map_err(ImageError::file(&name)),
                 None => self.filter_in(&name),
             },
         }
     }
 
     /// A filter in a file that cannot be mapped.
-    fn filter_in(&self, name: &str) -> Result<Filter, Error> {
-        let reader = self.disk.open(name).map_err(Error::io("opening", name))?;
-        self.read_filter(reader).map_err(Error::file(name))
+    fn filter_in(&self, name: &str) -> Result<Filter, ImageError> {
+        let reader = self.disk.open(name).map_err(ImageError::io("opening", name))?;
+        self.read_filter(reader).map_err(ImageError::file(name))
     }
 
     /// Reads a filter, and that nothing follows it.
@@ -459,15 +459,15 @@ impl Surroundings<'_> {
     }
 
     /// The body of a filter in RedisBloom's form.
-    fn body<'b>(&self, header: &[u8], part: Part<'b>) -> Result<Body<'b>, Error> {
+    fn body<'b>(&self, header: &[u8], part: ImagePart<'b>) -> Result<Body<'b>, ImageError> {
         Ok(match part {
-            Part::Here(bytes) => {
+            ImagePart::Here(bytes) => {
                 let length = bytes.len() as u64;
                 Body { name: None, bytes: length, reader: Box::new(Cursor::new(bytes)) }
             }
-            Part::File(name) => {
-                let bytes = self.disk.length(&name).map_err(Error::io("opening", &name))?;
-                let reader = self.disk.open(&name).map_err(Error::io("opening", &name))?;
+            ImagePart::File(name) => {
+                let bytes = self.disk.length(&name).map_err(ImageError::io("opening", &name))?;
+                let reader = self.disk.open(&name).map_err(ImageError::io("opening", &name))?;
                 let reader = Box::new(Unsealing::new(reader, xxh3_64(header)));
                 Body { name: Some(name), bytes, reader }
             }
@@ -491,13 +491,16 @@ impl Body<'_> {
     }
 
     /// Reads all of it, and that there is no more.
-    fn read(mut self, read: impl FnOnce(&mut dyn Read) -> io::Result<()>) -> Result<(), Error> {
+    fn read(
+        mut self,
+        read: impl FnOnce(&mut dyn Read) -> io::Result<()>,
+    ) -> Result<(), ImageError> {
         let result = read(&mut self.reader).and_then(|()| self.reader.read(&mut [0]));
         let name = self.name.as_deref().unwrap_or("the image");
         match result {
             Ok(0) => Ok(()),
-            Ok(_) => Err(Error::damaged("body", "the bytes that its header tells", "more")),
-            Err(cause) => Err(Error::io("reading the filter in", name)(cause)),
+            Ok(_) => Err(ImageError::damaged("body", "the bytes that its header tells", "more")),
+            Err(cause) => Err(ImageError::io("reading the filter in", name)(cause)),
         }
     }
 }

@@ -622,13 +622,13 @@ mod tests {
 
     /// A disk that takes its time to sync, and notes who writes.
     #[derive(Clone, Default)]
-    struct Slow {
+    struct SlowDisk {
         writers: Arc<Mutex<Vec<ThreadId>>>,
     }
 
     const SYNC: Duration = Duration::from_millis(100);
 
-    impl Disk for Slow {
+    impl Disk for SlowDisk {
         fn names(&self) -> io::Result<Vec<String>> {
             Ok(Vec::new())
         }
@@ -658,7 +658,7 @@ mod tests {
         }
     }
 
-    impl DiskFile for Slow {
+    impl DiskFile for SlowDisk {
         fn append(&self, _: &[u8]) -> io::Result<()> {
             self.writers.lock().push(thread::current().id());
             Ok(())
@@ -676,8 +676,8 @@ mod tests {
     }
 
     /// A log with records that nobody has written, on a disk to which nobody has.
-    fn log(policy: Fsync, records: u64) -> (Log, Slow) {
-        let disk = Slow::default();
+    fn log(policy: Fsync, records: u64) -> (Log, SlowDisk) {
+        let disk = SlowDisk::default();
         let border = Border::at_start(0, Vec::new(), 0);
         let log = Log::begin(Arc::new(disk.clone()), border).expect("it takes all");
         log.set_policy(policy);

@@ -29,7 +29,7 @@ use super::image::{OutlineShapes, Surroundings};
 use super::log::{Border, Log};
 use super::manifest::{self, Manifest};
 use super::segment;
-use super::snapshot::Kept;
+use super::snapshot::SnapshotState;
 use super::{Error, Owner, Store};
 use crate::keyspace::Restored;
 
@@ -147,7 +147,7 @@ pub fn open(
         manifest.tail = last + 1;
         manifest.write(&*disk).map_err(Error::io("writing", manifest::NAME))?;
     }
-    let kept = Kept { manifest, sizes, live, is_damaged: has_damaged_packs };
+    let kept = SnapshotState { manifest, sizes, live, is_damaged: has_damaged_packs };
     Ok((Some(Store::new(disk, log, kept, files)), found))
 }
 
@@ -167,7 +167,7 @@ fn last_number(names: &[String]) -> u64 {
 }
 
 /// A filter that was found.
-struct Filter {
+struct FoundFilter {
     restored: Restored,
     /// The last record that is in it.
     sequence: u64,
@@ -178,7 +178,7 @@ struct Recovery<'a> {
     disk: &'a dyn Disk,
     access: Access,
     shapes: OutlineShapes,
-    filters: HashMap<u64, Filter>,
+    filters: HashMap<u64, FoundFilter>,
     files: HashMap<u64, Vec<String>>,
     /// Filters that the log removes, of which the snapshots may have images.
     removed: Vec<u64>,

@@ -45,9 +45,9 @@ use crate::keyspace::{DATABASES, Entry};
 use crate::value::Value;
 
 /// What a frame of a pack says.
-pub enum Item<'a> {
+pub enum PackItem<'a> {
     /// A filter, as it was after a record.
-    Image(Image<'a>),
+    Image(PackedImage<'a>),
     /// Filters that are gone.
     Removed(Vec<u64>),
     /// What came before.
@@ -64,7 +64,7 @@ pub struct Index {
 }
 
 /// A filter in a pack.
-pub struct Image<'a> {
+pub struct PackedImage<'a> {
     /// The filter's number.
     pub id: u64,
     /// The last record that is in it for certain.
@@ -79,12 +79,12 @@ pub struct Image<'a> {
     pub image: &'a [u8],
 }
 
-impl<'a> Item<'a> {
+impl<'a> PackItem<'a> {
     /// From the body of a frame.
-    pub fn parse(body: &'a [u8]) -> Option<Item<'a>> {
+    pub fn parse(body: &'a [u8]) -> Option<PackItem<'a>> {
         let mut fields = Decoder(body);
         match fields.u8()? {
-            1 => Some(Item::Image(Image {
+            1 => Some(PackItem::Image(PackedImage {
                 id: fields.varint()?,
                 sequence: fields.varint()?,
                 database: usize::try_from(fields.varint()?).ok().filter(|it| *it < DATABASES)?,
@@ -97,7 +97,7 @@ impl<'a> Item<'a> {
                 while !fields.0.is_empty() {
                     ids.push(fields.varint()?);
                 }
-                Some(Item::Removed(ids))
+                Some(PackItem::Removed(ids))
             }
             3 => {
                 let mut index = Index::default();
@@ -107,7 +107,7 @@ impl<'a> Item<'a> {
                 while !fields.0.is_empty() {
                     index.images.push((fields.varint()?, fields.varint()?));
                 }
-                Some(Item::Index(index))
+                Some(PackItem::Index(index))
             }
             _ => None,
         }
@@ -234,7 +234,7 @@ impl Store {
         }
     }
 
-    fn save(&self, owner: &dyn Owner, kept: &mut Kept) -> Result<Done, Error> {
+    fn save(&self, owner: &dyn Owner, kept: &mut SnapshotState) -> Result<Done, Error> {
         owner.keyspace().prepare_visit();
         let border = self.log.divide().map_err(|error| {
             owner.keyspace().abandon_visit();
@@ -297,9 +297,9 @@ impl Store {
     fn publish(
         &self,
         owner: &dyn Owner,
-        kept: &mut Kept,
+        kept: &mut SnapshotState,
         border: &Border,
-        pack: Option<Written>,
+        pack: Option<WrittenPack>,
     ) -> Result<(), Error> {
         let mut manifest = kept.manifest.clone();
         let mut sizes = kept.sizes.clone();
@@ -331,7 +331,7 @@ impl Store {
         manifest.tail = manifest.log;
         manifest.next = owner.keyspace().number();
         manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
-        *kept = Kept { manifest, sizes, live, is_damaged };
+        *kept = SnapshotState { manifest, sizes, live, is_damaged };
         self.log.saved(border);
         self.saved.store(border.last, Ordering::Relaxed);
         Ok(())
@@ -342,7 +342,7 @@ impl Store {
         &self,
         owner: &dyn Owner,
         border: &Border,
-    ) -> Result<(Option<Written>, Vec<Saved>), Error> {
+    ) -> Result<(Option<WrittenPack>, Vec<Saved>), Error> {
         let number = owner.keyspace().number();
         let failed = || Error::io("writing", segment::pack_name(number));
         let begun = Pack::begin(&*self.disk, number).and_then(|mut pack| {
@@ -409,7 +409,7 @@ impl Store {
             Value::Bloom(_) if !is_hurried => &throttled,
             _ => &*self.disk,
         };
-        let image::Written { fixed, files } =
+        let image::WrittenImage { fixed, files } =
             image::write(&entry.value, owner.hasher(), disk, &stem, &mut image, fix)?;
         pack.add_image(entry.id, |out| {
             out.push(1);
@@ -436,14 +436,14 @@ impl Store {
                 let position = frames.position();
                 let body =
                     frames.next().map_err(Error::io("reading", segment::pack_name(*pack)))?;
-                match body.and_then(Item::parse) {
-                    Some(Item::Image(image)) => {
+                match body.and_then(PackItem::parse) {
+                    Some(PackItem::Image(image)) => {
                         last.insert(image.id, (*pack, position));
                     }
-                    Some(Item::Removed(ids)) => ids.iter().for_each(|id| {
+                    Some(PackItem::Removed(ids)) => ids.iter().for_each(|id| {
                         last.remove(id);
                     }),
-                    Some(Item::Index(_)) => break,
+                    Some(PackItem::Index(_)) => break,
                     None => {
                         let name = segment::pack_name(*pack);
                         return Err(Error::Damaged { what: name, at: position });
@@ -460,7 +460,7 @@ impl Store {
                 let body =
                     frames.next().map_err(Error::io("reading", segment::pack_name(*pack)))?;
                 let Some(body) = body else { break };
-                if let Some(Item::Image(image)) = Item::parse(body)
+                if let Some(PackItem::Image(image)) = PackItem::parse(body)
                     && last.get(&image.id) == Some(&(*pack, position))
                 {
                     merged
@@ -483,8 +483,8 @@ pub fn index_of(pack: &[u8]) -> Option<(usize, Option<Index>)> {
         return None;
     }
     let at = usize::try_from(u64::from_le_bytes(*at)).ok()?;
-    let index = match next_frame(pack.get(at..)?).and_then(|(body, _)| Item::parse(body)) {
-        Some(Item::Index(index)) => Some(index),
+    let index = match next_frame(pack.get(at..)?).and_then(|(body, _)| PackItem::parse(body)) {
+        Some(PackItem::Index(index)) => Some(index),
         _ => None,
     };
     Some((at, index))
@@ -516,7 +516,7 @@ const MOST_PACKS: usize = 16;
 const SLACK: u64 = 64 << 20;
 
 /// What is safe.
-pub struct Kept {
+pub struct SnapshotState {
     /// Which files count.
     pub manifest: Manifest,
     /// The bytes of packs.
@@ -528,7 +528,7 @@ pub struct Kept {
 }
 
 /// A pack that was written: its number, and its bytes.
-type Written = (u64, u64);
+type WrittenPack = (u64, u64);
 
 /// A filter whose image was written.
 struct Saved {

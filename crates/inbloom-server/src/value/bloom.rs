@@ -159,7 +159,7 @@ impl Bloom {
     /// Adds, in order, and tells which were new. If one is refused, the answers say how many were
     /// done before. `limit`: the bytes that it may take in all when it grows. What was added is given to
     /// `note`, with the number of new ones, before anybody can take the filter to be at rest.
-    pub fn insert(
+    pub(super) fn insert(
         &self,
         digests: &[Digest],
         new: &mut Vec<bool>,
@@ -211,7 +211,7 @@ impl Bloom {
 
     /// Adds once more what was added before a crash, when so many were new, whether or not it is there.
     /// Nothing is refused but for want of memory.
-    pub fn replay(
+    pub(super) fn replay(
         &self,
         digests: &[Digest],
         new: u64,
@@ -388,7 +388,7 @@ impl Bloom {
     /// Adds all that another filter of the same reservation has, while others may add to both. Refused
     /// if it would have more than it was reserved for, or if both have grown. On an error nothing was
     /// added. `note` is given the number of its items afterwards, as far as it can be told.
-    pub fn unite(
+    pub(super) fn unite(
         &self,
         other: &Bloom,
         hasher: Hasher,
@@ -423,7 +423,7 @@ impl Bloom {
     /// their bases is put together in new memory. `recorded`: the items after a merge that was done
     /// before a crash, and is done once more. It is not checked again, as the filter may have items
     /// already that came after it.
-    pub fn unite_alone(
+    pub(super) fn unite_alone(
         &mut self,
         other: &Bloom,
         hasher: Hasher,

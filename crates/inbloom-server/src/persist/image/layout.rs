@@ -42,7 +42,7 @@ use std::num::NonZeroU32;
 
 use inbloom::internals::codec::Decoder;
 
-use super::Error;
+use super::ImageError;
 use super::shapes::Outline;
 
 /// Kinds of images. Numbers are on disk: they are never reused.
@@ -67,32 +67,32 @@ pub enum Image<'a> {
         /// Keys that were new.
         items: u64,
         /// What was reserved.
-        base: Base<'a>,
+        base: ImageBase<'a>,
         /// What it has grown by.
-        rest: Option<Part<'a>>,
+        rest: Option<ImagePart<'a>>,
     },
     /// A filter in our file format.
-    Filter(Part<'a>),
+    Filter(ImagePart<'a>),
     /// A file below --import-dir.
     Opened(Cow<'a, str>),
     /// RedisBloom's Bloom filter.
-    RedisBloom(Dump<'a>),
+    RedisBloom(ForeignDump<'a>),
     /// A filter of CF.*.
-    Cuckoo(Dump<'a>),
+    Cuckoo(ForeignDump<'a>),
 }
 
 /// A filter in RedisBloom's form.
 #[derive(Debug, PartialEq)]
-pub struct Dump<'a> {
+pub struct ForeignDump<'a> {
     /// What SCANDUMP gives first.
     pub header: Cow<'a, [u8]>,
     /// What it gives afterwards.
-    pub body: Part<'a>,
+    pub body: ImagePart<'a>,
 }
 
 /// Bytes, or where they are.
 #[derive(Debug, PartialEq)]
-pub enum Part<'a> {
+pub enum ImagePart<'a> {
     /// In the image.
     Here(Cow<'a, [u8]>),
     /// In a file of its own.
@@ -101,7 +101,7 @@ pub enum Part<'a> {
 
 /// The base of a filter of BF.*.
 #[derive(Debug, PartialEq)]
-pub enum Base<'a> {
+pub enum ImageBase<'a> {
     /// In the image.
     Here {
         /// What its plan is.
@@ -149,16 +149,16 @@ impl<'a> Image<'a> {
     }
 
     /// Reads what [`encode`](Image::encode) wrote, all of it.
-    pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>, Error> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Image<'a>, ImageError> {
         let mut fields = NamedFields(Decoder(bytes));
         let image = match fields.u8("kind")? {
             BLOOM => {
                 let expansion = NonZeroU32::new(fields.u32("expansion")?);
                 let items = fields.u64("items")?;
-                let base = Base::parse(&mut fields)?;
+                let base = ImageBase::parse(&mut fields)?;
                 let rest = match fields.u8("place of the rest")? {
                     NONE => None,
-                    place => Some(Part::parse(place, &mut fields)?),
+                    place => Some(ImagePart::parse(place, &mut fields)?),
                 };
                 Image::Bloom { expansion, items, base, rest }
             }
@@ -166,23 +166,25 @@ impl<'a> Image<'a> {
             OPENED => {
                 let path = fields.short("path")?;
                 let path = std::str::from_utf8(path)
-                    .map_err(|error| Error::damaged("path", "UTF-8", error))?;
+                    .map_err(|error| ImageError::damaged("path", "UTF-8", error))?;
                 Image::Opened(Cow::Borrowed(path))
             }
-            REDISBLOOM => Image::RedisBloom(Dump::parse(&mut fields)?),
-            CUCKOO => Image::Cuckoo(Dump::parse(&mut fields)?),
-            other => return Err(Error::damaged("kind", "1 to 5", other)),
+            REDISBLOOM => Image::RedisBloom(ForeignDump::parse(&mut fields)?),
+            CUCKOO => Image::Cuckoo(ForeignDump::parse(&mut fields)?),
+            other => return Err(ImageError::damaged("kind", "1 to 5", other)),
         };
         match fields.0.0.len() {
             0 => Ok(image),
-            rest => Err(Error::damaged("end", "no bytes behind it", rest)),
+            rest => Err(ImageError::damaged("end", "no bytes behind it", rest)),
         }
     }
 
     /// The names of the files that it refers to.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
-            Image::Bloom { base, rest, .. } => (base.file(), rest.as_ref().and_then(Part::file)),
+            Image::Bloom { base, rest, .. } => {
+                (base.file(), rest.as_ref().and_then(ImagePart::file))
+            }
             Image::Filter(part) => (part.file(), None),
             Image::Opened(_) => (None, None),
             Image::RedisBloom(dump) | Image::Cuckoo(dump) => (dump.body.file(), None),
@@ -191,53 +193,53 @@ impl<'a> Image<'a> {
     }
 }
 
-impl<'a> Dump<'a> {
+impl<'a> ForeignDump<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         encode_short(&self.header, out);
         self.body.encode(out);
     }
 
-    fn parse(fields: &mut NamedFields<'a>) -> Result<Dump<'a>, Error> {
+    fn parse(fields: &mut NamedFields<'a>) -> Result<ForeignDump<'a>, ImageError> {
         let header = Cow::Borrowed(fields.short("header")?);
-        Ok(Dump { header, body: fields.part()? })
+        Ok(ForeignDump { header, body: fields.part()? })
     }
 }
 
-impl<'a> Part<'a> {
+impl<'a> ImagePart<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Part::Here(bytes) => {
+            ImagePart::Here(bytes) => {
                 out.push(HERE);
                 out.extend((bytes.len() as u64).to_le_bytes());
                 out.extend_from_slice(bytes);
             }
-            Part::File(name) => encode_name(name, out),
+            ImagePart::File(name) => encode_name(name, out),
         }
     }
 
-    fn parse(place: u8, fields: &mut NamedFields<'a>) -> Result<Part<'a>, Error> {
+    fn parse(place: u8, fields: &mut NamedFields<'a>) -> Result<ImagePart<'a>, ImageError> {
         match place {
             HERE => {
                 let length = fields.u64("length of a part")?;
-                Ok(Part::Here(Cow::Borrowed(fields.take("part", length)?)))
+                Ok(ImagePart::Here(Cow::Borrowed(fields.take("part", length)?)))
             }
-            IN_FILE => Ok(Part::File(Cow::Borrowed(fields.name()?))),
-            other => Err(Error::damaged("place of a part", "0 or 1", other)),
+            IN_FILE => Ok(ImagePart::File(Cow::Borrowed(fields.name()?))),
+            other => Err(ImageError::damaged("place of a part", "0 or 1", other)),
         }
     }
 
     fn file(&self) -> Option<&str> {
         match self {
-            Part::Here(_) => None,
-            Part::File(name) => Some(name),
+            ImagePart::Here(_) => None,
+            ImagePart::File(name) => Some(name),
         }
     }
 }
 
-impl<'a> Base<'a> {
+impl<'a> ImageBase<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Base::Here { outline, hash, cells } => {
+            ImageBase::Here { outline, hash, cells } => {
                 out.push(HERE);
                 out.extend(outline.capacity.to_le_bytes());
                 out.extend(outline.rate.to_le_bytes());
@@ -245,11 +247,11 @@ impl<'a> Base<'a> {
                 out.extend(hash.to_le_bytes());
                 encode_short(cells, out);
             }
-            Base::File(name) => encode_name(name, out),
+            ImageBase::File(name) => encode_name(name, out),
         }
     }
 
-    fn parse(fields: &mut NamedFields<'a>) -> Result<Base<'a>, Error> {
+    fn parse(fields: &mut NamedFields<'a>) -> Result<ImageBase<'a>, ImageError> {
         match fields.u8("place of the base")? {
             HERE => {
                 let (capacity, rate) = (fields.u64("capacity")?, fields.u64("rate")?);
@@ -258,17 +260,17 @@ impl<'a> Base<'a> {
                 let cells = fields.short("cells")?;
                 let bits = cells.len() as u64 * 8;
                 let outline = Outline { capacity, rate, bits, probes, lines };
-                Ok(Base::Here { outline, hash, cells: Cow::Borrowed(cells) })
+                Ok(ImageBase::Here { outline, hash, cells: Cow::Borrowed(cells) })
             }
-            IN_FILE => Ok(Base::File(Cow::Borrowed(fields.name()?))),
-            other => Err(Error::damaged("place of the base", "0 or 1", other)),
+            IN_FILE => Ok(ImageBase::File(Cow::Borrowed(fields.name()?))),
+            other => Err(ImageError::damaged("place of the base", "0 or 1", other)),
         }
     }
 
     fn file(&self) -> Option<&str> {
         match self {
-            Base::Here { .. } => None,
-            Base::File(name) => Some(name),
+            ImageBase::Here { .. } => None,
+            ImageBase::File(name) => Some(name),
         }
     }
 }
@@ -303,43 +305,43 @@ impl<'a> NamedFields<'a> {
         what: &'static str,
         length: u64,
         take: impl FnOnce(&mut Decoder<'a>) -> Option<T>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, ImageError> {
         take(&mut self.0).ok_or_else(|| {
             let got = format!("{} that are left", self.0.0.len());
-            Error::damaged(what, format_args!("{length} bytes"), got)
+            ImageError::damaged(what, format_args!("{length} bytes"), got)
         })
     }
 
-    fn take(&mut self, what: &'static str, length: u64) -> Result<&'a [u8], Error> {
+    fn take(&mut self, what: &'static str, length: u64) -> Result<&'a [u8], ImageError> {
         self.field(what, length, |fields| fields.take(length))
     }
 
-    fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
+    fn u8(&mut self, what: &'static str) -> Result<u8, ImageError> {
         self.field(what, 1, Decoder::u8)
     }
 
-    fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
+    fn u32(&mut self, what: &'static str) -> Result<u32, ImageError> {
         self.field(what, 4, Decoder::u32)
     }
 
-    fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
+    fn u64(&mut self, what: &'static str) -> Result<u64, ImageError> {
         self.field(what, 8, Decoder::u64)
     }
 
-    fn short(&mut self, what: &'static str) -> Result<&'a [u8], Error> {
+    fn short(&mut self, what: &'static str) -> Result<&'a [u8], ImageError> {
         let length = self.u32(what)?;
         self.take(what, u64::from(length))
     }
 
-    fn part(&mut self) -> Result<Part<'a>, Error> {
-        Part::parse(self.u8("place of a part")?, self)
+    fn part(&mut self) -> Result<ImagePart<'a>, ImageError> {
+        ImagePart::parse(self.u8("place of a part")?, self)
     }
 
-    fn name(&mut self) -> Result<&'a str, Error> {
+    fn name(&mut self) -> Result<&'a str, ImageError> {
         let length = self.u8("name of a file")?;
         let name = self.take("name of a file", u64::from(length))?;
         let text = std::str::from_utf8(name).ok().filter(|_| is_name(name));
         let expected = "letters, digits, dots, lines";
-        text.ok_or_else(|| Error::damaged("name of a file", expected, name.escape_ascii()))
+        text.ok_or_else(|| ImageError::damaged("name of a file", expected, name.escape_ascii()))
     }
 }

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inbloom::interop::redisbloom::Hash;
 use inbloom::{Digest, Kind, Plan};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::persist::disk::Folder;
 use crate::value::bloom::Wish;
+use crate::value::change::{Change, Items, Refusal, Terms};
 
 /// A disk in memory, whose files have no path.
 #[derive(Default)]
@@ -172,8 +174,15 @@ fn bloom(rate: f64, capacity: u64, expansion: u32, keys: u64) -> Value {
     let wish = Wish::new(rate, capacity, NonZeroU32::new(expansion));
     let bloom = Bloom::new(wish, &wish.shape().unwrap()).unwrap();
     let digests: Vec<Digest> = (0..keys).map(digest).collect();
-    bloom.insert(&digests, &mut Vec::new(), NO_LIMIT, |_, _| ()).unwrap();
-    Value::Bloom(bloom)
+    let value = Value::Bloom(bloom);
+    apply(&value, Items::Add(&digests), &mut Vec::new()).unwrap();
+    value
+}
+
+/// Changes items as for a client that has no limit.
+fn apply(value: &Value, items: Items<'_>, answers: &mut Vec<bool>) -> Result<(), Refusal> {
+    let terms = Terms::Asked(&|_| NO_LIMIT);
+    value.apply(&Change::Items { items, terms }, answers, |_| ())
 }
 
 fn filter(plan: Plan, keys: u64) -> Filter {
@@ -267,24 +276,21 @@ fn contains(value: &Value, at: u64) -> bool {
 
 /// What comes of an insert, as text.
 fn insert(value: &Value, at: u64) -> String {
-    let mut new = Vec::new();
-    match value {
-        Value::Bloom(bloom) => {
-            let result = bloom.insert(&[digest(at)], &mut new, NO_LIMIT, |_, _| ());
-            format!("{result:?} {new:?}")
-        }
+    let mut answers = Vec::new();
+    let result = match value {
+        Value::Bloom(_) => apply(value, Items::Add(&[digest(at)]), &mut answers),
         Value::Filter(guarded) => {
-            format!("{:?}", guarded.change(|filter| filter.insert(key(at)), Filter::memory))
+            // When the window above ends.
+            let (digest, time) = (guarded.hasher().digest(key(at)), 1_700_000_060_000);
+            apply(value, Items::Insert { digests: &[digest], time }, &mut answers)
         }
         Value::RedisBloom(guarded) => {
-            let insert = |bloom: &mut redisbloom::Bloom| bloom.insert(&key(at), NO_LIMIT);
-            format!("{:?}", guarded.change(insert, redisbloom::Bloom::memory))
+            let pair = guarded.read(|bloom| bloom.pair(&key(at)));
+            apply(value, Items::AddPairs(&[pair]), &mut answers)
         }
-        Value::Cuckoo(guarded) => {
-            let insert = |cuckoo: &mut redisbloom::Cuckoo| cuckoo.insert(&key(at), NO_LIMIT);
-            format!("{:?}", guarded.change(insert, redisbloom::Cuckoo::memory))
-        }
-    }
+        Value::Cuckoo(_) => apply(value, Items::AddHashes(&[Hash::of(&key(at))]), &mut answers),
+    };
+    format!("{result:?} {answers:?}")
 }
 
 /// The bytes of its cells.
@@ -331,7 +337,7 @@ fn whole(value: &Value, large: u64) -> (Vec<u8>, BTreeMap<String, Vec<u8>>) {
     (image_on(&disk, value, large), disk.contents())
 }
 
-fn read_from(disk: &dyn Disk, image: &[u8]) -> Result<Value, Error> {
+fn read_from(disk: &dyn Disk, image: &[u8]) -> Result<Value, ImageError> {
     let shapes = OutlineShapes::default();
     read(image, &Surroundings { hasher: &HASHER, disk, shapes: &shapes, import_dir: None })
 }
@@ -500,7 +506,7 @@ fn what_is_cut_short_or_too_long_is_an_error() {
             let mut files = original.clone();
             files.remove(&file);
             let result = read_from(&Memory::of(&files), &image);
-            assert!(matches!(result, Err(Error::Io { .. })), "{name}: {file} is missing");
+            assert!(matches!(result, Err(ImageError::Io { .. })), "{name}: {file} is missing");
         }
     }
 }
@@ -548,8 +554,8 @@ fn sizes_that_the_bytes_do_not_bear_out_take_no_memory() {
 fn names_that_lead_elsewhere_are_refused() {
     for name in ["", "..", "../f", "a/b", ".hidden", "a b", "\0"] {
         let mut image = Vec::new();
-        Image::Filter(Part::File(Cow::Borrowed(name))).encode(&mut image);
-        assert!(matches!(files(&image), Err(Error::Damaged { .. })), "{name:?}");
+        Image::Filter(ImagePart::File(Cow::Borrowed(name))).encode(&mut image);
+        assert!(matches!(files(&image), Err(ImageError::Damaged { .. })), "{name:?}");
     }
 }
 
@@ -635,7 +641,7 @@ fn all_that_was_added_before_the_moment_is_in_while_others_add() {
             let mut new = Vec::new();
             for at in 0..1_500 {
                 let run: Vec<Digest> = (at * 1000..(at + 1) * 1000).map(digest).collect();
-                filter.insert(&run, &mut new, NO_LIMIT, |_, _| ()).unwrap();
+                apply(&value, Items::Add(&run), &mut new).unwrap();
                 added.store((at + 1) * 1000, std::sync::atomic::Ordering::SeqCst);
             }
         });
@@ -666,7 +672,7 @@ fn an_image_that_could_not_be_written_leaves_nothing_behind() {
         let disk = Narrow(Memory::default(), Arc::new(Mutex::new(room)));
         let mut out = vec![1, 2, 3];
         let result = write(&value, &HASHER, &disk, "f", &mut out, || fixed(&value));
-        assert!(matches!(result, Err(Error::File { .. })), "{result:?}");
+        assert!(matches!(result, Err(ImageError::File { .. })), "{result:?}");
         assert_eq!((disk.names().unwrap(), out), (Vec::new(), vec![1, 2, 3]));
     }
 }
@@ -694,7 +700,7 @@ fn an_opened_file_is_opened_again_by_its_path() {
     assert!(guarded.read(|filter| filter.is_read_only() && *filter == built));
     assert_eq!(image_on(&disk, &back, LARGE), image);
 
-    let reason = |result: Result<Value, Error>| result.err().unwrap().to_string();
+    let reason = |result: Result<Value, ImageError>| result.err().unwrap().to_string();
     assert!(reason(read(&image, None)).contains("without --import-dir"));
     let mut outside = Vec::new();
     Image::Opened(Cow::Borrowed("../seen.ib")).encode(&mut outside);
@@ -738,7 +744,8 @@ fn an_image_of_a_filter_that_none_could_reserve_is_refused() {
     let image = |items, expansion| {
         let plan = plan(items);
         let cells = Cow::Owned(vec![0; plan.bytes() as usize]);
-        let base = Base::Here { outline: Outline::of(&plan), hash: hash_check(&HASHER), cells };
+        let base =
+            ImageBase::Here { outline: Outline::of(&plan), hash: hash_check(&HASHER), cells };
         let expansion = NonZeroU32::new(expansion);
         let mut bytes = Vec::new();
         Image::Bloom { expansion, items: 0, base, rest: None }.encode(&mut bytes);

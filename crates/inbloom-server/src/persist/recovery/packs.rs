@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use parking_lot::Mutex;
 
-use super::{Access, Aside, Damage, Filter, Recovery};
+use super::{Access, Aside, Damage, FoundFilter, Recovery};
 use crate::keyspace::{Entry, Restored};
 use crate::persist::Error;
 use crate::persist::disk::Disk;
@@ -16,7 +16,7 @@ use crate::persist::image::{self, Surroundings};
 use crate::persist::manifest::Manifest;
 use crate::persist::record::next_frame;
 use crate::persist::segment::{self, Frames};
-use crate::persist::snapshot::{Index, Item, index_of, open_pack};
+use crate::persist::snapshot::{Index, PackItem, index_of, open_pack};
 
 /// Of filters, the pack and the place in it of the last image.
 type Places = HashMap<u64, (u64, u64)>;
@@ -29,7 +29,7 @@ type Batch = Vec<(u64, u64, Vec<u8>)>;
 /// What became of the frames of a batch.
 #[derive(Default)]
 struct Loaded {
-    filters: Vec<(u64, Filter, Vec<String>)>,
+    filters: Vec<(u64, FoundFilter, Vec<String>)>,
     damaged: Vec<Damage>,
 }
 
@@ -154,10 +154,10 @@ impl Recovery<'_> {
         loop {
             let position = frames.position();
             let frame = frames.next().map_err(Error::io("reading", segment::pack_name(pack)))?;
-            match frame.and_then(Item::parse) {
-                Some(Item::Image(image)) => index.images.push((image.id, position)),
-                Some(Item::Removed(ids)) => index.removed.extend(ids),
-                Some(Item::Index(_)) => return Ok(None),
+            match frame.and_then(PackItem::parse) {
+                Some(PackItem::Image(image)) => index.images.push((image.id, position)),
+                Some(PackItem::Removed(ids)) => index.removed.extend(ids),
+                Some(PackItem::Index(_)) => return Ok(None),
                 None => return Ok(Some(position)),
             }
         }
@@ -192,8 +192,8 @@ impl Recovery<'_> {
         let ends = complete.images.iter().skip(1).map(|(_, place)| *place).chain([at as u64]);
         for ((id, place), end) in complete.images.iter().zip(ends) {
             let frame = bytes.get(*place as usize..end as usize)?;
-            let item = next_frame(frame).and_then(|(body, _)| Item::parse(body));
-            if matches!(item, Some(Item::Image(image)) if image.id == *id) {
+            let item = next_frame(frame).and_then(|(body, _)| PackItem::parse(body));
+            if matches!(item, Some(PackItem::Image(image)) if image.id == *id) {
                 index.images.push((*id, *place));
                 continue;
             }
@@ -234,12 +234,12 @@ fn send_images(
     loop {
         let position = frames.position();
         let Some(body) = frames.next().map_err(failed)? else { break };
-        match Item::parse(body) {
-            Some(Item::Image(image)) if last.get(&image.id) == Some(&(pack, position)) => {
+        match PackItem::parse(body) {
+            Some(PackItem::Image(image)) if last.get(&image.id) == Some(&(pack, position)) => {
                 bytes += body.len();
                 batch.push((pack, position, body.to_vec()));
             }
-            Some(Item::Index(_)) => break,
+            Some(PackItem::Index(_)) => break,
             _ => {}
         }
         if bytes > BATCH {
@@ -273,21 +273,21 @@ fn load(batches: &Mutex<Receiver<Batch>>, with: &Surroundings<'_>) -> Loaded {
     loop {
         let Ok(batch) = batches.lock().recv() else { return loaded };
         for (pack, position, body) in batch {
-            let Some(Item::Image(found)) = Item::parse(&body) else { continue };
+            let Some(PackItem::Image(found)) = PackItem::parse(&body) else { continue };
             let files = image::files(found.image).unwrap_or_default();
             match image::read(found.image, with) {
                 Ok(value) => {
                     let entry = Arc::new(Entry::new(found.id, value, found.expires));
                     let restored = Restored::new(found.database, found.name, entry);
-                    let filter = Filter { restored, sequence: found.sequence };
+                    let filter = FoundFilter { restored, sequence: found.sequence };
                     loaded.filters.push((found.id, filter, files));
                 }
                 Err(error) => {
                     let name = String::from_utf8_lossy(found.name).into_owned();
                     let what = format!("the filter {name:?} of the snapshot: {error}");
                     let at = (pack, position);
-                    let needs_import =
-                        matches!(error, image::Error::Import { .. }) && with.import_dir.is_none();
+                    let needs_import = matches!(error, image::ImageError::Import { .. })
+                        && with.import_dir.is_none();
                     loaded.damaged.push(Damage { what, frame: body, at, files, needs_import });
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, Aside, Damage, Filter, Recovery, segment_is_missing};
+use super::{Access, Aside, Damage, FoundFilter, Recovery, segment_is_missing};
 use crate::keyspace::journal::Record;
 use crate::keyspace::{Entry, Restored};
 use crate::persist::Error;
@@ -153,7 +153,7 @@ impl Recovery<'_> {
                         let entry = Arc::new(Entry::new(id, value, expires));
                         entry.set_changed();
                         let restored = Restored::new(database, name, entry);
-                        self.filters.insert(id, Filter { restored, sequence });
+                        self.filters.insert(id, FoundFilter { restored, sequence });
                     }
                     Err(what) => {
                         let name = String::from_utf8_lossy(name);
