@@ -5,6 +5,7 @@
 //! were after one of the commands: no earlier one than was promised.
 
 mod disk;
+mod every_change;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -103,18 +104,7 @@ impl Client<'_> {
         let mut state = State::new();
         for name in names {
             let mut seen = self.say(&format!("PEXPIRETIME {name}")).0;
-            let info = self.say(&format!("BF.DEBUG {name}")).0;
-            let info = String::from_utf8_lossy(&info);
-            let is_ours = info.contains("hashwidth:128") && info.contains(" bits:");
-            if is_ours {
-                // Which of its two parts has an item may differ.
-                seen.extend(self.say(&format!("BF.INFO {name} ITEMS")).0);
-                seen.extend(self.say(&format!("BF.INFO {name} CAPACITY")).0);
-                let items: String = (0..ITEMS).map(|item| format!(" i{item}")).collect();
-                seen.extend(self.say(&format!("BF.MEXISTS {name}{items}")).0);
-            } else {
-                seen.extend(self.say(&format!("DUMP {name}")).0);
-            }
+            seen.extend(self.say(&format!("DUMP {name}")).0);
             state.insert(name.to_owned(), seen);
         }
         state
