@@ -17,6 +17,10 @@
 //! of some bytes. A file is synced by one at a time: of two who wait for the same failing sync the system
 //! tells only one.
 
+mod file;
+mod policy;
+mod trouble;
+
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -26,40 +30,14 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::disk::{Disk, DiskFile};
+use super::disk::Disk;
 use super::{record, segment};
 use crate::keyspace::journal::{Journal, Record};
 use crate::reply_error::ReplyError;
+use file::Segment;
+use trouble::{Trouble, distrusted};
 
-/// When a change is acknowledged, and when the disk is asked to keep it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Fsync {
-    /// Acknowledged when it is on the disk.
-    Always,
-    /// When the system has it; every second the disk is asked to keep what there is.
-    #[default]
-    EverySecond,
-    /// When the system has it, which writes it to the disk when it likes.
-    No,
-}
-
-impl Fsync {
-    /// All of them, by name.
-    pub const NAMES: [(&'static str, Fsync); 3] =
-        [("always", Fsync::Always), ("everysec", Fsync::EverySecond), ("no", Fsync::No)];
-
-    /// As the option and CONFIG SET name it.
-    pub fn parse(name: &str) -> Option<Fsync> {
-        Fsync::NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, policy)| policy)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        let of = |(_, policy): &(&str, Fsync)| *policy == self;
-        Fsync::NAMES.into_iter().find(of).map_or("", |(name, _)| name)
-    }
-}
+pub use policy::Fsync;
 
 /// The changes since the last snapshot.
 pub struct Log {
@@ -132,27 +110,6 @@ struct Pending {
     last: u64,
     /// Filters that were removed since the last snapshot.
     removed: Vec<u64>,
-}
-
-/// The file that is written.
-struct Segment {
-    file: Arc<dyn DiskFile>,
-    /// Counts the files since the start.
-    number: u64,
-    /// Its first record.
-    first: u64,
-    /// What was written well.
-    length: u64,
-    /// What may be behind that has to be cut off.
-    is_torn: bool,
-}
-
-/// Why nothing is acknowledged.
-#[derive(Clone, Debug)]
-struct Trouble {
-    text: Arc<str>,
-    /// What the file with this number, and those before, have cannot be told.
-    distrusted: Option<u64>,
 }
 
 /// Where a snapshot begins.
@@ -247,58 +204,6 @@ impl Log {
     /// Bytes since the last snapshot.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Why no change is taken, if so.
-    pub fn trouble(&self) -> Option<ReplyError> {
-        if !self.is_in_trouble.load(Ordering::Acquire) {
-            return None;
-        }
-        self.trouble.lock().as_ref().map(|trouble| ReplyError::with(trouble.text.to_string()))
-    }
-
-    /// Whether only a new snapshot helps.
-    pub fn is_distrusted(&self) -> bool {
-        self.trouble.lock().as_ref().is_some_and(|trouble| trouble.distrusted.is_some())
-    }
-
-    /// Whether it is this file, or a later one, that is not trusted.
-    fn distrusts(&self, file: u64) -> bool {
-        let distrusted = self.trouble.lock().as_ref().and_then(|trouble| trouble.distrusted);
-        distrusted.is_some_and(|distrusted| distrusted >= file)
-    }
-
-    fn fail(&self, doing: &str, error: &io::Error, distrusted: Option<u64>) {
-        let remedy = if distrusted.is_some() {
-            "a new snapshot is tried twice a second"
-        } else {
-            "it is tried again twice a second"
-        };
-        let text = format!(
-            "MISCONF {doing} the log in --dir has failed: {error}; no change is taken until that \
-             works ({remedy}), queries are answered"
-        );
-        let mut trouble = self.trouble.lock();
-        if trouble.is_none() {
-            tracing::error!(%error, "{doing} the log has failed: no change is acknowledged");
-        }
-        let distrusted = distrusted.max(trouble.as_ref().and_then(|trouble| trouble.distrusted));
-        *trouble = Some(Trouble { text: text.into(), distrusted });
-        self.is_in_trouble.store(true, Ordering::Release);
-        drop(trouble);
-        self.progress.notify_waiters();
-    }
-
-    /// Ends the trouble, unless a file is not trusted that is not among those before `file`.
-    fn recover(&self, file: u64) {
-        let mut trouble = self.trouble.lock();
-        match &*trouble {
-            Some(Trouble { distrusted: Some(distrusted), .. }) if *distrusted >= file => return,
-            Some(_) => tracing::warn!("the log can be written again"),
-            None => return,
-        }
-        *trouble = None;
-        self.is_in_trouble.store(false, Ordering::Release);
     }
 
     /// Whether everything up to a record may be acknowledged now; None: not yet.
@@ -580,177 +485,5 @@ impl Log {
     }
 }
 
-fn distrusted() -> io::Error {
-    io::Error::other("a sync has failed before: what the file has cannot be told")
-}
-
-impl Segment {
-    fn begin(disk: &dyn Disk, first: u64, number: u64) -> io::Result<Segment> {
-        let file = disk.create(&segment::name(first))?;
-        let header = segment::header(first);
-        file.append(&header)?;
-        file.sync()?;
-        disk.sync_names()?;
-        let length = header.len() as u64;
-        Ok(Segment { file: Arc::from(file), number, first, length, is_torn: false })
-    }
-
-    /// Appends all, or cuts off what was.
-    fn append(&mut self, chunks: &[Vec<u8>]) -> io::Result<()> {
-        if self.is_torn {
-            self.file.truncate(self.length)?;
-            self.is_torn = false;
-        }
-        let result = chunks.iter().try_for_each(|chunk| self.file.append(chunk));
-        match result {
-            Ok(()) => self.length += chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>(),
-            Err(_) => self.is_torn = self.file.truncate(self.length).is_err(),
-        }
-        result
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::path::PathBuf;
-    use std::sync::mpsc;
-    use std::task::{Context, Wake, Waker};
-    use std::thread::{self, ThreadId};
-
-    use super::*;
-
-    /// A disk that takes its time to sync, and notes who writes.
-    #[derive(Clone, Default)]
-    struct SlowDisk {
-        writers: Arc<Mutex<Vec<ThreadId>>>,
-    }
-
-    const SYNC: Duration = Duration::from_millis(100);
-
-    impl Disk for SlowDisk {
-        fn names(&self) -> io::Result<Vec<String>> {
-            Ok(Vec::new())
-        }
-        fn open(&self, _: &str) -> io::Result<Box<dyn Read + Send>> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-        fn length(&self, _: &str) -> io::Result<u64> {
-            Err(io::ErrorKind::NotFound.into())
-        }
-        fn path(&self, _: &str) -> Option<PathBuf> {
-            None
-        }
-        fn create(&self, _: &str) -> io::Result<Box<dyn DiskFile>> {
-            Ok(Box::new(self.clone()))
-        }
-        fn rename(&self, _: &str, _: &str) -> io::Result<()> {
-            Ok(())
-        }
-        fn remove(&self, _: &str) -> io::Result<()> {
-            Ok(())
-        }
-        fn sync(&self, _: &str) -> io::Result<()> {
-            Ok(())
-        }
-        fn sync_names(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl DiskFile for SlowDisk {
-        fn append(&self, _: &[u8]) -> io::Result<()> {
-            self.writers.lock().push(thread::current().id());
-            Ok(())
-        }
-        fn overwrite(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            Ok(())
-        }
-        fn truncate(&self, _: u64) -> io::Result<()> {
-            Ok(())
-        }
-        fn sync(&self) -> io::Result<()> {
-            thread::sleep(SYNC);
-            Ok(())
-        }
-    }
-
-    /// A log with records that nobody has written, on a disk to which nobody has.
-    fn log(policy: Fsync, records: u64) -> (Log, SlowDisk) {
-        let disk = SlowDisk::default();
-        let border = Border::at_start(0, Vec::new(), 0);
-        let log = Log::begin(Arc::new(disk.clone()), border).expect("it takes all");
-        log.set_policy(policy);
-        (0..records).for_each(|id| log.record(&Record::Expire { id, at: None }));
-        disk.writers.lock().clear();
-        (log, disk)
-    }
-
-    fn commit(log: &Log, sequence: u64) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a thread");
-        runtime.block_on(log.commit(sequence)).expect("the disk is well");
-    }
-
-    /// Counts how often somebody is woken.
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Wakes>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    // Who told all that nothing is new told itself too, and did so again with the connections of its
-    // thread waiting, until the sync was over.
-    #[test]
-    fn who_waits_for_another_thread_keeps_none_and_wakes_nobody() {
-        for (policy, is_busy) in [(Fsync::Always, false), (Fsync::EverySecond, true)] {
-            let (sender, receiver) = mpsc::channel();
-            // Elsewhere, as what is wrong would not end.
-            thread::spawn(move || {
-                let (log, _) = log(policy, 3);
-                let _busy = is_busy.then(|| log.keep_busy());
-                let wakes = Arc::new(Wakes::default());
-                let waker = Waker::from(Arc::clone(&wakes));
-                let mut waiting = [1, 2, 3].map(|sequence| Box::pin(log.commit(sequence)));
-                let are_waiting = waiting.iter_mut().all(|commit| {
-                    commit.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
-                });
-                let _ = sender.send((are_waiting, wakes.0.load(Ordering::Relaxed)));
-            });
-            let found = receiver.recv_timeout(Duration::from_secs(10));
-            assert_eq!(found, Ok((true, 0)), "{policy:?}");
-        }
-    }
-
-    #[test]
-    fn who_waits_for_a_record_does_not_write_to_a_busy_disk_itself() {
-        let (log, disk) = log(Fsync::EverySecond, 1);
-        let here = thread::current().id();
-        thread::scope(|scope| {
-            let busy = log.keep_busy();
-            scope.spawn(|| log.write_when_busy(Duration::from_secs(10)));
-            commit(&log, 1);
-            drop(busy);
-        });
-        assert!(!disk.writers.lock().is_empty() && !disk.writers.lock().contains(&here));
-        // A disk that has nothing else to do is written to at once.
-        log.record(&Record::Expire { id: 7, at: None });
-        commit(&log, 2);
-        assert!(disk.writers.lock().contains(&here));
-    }
-
-    #[test]
-    fn who_finds_the_file_taken_is_told_when_it_is_free() {
-        let (log, _) = log(Fsync::No, 1);
-        thread::scope(|scope| {
-            let segment = log.segment.lock();
-            scope.spawn(|| commit(&log, 1));
-            thread::sleep(SYNC);
-            // Whoever had it wrote nothing: the record came too late for it.
-            log.release(segment);
-        });
-        assert_eq!(log.written.load(Ordering::Acquire), 1);
-    }
-}
+mod tests;
