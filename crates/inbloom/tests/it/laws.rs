@@ -25,8 +25,8 @@ use inbloom::kinds::{
     scalable::Scalable,
 };
 use inbloom::{
-    Digest, Error, Filter, Hasher, Kind, Membership, Plan, SecretKey, SharedFilter, Span, file,
-    measure, measure_absent,
+    Digest, Error, Filter, Hasher, Kind, Membership, Plan, SecretKey, SharedFilter, file, measure,
+    measure_absent,
 };
 use inbloom_testing::mix;
 use proptest::prelude::*;

@@ -504,3 +504,42 @@ fn a_merge_of_shards_that_is_refused_changes_none_of_them() {
     assert!(matches!(left.merge(&right), Err(Error::Full { .. })));
     assert!(left == before && left.inserted() == before.inserted());
 }
+
+/// A filter that may grow and has not, an overlay without changes, and a shard that is the only one.
+#[test]
+fn a_wrapper_answers_every_question_as_what_it_wraps_while_it_adds_nothing() {
+    let numbers = keys(0..1000);
+    let hasher = Hasher::default();
+    let digests: Vec<Digest> = numbers.iter().map(|key| hasher.digest(key)).collect();
+    let planned = |kind: Kind| Plan::builder(kind).items(2000).rate(1e-3);
+    let mut pairs = Vec::new();
+    for kind in [Kind::Blocked, Kind::Classic] {
+        let plan = planned(kind).growing().build().unwrap();
+        let wrapped = Filter::build(plan, hasher, &digests).unwrap();
+        pairs.push((wrapped.clone(), wrapped.into_growing().unwrap()));
+    }
+    let ribbon = Filter::build(planned(Kind::Ribbon).build().unwrap(), hasher, &digests).unwrap();
+    pairs.push((ribbon.clone(), ribbon.into_overlay(1e-3).unwrap()));
+    let cuckoo = Filter::build(planned(Kind::Cuckoo).build().unwrap(), hasher, &digests).unwrap();
+    pairs.push((cuckoo.clone(), Filter::from_shards(vec![cuckoo]).unwrap()));
+    for (wrapped, wrapper) in pairs {
+        let kind = wrapped.plan().kind();
+        assert!(wrapped == wrapper && wrapper == wrapped, "{kind}");
+        assert_eq!(wrapper.plan(), wrapped.plan(), "{kind}");
+        assert_eq!(wrapper.inserted(), wrapped.inserted(), "{kind}");
+        assert_eq!(wrapper.occupied(), wrapped.occupied(), "{kind}");
+        assert_eq!(wrapper.fill(), wrapped.fill(), "{kind}");
+        assert_eq!(wrapper.rate(), wrapped.rate(), "{kind}");
+        assert_eq!(wrapper.estimated_items().items, wrapped.estimated_items().items, "{kind}");
+        assert_eq!(wrapper.profile(8), wrapped.profile(8), "{kind}");
+        assert!(wrapper.bytes() >= wrapped.bytes() && wrapper.memory() > 0, "{kind}");
+        let details = wrapper.details();
+        assert!(wrapped.details().iter().all(|detail| details.contains(detail)), "{kind}");
+        for key in keys(0..3000) {
+            assert_eq!(wrapper.contains(key), wrapped.contains(key), "{kind}");
+            assert_eq!(wrapper.count(key), wrapped.count(key), "{kind}");
+            assert_eq!(wrapper.positions(key).ok(), wrapped.positions(key).ok(), "{kind}");
+        }
+        assert!(wrapper.clone() == wrapped && wrapper.shards().len() == 1, "{kind}");
+    }
+}
