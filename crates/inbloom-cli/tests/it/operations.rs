@@ -366,6 +366,7 @@ fn an_address_of_http_that_is_taken_is_an_error() {
 fn what_was_sent_before_sigterm_is_answered_in_full() {
     let mut server = Server::start(&[]);
     let mut client = server.connect();
+    assert_eq!(client.ask("PING"), "+PONG", "the server has taken the connection");
     // The server is busy with the first when the signal comes, and has not looked at the others.
     let mut batch = "DEBUG SLEEP 20\r\n".to_owned();
     (0..50_000).for_each(|item| batch += &format!("BF.EXISTS none item:{item}\r\n"));
