@@ -1,5 +1,5 @@
 //! The library as its users see it. One program for all files: it links once, and keeps all cores busy.
-//! `../loom.rs` is a program of its own, because it is compiled with another implementation of atomics.
+//! `crates/inbloom-loom` is apart, because it is compiled with another implementation of atomics.
 
 mod common;
 mod estimates;

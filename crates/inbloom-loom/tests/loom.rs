@@ -2,10 +2,10 @@
 //! memory model lets relaxed operations be seen. Run with
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test --release -p inbloom --test loom --target-dir target/loom
+//! RUSTFLAGS="--cfg loom" cargo test -p inbloom-loom --target-dir target/loom
 //! ```
 //!
-//! Real threads on large filters are in `shared.rs`.
+//! Real threads on large filters are in the library's `tests/it/shared.rs`.
 
 #![cfg(loom)]
 

@@ -1,0 +1,1 @@
+//! Nothing: a crate of tests, see `tests/loom.rs`.
