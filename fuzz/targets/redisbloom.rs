@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use arbitrary::Arbitrary;
 use inbloom::interop::redisbloom::payload::{self, Restored};
-use inbloom::interop::redisbloom::{Bloom, Cuckoo, OVERHEAD};
+use inbloom::interop::redisbloom::{Bloom, CuckooChain, OVERHEAD};
 use libfuzzer_sys::fuzz_target;
 
 /// Of every filter here, in bytes.
@@ -127,7 +127,7 @@ fn base(base: &Base) -> Option<Restored> {
         Base::Cuckoo { capacity, bucket_size, iterations, expansion, items } => {
             let (bucket_size, iterations) = (bucket_size.into(), iterations.into());
             let cuckoo =
-                Cuckoo::new(capacity.into(), bucket_size, iterations, expansion.into(), LIMIT);
+                CuckooChain::new(capacity.into(), bucket_size, iterations, expansion.into(), LIMIT);
             let mut cuckoo = cuckoo.ok()?;
             for item in 0..items {
                 let _ = cuckoo.insert(&[item], LIMIT);
@@ -147,7 +147,7 @@ fn encoded(filter: &Restored) -> Vec<u8> {
 
 fn load(source: Source) -> Option<Restored> {
     let bloom = |header: &[u8]| Bloom::from_header(header, LIMIT).ok().map(Restored::Bloom);
-    let cuckoo = |header: &[u8]| Cuckoo::from_header(header, LIMIT).ok().map(Restored::Cuckoo);
+    let cuckoo = |header: &[u8]| CuckooChain::from_header(header, LIMIT).ok().map(Restored::Cuckoo);
     match source {
         Source::BloomHeader(header) => bloom(&header),
         Source::CuckooHeader(header) => cuckoo(&header),
@@ -213,7 +213,7 @@ fn use_bloom(bloom: &mut Bloom, operation: &Operation) {
 
 /// `sure` counts what is certainly in: added since the bytes were last loaded, and not removed.
 /// Where fingerprints were there before, a removal may take another item's.
-fn use_cuckoo(cuckoo: &mut Cuckoo, sure: &mut HashMap<u8, u64>, operation: &Operation) {
+fn use_cuckoo(cuckoo: &mut CuckooChain, sure: &mut HashMap<u8, u64>, operation: &Operation) {
     match operation {
         Operation::Insert(item) => {
             let before = cuckoo.header();

@@ -187,7 +187,7 @@ impl Block {
 }
 
 /// What went wrong, and in which input.
-pub struct ReplyError {
+pub struct InputError {
     pub input: usize,
     pub error: Error,
 }
@@ -217,7 +217,7 @@ impl BadRecord {
 
 /// Why no block was read.
 pub enum Unread {
-    Input(ReplyError),
+    Input(InputError),
     /// The first record that the block would have had.
     Record(BadRecord),
 }
@@ -320,7 +320,7 @@ impl Reader {
     /// Opens an input behind what is not wanted of it. Its header is wanted all the same.
     fn open(&mut self, input: &Input, block: &mut Block) -> Result<Box<dyn Read + Send>, Unread> {
         let number = self.opened - 1;
-        let failed = |error| Unread::Input(ReplyError { input: number, error });
+        let failed = |error| Unread::Input(InputError { input: number, error });
         self.header = None;
         let skipped = std::mem::take(&mut self.skipped);
         if skipped > 0 && self.records.header {
@@ -345,7 +345,7 @@ impl Stop {
         match self {
             Stop::Io(error) => {
                 let error = Error::new(error).context(input.cannot_read());
-                Unread::Input(ReplyError { input: number, error })
+                Unread::Input(InputError { input: number, error })
             }
             Stop::Record(bad) => Unread::Record(bad),
         }
@@ -469,7 +469,7 @@ enum Trouble {
 /// What [`InOrder::next_within`] found.
 pub enum Next<'a, T> {
     Job(&'a mut Job<T>),
-    Failed(ReplyError),
+    Failed(InputError),
     /// The time is over.
     Nothing,
     End,
@@ -529,7 +529,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
     }
 
     /// The next job; the last one is given back with this call.
-    pub fn next(&mut self) -> Option<Result<&mut Job<T>, ReplyError>> {
+    pub fn next(&mut self) -> Option<Result<&mut Job<T>, InputError>> {
         match self.next_within(Duration::MAX) {
             Next::Job(job) => Some(Ok(job)),
             Next::Failed(failure) => Some(Err(failure)),
@@ -579,7 +579,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
                 self.turns.clear();
                 // More than there are inputs: that is said once.
                 self.failed = vec![usize::MAX; self.inputs.len() + 1];
-                Next::Failed(ReplyError { input: 0, error: anyhow!(BUG) })
+                Next::Failed(InputError { input: 0, error: anyhow!(BUG) })
             }
         }
     }
@@ -590,7 +590,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
         self.handed_over[block.input] + u64::from(block.header_bytes > 0)
     }
 
-    fn failure(&self, block: &Block, trouble: Trouble) -> ReplyError {
+    fn failure(&self, block: &Block, trouble: Trouble) -> InputError {
         let (input, before) = (block.input, self.before(block));
         let error = match trouble {
             Trouble::Unread(unread) => {
@@ -599,7 +599,7 @@ impl<T: Default + Send + 'static> InOrder<T> {
             Trouble::Record(bad) => bad.into_error(&self.inputs[input], &self.records, before),
             Trouble::Panic => anyhow!(BUG),
         };
-        ReplyError { input, error }
+        InputError { input, error }
     }
 
     /// Another job that is done, not always the next.

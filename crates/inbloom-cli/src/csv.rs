@@ -23,11 +23,11 @@ use crate::fields::FieldList;
 #[derive(Clone, Debug)]
 pub struct Splitter {
     delimiter: u8,
-    state: State,
+    state: QuoteState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum QuoteState {
     /// Before the first byte of a record.
     Record,
     /// Behind one or two bytes of a byte order mark.
@@ -42,7 +42,7 @@ enum State {
 
 impl Splitter {
     pub fn new(delimiter: u8) -> Splitter {
-        Splitter { delimiter, state: State::Record }
+        Splitter { delimiter, state: QuoteState::Record }
     }
 
     /// Appends where records end, behind `offset` bytes that came before these: the positions of
@@ -52,27 +52,27 @@ impl Splitter {
         while at < bytes.len() {
             // Text in which nothing happens is passed over at once.
             let skipped = match self.state {
-                State::Unquoted => memchr2(self.delimiter, b'\n', &bytes[at..]),
-                State::Quoted => memchr(b'"', &bytes[at..]),
+                QuoteState::Unquoted => memchr2(self.delimiter, b'\n', &bytes[at..]),
+                QuoteState::Quoted => memchr(b'"', &bytes[at..]),
                 _ => Some(0),
             };
             let Some(skipped) = skipped else { return };
             at += skipped;
             let byte = bytes[at];
             self.state = match (self.state, byte) {
-                (State::Quoted, b'"') => State::Quote,
-                (State::Quoted, _) => State::Quoted,
+                (QuoteState::Quoted, b'"') => QuoteState::Quote,
+                (QuoteState::Quoted, _) => QuoteState::Quoted,
                 (_, b'\n') => {
                     ends.push(offset + at);
-                    State::Record
+                    QuoteState::Record
                 }
-                (_, byte) if byte == self.delimiter => State::Field,
-                (State::Record | State::Field, b'"') => State::Quoted,
-                (State::Quote, b'"') => State::Quoted,
-                (State::Record, 0xef) => State::Mark(1),
-                (State::Mark(1), 0xbb) => State::Mark(2),
-                (State::Mark(2), 0xbf) => State::Field,
-                _ => State::Unquoted,
+                (_, byte) if byte == self.delimiter => QuoteState::Field,
+                (QuoteState::Record | QuoteState::Field, b'"') => QuoteState::Quoted,
+                (QuoteState::Quote, b'"') => QuoteState::Quoted,
+                (QuoteState::Record, 0xef) => QuoteState::Mark(1),
+                (QuoteState::Mark(1), 0xbb) => QuoteState::Mark(2),
+                (QuoteState::Mark(2), 0xbf) => QuoteState::Field,
+                _ => QuoteState::Unquoted,
             };
             at += 1;
         }
@@ -80,7 +80,7 @@ impl Splitter {
 
     /// Whether what came so far ends within a quoted field.
     pub fn is_within_quotes(&self) -> bool {
-        self.state == State::Quoted
+        self.state == QuoteState::Quoted
     }
 }
 
@@ -103,10 +103,10 @@ pub struct Selector<'f> {
     /// Made anew for every block: what `Clone` makes of one forgets how to read.
     reader: Reader,
     delimiter: u8,
-    columns: Columns<'f>,
+    columns: ChosenColumns<'f>,
 }
 
-enum Columns<'f> {
+enum ChosenColumns<'f> {
     List(&'f FieldList),
     /// Where the names are in the header, counted from 0. In the order of the names: inputs may
     /// have their columns in different orders.
@@ -132,9 +132,9 @@ impl CsvFields {
             at.ok_or(name.as_str())
         };
         let columns = match &self.chosen {
-            Chosen::Numbers(list) => Columns::List(list),
+            Chosen::Numbers(list) => ChosenColumns::List(list),
             Chosen::Names(names) => {
-                Columns::Named(names.iter().map(column).collect::<Result<_, _>>()?)
+                ChosenColumns::Named(names.iter().map(column).collect::<Result<_, _>>()?)
             }
         };
         Ok(Selector { reader: reader(self.delimiter), delimiter: self.delimiter, columns })
@@ -148,11 +148,11 @@ impl Selector<'_> {
     pub fn select<'a>(&mut self, record: &[u8], unquoted: &'a mut Unquoted) -> Option<&'a [u8]> {
         unquoted.read(&mut self.reader, record);
         match &self.columns {
-            Columns::List(list) => match list.only() {
+            ChosenColumns::List(list) => match list.only() {
                 Some(only) => unquoted.field(only - 1),
                 None => unquoted.join(list.of(unquoted.ends.len()), self.delimiter),
             },
-            Columns::Named(columns) => match columns.as_slice() {
+            ChosenColumns::Named(columns) => match columns.as_slice() {
                 [only] => unquoted.field(*only),
                 several => unquoted.join(several.iter().copied(), self.delimiter),
             },

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use inbloom::interop::redisbloom::{Cuckoo, OVERHEAD};
+use inbloom::interop::redisbloom::{CuckooChain, OVERHEAD};
 use inbloom::kinds::blocked::Shape;
 use inbloom::{Kind, Plan};
 use parking_lot::Mutex;
@@ -144,7 +144,7 @@ pub enum KeptForDump {
     /// The file at the end of our own form.
     File(Header, Vec<u8>),
     /// A copy, because entries move about in it.
-    Cuckoo(Box<Cuckoo>),
+    Cuckoo(Box<CuckooChain>),
 }
 
 impl KeptForDump {

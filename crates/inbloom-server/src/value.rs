@@ -28,7 +28,7 @@ pub enum Value {
     /// A filter that RedisBloom made, or that is to be loaded by it.
     RedisBloom(Box<Guarded<redisbloom::Bloom>>),
     /// What CF.RESERVE and CF.ADD make.
-    Cuckoo(Box<Guarded<redisbloom::Cuckoo>>),
+    Cuckoo(Box<Guarded<redisbloom::CuckooChain>>),
 }
 
 /// A filter that is changed under a lock: by one at a time, for some microseconds.
@@ -187,7 +187,7 @@ impl Value {
     }
 
     /// A cuckoo filter of CF.*.
-    pub fn cuckoo(cuckoo: redisbloom::Cuckoo) -> Value {
+    pub fn cuckoo(cuckoo: redisbloom::CuckooChain) -> Value {
         let memory = cuckoo.memory();
         Value::Cuckoo(Box::new(Guarded::new(cuckoo, memory)))
     }

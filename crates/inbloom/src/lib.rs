@@ -48,6 +48,10 @@
 //! number of threads insert into and query at once.
 
 mod bloom;
+#[cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, reason = "some of it is for our other crates")
+)]
 mod codec;
 pub mod compose;
 mod digest;

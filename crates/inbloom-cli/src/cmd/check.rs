@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let worker = Arc::clone(&search);
     let look_up = move |block: &_, answer: &mut _| worker.look_up(block, answer);
     let mut jobs = InOrder::new(reader, args.input.threads(), look_up);
-    let tally = Tally { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
+    let tally = Selected { selected: vec![0; inputs.len()], failed: vec![false; inputs.len()] };
     let mut printer = Printer { search: &search, tally, progress, has_header: false };
     let mut waiting = Waiting::default();
     while let Some(job) = jobs.next() {
@@ -163,7 +163,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// What happens to blocks that are answered, in their order.
 struct Printer<'a> {
     search: &'a Search,
-    tally: Tally,
+    tally: Selected,
     progress: Progress,
     /// Whether a header was printed.
     has_header: bool,
@@ -226,12 +226,12 @@ impl How {
 }
 
 /// How many lines of each input were selected, and whether it failed: what came before that counts.
-struct Tally {
+struct Selected {
     selected: Vec<u64>,
     failed: Vec<bool>,
 }
 
-impl Tally {
+impl Selected {
     fn total(&self) -> u64 {
         self.selected.iter().sum()
     }

@@ -171,7 +171,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let (memory, keys) = match args.exact {
         true => (Memory::ExactSet(ExactSet::default()), exact_keys()?),
         false => {
-            let kept = Kept::open(args, normalization)?;
+            let kept = KeptFilter::open(args, normalization)?;
             if let Some(warning) = kept.too_small(args) {
                 output::say(warning);
             }
@@ -275,7 +275,7 @@ struct Dedup<'a> {
 /// What was seen.
 enum Memory {
     ExactSet(ExactSet),
-    Filter(Box<Kept>),
+    Filter(Box<KeptFilter>),
 }
 
 impl Dedup<'_> {
@@ -429,7 +429,7 @@ impl Dedup<'_> {
 }
 
 /// A filter of what was seen, and the file that it is kept in, if any.
-struct Kept {
+struct KeptFilter {
     filter: Filter,
     file: Option<Changed>,
     /// Whether lines have come since the last save.
@@ -450,8 +450,8 @@ struct Kept {
     held: Option<u64>,
 }
 
-impl Kept {
-    fn open(args: &Args, normalization: Normalization) -> Result<Kept> {
+impl KeptFilter {
+    fn open(args: &Args, normalization: Normalization) -> Result<KeptFilter> {
         let file = args.filter.as_deref().map(|path| Changed::new(path, args.wait)).transpose()?;
         let exists = file.as_ref().map_or(Ok(false), Changed::exists)?;
         let existing = args.filter.as_ref().filter(|_| exists);
@@ -478,7 +478,7 @@ impl Kept {
         }
         let limit = overfull.limit(&filter);
         let mistakes = Mistakes::of(&filter);
-        Ok(Kept {
+        Ok(KeptFilter {
             // A new file is made even if no line comes: the next run finds what it asks for.
             changed: existing.is_none(),
             filter,

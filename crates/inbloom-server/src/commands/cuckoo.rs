@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{Cuckoo, Hash, Refused};
+use inbloom::interop::redisbloom::{CuckooChain, Hash, Refused};
 
 use super::bloom;
 use super::transfer;
@@ -193,7 +193,7 @@ enum Repeated {
     LeftOut,
 }
 
-type CuckooFilter = Guarded<Cuckoo>;
+type CuckooFilter = Guarded<CuckooChain>;
 
 /// Every sub-filter is asked for every item.
 fn items_are_heavy(request: &Request<'_>, _: &SessionState) -> bool {
@@ -203,7 +203,7 @@ fn items_are_heavy(request: &Request<'_>, _: &SessionState) -> bool {
 
 /// How much an item may cost, 1 for a filter that never grew: every sub-filter is asked, and a full one
 /// moves others as often as it may.
-fn effort(cuckoo: &Cuckoo) -> usize {
+fn effort(cuckoo: &CuckooChain) -> usize {
     cuckoo.filters() as usize + usize::from(cuckoo.max_iterations()) / 64
 }
 
@@ -374,7 +374,7 @@ fn add(
 
 /// Items for which the lock is held at a time: about 50 microseconds, fewer where every item has
 /// to be looked for in many sub-filters.
-fn run_in(cuckoo: &Cuckoo) -> usize {
+fn run_in(cuckoo: &CuckooChain) -> usize {
     (512 / effort(cuckoo)).clamp(1, 256)
 }
 

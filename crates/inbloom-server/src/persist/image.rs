@@ -114,7 +114,7 @@ pub enum ImageError {
     Filter(#[from] inbloom::Error),
     /// The same, of RedisBloom's filters.
     #[error("RedisBloom's filter in the image: {0}")]
-    RedisBloom(#[from] redisbloom::Error),
+    RedisBloom(#[from] redisbloom::ForeignError),
     /// The same, of those of CF.*.
     #[error("the cuckoo filter in the image: {0}")]
     Cuckoo(#[from] redisbloom::LoadError),
@@ -220,7 +220,7 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, ImageError> 
         Image::Cuckoo(ForeignDump { header, body }) => {
             let body = with.body(&header, body)?;
             let mut cuckoo =
-                redisbloom::Cuckoo::from_header(&header, body.limit(redisbloom::MAX_FILTERS))?;
+                redisbloom::CuckooChain::from_header(&header, body.limit(redisbloom::MAX_FILTERS))?;
             body.read(|reader| cuckoo.read_body(reader))?;
             Ok(Value::cuckoo(cuckoo))
         }

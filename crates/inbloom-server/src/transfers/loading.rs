@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use inbloom::interop::redisbloom::{self, Cuckoo, LoadError};
+use inbloom::interop::redisbloom::{self, CuckooChain, LoadError};
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Filter, OpenOptions};
@@ -27,7 +27,7 @@ pub enum Loading {
     /// A dump of BF.SCANDUMP from RedisBloom, and which bytes of it are there.
     RedisBloom(Box<redisbloom::Bloom>, IntervalSet),
     /// A dump of CF.SCANDUMP.
-    Cuckoo(Box<Cuckoo>, IntervalSet),
+    Cuckoo(Box<CuckooChain>, IntervalSet),
 }
 
 /// A dump of ours.
@@ -55,7 +55,7 @@ impl Loading {
     /// What a header of CF.* describes, without its body.
     pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
         let cuckoo =
-            Cuckoo::from_header(header, server.limit_for(0)).map_err(|error| match error {
+            CuckooChain::from_header(header, server.limit_for(0)).map_err(|error| match error {
                 LoadError::CannotCreate(error) if no_memory(&error) => not_made(server, &error),
                 LoadError::CannotCreate(_) => ReplyError::new("Couldn't create filter!"),
                 _ => ReplyError::new("Invalid header"),
@@ -161,8 +161,11 @@ pub const NO_LINK: ReplyError = ReplyError::new("ERR invalid offset - no link fo
 pub const TOO_BIG: ReplyError = ReplyError::new("ERR invalid chunk - Too big for current filter");
 
 /// Whether a filter was not made because there is no memory for it.
-pub fn no_memory(error: &redisbloom::Error) -> bool {
-    matches!(error, redisbloom::Error::Limit { .. } | redisbloom::Error::Memory { .. })
+pub fn no_memory(error: &redisbloom::ForeignError) -> bool {
+    matches!(
+        error,
+        redisbloom::ForeignError::Limit { .. } | redisbloom::ForeignError::Memory { .. }
+    )
 }
 
 /// No piece of CF.* fits there.

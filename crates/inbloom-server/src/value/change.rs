@@ -6,7 +6,7 @@
 //! were there already or were not found it says nothing. A journal keeps effects, and recovery
 //! applies them again, by the same function: see [`Terms::Recorded`].
 
-use inbloom::interop::redisbloom::{Bloom as ForeignBloom, Cuckoo, Hash, Pair, Refused};
+use inbloom::interop::redisbloom::{Bloom as ForeignBloom, CuckooChain, Hash, Pair, Refused};
 use inbloom::{Digest, Error, Filter, Hasher, Kind};
 
 use super::bloom::Bloom;
@@ -211,7 +211,7 @@ impl Value {
             (Value::Cuckoo(guarded), Items::AddHashes(hashes) | Items::AddNewHashes(hashes)) => {
                 let is_once = matches!(items, Items::AddNewHashes(_));
                 let limit = terms.limit(self.memory());
-                let add = |cuckoo: &mut Cuckoo| {
+                let add = |cuckoo: &mut CuckooChain| {
                     let result = each(hashes, terms, answers, |hash| match is_once {
                         true => Ok(cuckoo.insert_unique_hash(hash, limit)?),
                         false => Ok(cuckoo.insert_hash(hash, limit).map(|()| true)?),
@@ -219,22 +219,22 @@ impl Value {
                     note_those(hashes, answers, |added| done(Items::AddHashes(added), 0));
                     result
                 };
-                guarded.change(add, Cuckoo::memory).map_err(|it| self.without_room(it))
+                guarded.change(add, CuckooChain::memory).map_err(|it| self.without_room(it))
             }
             (Value::Cuckoo(guarded), Items::RemoveHashes(hashes)) => {
-                let remove = |cuckoo: &mut Cuckoo| {
+                let remove = |cuckoo: &mut CuckooChain| {
                     let result = each(hashes, terms, answers, |it| Ok(cuckoo.remove_hash(it)));
                     note_those(hashes, answers, |gone| done(Items::RemoveHashes(gone), 0));
                     result
                 };
-                guarded.change(remove, Cuckoo::memory)
+                guarded.change(remove, CuckooChain::memory)
             }
             (Value::Cuckoo(guarded), Items::Compact(slots)) => {
-                let compact = |cuckoo: &mut Cuckoo| {
+                let compact = |cuckoo: &mut CuckooChain| {
                     answers.push(cuckoo.compact_step(slots as usize));
                     done(items, 0);
                 };
-                guarded.change(compact, Cuckoo::memory);
+                guarded.change(compact, CuckooChain::memory);
                 Ok(())
             }
             (Value::Bloom(_) | Value::Filter(_) | Value::RedisBloom(_) | Value::Cuckoo(_), _) => {

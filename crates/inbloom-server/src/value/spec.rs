@@ -15,7 +15,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use inbloom::internals::codec::{Decoder, put_bytes, put_varint};
-use inbloom::interop::redisbloom::{self, Cuckoo};
+use inbloom::interop::redisbloom::{self, CuckooChain};
 use inbloom::{Filter, Hasher, Kind, Plan};
 
 use super::Value;
@@ -101,9 +101,9 @@ impl Grants for Granted {
 }
 
 /// Why a filter in RedisBloom's form was not made: if for want of memory, as every other filter is refused.
-pub fn not_made(grants: &impl Grants, error: &redisbloom::Error) -> ReplyError {
+pub fn not_made(grants: &impl Grants, error: &redisbloom::ForeignError) -> ReplyError {
     match error {
-        redisbloom::Error::Limit { needed, .. } => {
+        redisbloom::ForeignError::Limit { needed, .. } => {
             // Within what there is, it was the limit of 4 GiB for one sub-filter.
             grants.grant(*needed).err().unwrap_or_else(|| ReplyError::because(error))
         }
@@ -156,7 +156,8 @@ impl Spec {
             }
             Spec::Cuckoo { capacity, bucket_size, max_iterations, expansion } => {
                 let limit = grants.limit();
-                let cuckoo = Cuckoo::new(capacity, bucket_size, max_iterations, expansion, limit);
+                let cuckoo =
+                    CuckooChain::new(capacity, bucket_size, max_iterations, expansion, limit);
                 let value = Value::cuckoo(cuckoo.map_err(|error| not_made(grants, &error))?);
                 let room = grants.grant(value.memory())?;
                 Ok((value, room))

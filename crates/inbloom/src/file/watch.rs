@@ -31,7 +31,7 @@ use memmap2::Mmap;
 #[derive(Debug)]
 pub struct Watch {
     file: File,
-    before: Option<State>,
+    before: Option<WatchState>,
     range: guard::Range,
     /// It was seen to have changed, or was said to.
     is_broken: AtomicBool,
@@ -41,7 +41,7 @@ pub struct Watch {
 /// nanoseconds. Not the time of change of its inode: that is another one as soon as the file loses its
 /// name, which does no harm.
 #[derive(Debug, PartialEq)]
-struct State {
+struct WatchState {
     length: u64,
     modified: (i64, i64),
 }
@@ -79,10 +79,10 @@ mod guard {
     use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::sync::{Mutex, Once, PoisonError};
 
-    use super::{Mmap, State};
+    use super::{Mmap, WatchState};
 
     /// The state of a file; None if it cannot be told.
-    pub fn state(file: &File) -> Option<State> {
+    pub fn state(file: &File) -> Option<WatchState> {
         // SAFETY: an all-zero stat is a valid one, and the descriptor is open as long as the file is
         // borrowed; fstat writes to nothing but the struct.
         let (done, stat) = unsafe {
@@ -90,7 +90,7 @@ mod guard {
             (libc::fstat(file.as_raw_fd(), &raw mut stat), stat)
         };
         let modified = (stat.st_mtime, stat.st_mtime_nsec);
-        (done == 0).then_some(State { length: stat.st_size as u64, modified })
+        (done == 0).then_some(WatchState { length: stat.st_size as u64, modified })
     }
 
     /// A range of addresses, or none if it is empty. It is used again, and never freed.
@@ -252,14 +252,14 @@ mod guard {
     use std::fs::File;
     use std::time::UNIX_EPOCH;
 
-    use super::State;
+    use super::WatchState;
 
     /// The state of a file; None if it cannot be told.
-    pub fn state(file: &File) -> Option<State> {
+    pub fn state(file: &File) -> Option<WatchState> {
         let metadata = file.metadata().ok()?;
         let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
         let modified = (since.as_secs() as i64, since.subsec_nanos().into());
-        Some(State { length: metadata.len(), modified })
+        Some(WatchState { length: metadata.len(), modified })
     }
 
     /// Nothing.

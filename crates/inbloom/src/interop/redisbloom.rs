@@ -33,8 +33,8 @@ mod murmur;
 pub mod payload;
 
 pub use bloom::{Bloom, Link};
-pub use cuckoo::{Cuckoo, Hash, MAX_FILTERS, MAX_SUB_FILTER};
-pub use error::{Error, LoadError, Refused};
+pub use cuckoo::{CuckooChain, Hash, MAX_FILTERS, MAX_SUB_FILTER};
+pub use error::{ForeignError, LoadError, Refused};
 pub use memory::OVERHEAD;
 pub use murmur::{Pair, murmur2_32, murmur64a};
 

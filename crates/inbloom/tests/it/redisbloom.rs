@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use inbloom::interop::redisbloom::payload::{self, Restored};
 use inbloom::interop::redisbloom::{
-    Bloom, CHUNK, Cuckoo, Error, Hash, LoadError, MAX_FILTERS, MAX_SUB_FILTER, OVERHEAD, Pair,
-    Refused, murmur2_32, murmur64a,
+    Bloom, CHUNK, CuckooChain, ForeignError, Hash, LoadError, MAX_FILTERS, MAX_SUB_FILTER,
+    OVERHEAD, Pair, Refused, murmur2_32, murmur64a,
 };
 
 mod replay;
@@ -167,9 +167,9 @@ fn load_bloom(golden: &GoldenBloom) -> Bloom {
     bloom
 }
 
-fn load_cuckoo(golden: &GoldenCuckoo) -> Cuckoo {
+fn load_cuckoo(golden: &GoldenCuckoo) -> CuckooChain {
     let (header, data) = chunks(golden.name, golden.chunks);
-    let mut cuckoo = Cuckoo::from_header(&header, LIMIT).unwrap();
+    let mut cuckoo = CuckooChain::from_header(&header, LIMIT).unwrap();
     data.iter().for_each(|(position, data)| cuckoo.load(*position, data).unwrap());
     cuckoo
 }
@@ -268,7 +268,8 @@ fn the_same_keys_in_the_same_order_give_the_same_bytes() {
     }
     for golden in &CUCKOOS {
         let (capacity, bucket_size, iterations, expansion) = golden.make;
-        let mut cuckoo = Cuckoo::new(capacity, bucket_size, iterations, expansion, LIMIT).unwrap();
+        let mut cuckoo =
+            CuckooChain::new(capacity, bucket_size, iterations, expansion, LIMIT).unwrap();
         let keys = keys(golden.keys, Form::Text);
         keys.iter().for_each(|key| cuckoo.insert(key, LIMIT).unwrap());
         keys[..golden.removed].iter().for_each(|key| assert!(cuckoo.remove(key)));
@@ -418,7 +419,7 @@ fn a_filter_that_does_not_grow_refuses_only_what_is_new() {
     assert_eq!(bloom.insert(&[3], LIMIT), Ok(false));
     assert_eq!(bloom.header(), before);
 
-    let mut cuckoo = Cuckoo::new(1024, 2, 500, 0, LIMIT).unwrap();
+    let mut cuckoo = CuckooChain::new(1024, 2, 500, 0, LIMIT).unwrap();
     let mut items: Vec<[u8; 8]> = Vec::new();
     while cuckoo.insert(&inbloom_testing::mix(items.len() as u64).to_le_bytes(), LIMIT).is_ok() {
         items.push(inbloom_testing::mix(items.len() as u64).to_le_bytes());
@@ -477,7 +478,7 @@ fn growth_beyond_the_limit_is_refused_with_numbers_and_changes_nothing() {
     };
     assert!(needed > 4_294_967_295, "{needed} bytes for as many items");
 
-    let mut cuckoo = Cuckoo::new(4, 2, 20, 1, LIMIT).unwrap();
+    let mut cuckoo = CuckooChain::new(4, 2, 20, 1, LIMIT).unwrap();
     let limit = 4 + OVERHEAD;
     for _ in 0..4 {
         // Alone in its two buckets or its one, an item fits twice at least.
@@ -495,24 +496,24 @@ fn sizes_without_measure_are_refused_before_memory_is_taken() {
     let limit = 1 << 30;
     for (rate, capacity) in [(0.01, 1 << 40), (1e-300, i64::MAX as u64), (5e-324, 1 << 24)] {
         let error = Bloom::new(rate, capacity, 0, limit).unwrap_err();
-        assert!(matches!(error, Error::Limit { limit: at, .. } if at == limit), "{error}");
+        assert!(matches!(error, ForeignError::Limit { limit: at, .. } if at == limit), "{error}");
     }
     for rate in [0.0, -0.5, 1.0, 2.0, f64::NAN, f64::INFINITY, 5e-324] {
         let error = Bloom::new(rate, 100, 2, limit).unwrap_err();
-        assert!(matches!(error, Error::Parameter { name: "rate", .. }), "{error}");
+        assert!(matches!(error, ForeignError::Parameter { name: "rate", .. }), "{error}");
     }
     assert!(
         Bloom::new(0.01, 0, 2, limit).is_err() && Bloom::new(0.01, u64::MAX, 2, limit).is_err()
     );
 
-    let error = Cuckoo::new(1 << 31, 2, 20, 1, limit).unwrap_err();
-    assert!(matches!(error, Error::Limit { limit: at, .. } if at == limit), "{error}");
+    let error = CuckooChain::new(1 << 31, 2, 20, 1, limit).unwrap_err();
+    assert!(matches!(error, ForeignError::Limit { limit: at, .. } if at == limit), "{error}");
     for capacity in [1 << 33, 1 << 40, u64::MAX] {
-        let error = Cuckoo::new(capacity, 2, 20, 1, limit).unwrap_err();
-        assert!(matches!(error, Error::TooLarge { most: MAX_SUB_FILTER, .. }), "{error}");
+        let error = CuckooChain::new(capacity, 2, 20, 1, limit).unwrap_err();
+        assert!(matches!(error, ForeignError::TooLarge { most: MAX_SUB_FILTER, .. }), "{error}");
     }
     // Sub-filters of 8, of 2^18 and then of 2^33 bytes.
-    let mut cuckoo = Cuckoo::new(8, 1, 1, 1 << 15, u64::MAX).unwrap();
+    let mut cuckoo = CuckooChain::new(8, 1, 1, 1 << 15, u64::MAX).unwrap();
     let refused =
         (0..200_000u64).find_map(|item| cuckoo.insert(&item.to_le_bytes(), u64::MAX).err());
     assert_eq!(refused, Some(Refused::TooLarge { bytes: 1 << 33, most: MAX_SUB_FILTER }));
@@ -520,22 +521,23 @@ fn sizes_without_measure_are_refused_before_memory_is_taken() {
     let wrong =
         [(3, 2, 20, 1), (100, 0, 20, 1), (1000, 256, 20, 1), (100, 2, 0, 1), (100, 2, 20, 40_000)];
     for (capacity, bucket_size, iterations, expansion) in wrong {
-        let error = Cuckoo::new(capacity, bucket_size, iterations, expansion, limit).unwrap_err();
-        assert!(matches!(error, Error::Parameter { .. }), "{error}");
+        let error =
+            CuckooChain::new(capacity, bucket_size, iterations, expansion, limit).unwrap_err();
+        assert!(matches!(error, ForeignError::Parameter { .. }), "{error}");
     }
 
     let header = |buckets: u64, filters: u64, expansion: u16| {
         let mut header = Vec::new();
         [0, buckets, 0, filters].iter().for_each(|field| header.extend(field.to_le_bytes()));
         [2, 20, expansion].iter().for_each(|field| header.extend(field.to_le_bytes()));
-        Cuckoo::from_header(&header, limit)
+        CuckooChain::from_header(&header, limit)
     };
     assert!(header(512, 3, 2).is_ok());
     // More than 4 GiB in one, where RedisBloom's own offsets are wrong.
     for (buckets, filters, expansion) in [(1 << 32, 1, 1), (1 << 63, 1, 1), (1, 18, 4), (2, 60, 2)]
     {
         match header(buckets, filters, expansion) {
-            Err(LoadError::CannotCreate(Error::TooLarge { bytes, most })) => {
+            Err(LoadError::CannotCreate(ForeignError::TooLarge { bytes, most })) => {
                 assert_eq!(most, MAX_SUB_FILTER);
                 assert!(bytes > most);
             }
@@ -545,7 +547,9 @@ fn sizes_without_measure_are_refused_before_memory_is_taken() {
     // Many small ones, and one that is larger than the limit.
     for (buckets, filters) in [(1 << 20, MAX_FILTERS), (1 << 31, 1)] {
         match header(buckets, filters, 1) {
-            Err(LoadError::CannotCreate(Error::Limit { limit: at, .. })) => assert_eq!(at, limit),
+            Err(LoadError::CannotCreate(ForeignError::Limit { limit: at, .. })) => {
+                assert_eq!(at, limit)
+            }
             other => panic!("{buckets} buckets, {filters} sub-filters: {other:?}"),
         }
     }
@@ -553,7 +557,7 @@ fn sizes_without_measure_are_refused_before_memory_is_taken() {
         [(0, 1, 1), (3, 1, 1), (4, 0, 1), (4, u64::MAX, 1), (4, 2, 0), (4, 2, 3)]
     {
         match header(buckets, filters, expansion) {
-            Err(LoadError::CannotCreate(Error::Damaged { .. })) => {}
+            Err(LoadError::CannotCreate(ForeignError::Damaged { .. })) => {}
             other => panic!("{buckets} buckets, {filters} sub-filters: {other:?}"),
         }
     }
@@ -583,8 +587,8 @@ fn many_answers_at_once_are_those_one_by_one() {
 }
 
 /// A filter with several sub-filters, some of whose items were removed.
-fn thinned(expansion: u16, items: u64, keep: impl Fn(u64) -> bool) -> Cuckoo {
-    let mut cuckoo = Cuckoo::new(1 << 16, 2, 20, expansion, LIMIT).unwrap();
+fn thinned(expansion: u16, items: u64, keep: impl Fn(u64) -> bool) -> CuckooChain {
+    let mut cuckoo = CuckooChain::new(1 << 16, 2, 20, expansion, LIMIT).unwrap();
     (0..items).for_each(|number| cuckoo.insert(&number.to_le_bytes(), LIMIT).unwrap());
     for number in (0..items).filter(|number| !keep(*number)) {
         assert!(cuckoo.remove(&number.to_le_bytes()));
@@ -654,7 +658,7 @@ fn cuckoo_counts_at_least_what_a_multiset_does() {
     for (seed, (bucket_size, expansion)) in
         [(1, 1), (2, 1), (2, 2), (3, 4), (4, 2)].into_iter().enumerate()
     {
-        let mut cuckoo = Cuckoo::new(64, bucket_size, 20, expansion, LIMIT).unwrap();
+        let mut cuckoo = CuckooChain::new(64, bucket_size, 20, expansion, LIMIT).unwrap();
         let mut model: HashMap<u64, u64> = HashMap::new();
         let (mut items, mut most) = (0, 0);
         let mut state = seed as u64;
@@ -700,7 +704,7 @@ fn cuckoo_counts_at_least_what_a_multiset_does() {
 }
 
 /// All slots of a filter.
-fn entries(cuckoo: &Cuckoo) -> Vec<u8> {
+fn entries(cuckoo: &CuckooChain) -> Vec<u8> {
     let (mut slots, mut position) = (Vec::new(), 1);
     while let Some((next, data)) = cuckoo.chunk(position, CHUNK) {
         slots.extend(data);
@@ -736,7 +740,7 @@ fn exercise(restored: Restored) {
             }
             cuckoo.compact();
             let bytes = payload::encode(&cuckoo).unwrap();
-            assert!(Cuckoo::from_header(&cuckoo.header(), LIMIT).is_ok());
+            assert!(CuckooChain::from_header(&cuckoo.header(), LIMIT).is_ok());
             assert_eq!(payload::decode(&bytes, LIMIT).unwrap(), Restored::Cuckoo(cuckoo));
         }
     }
@@ -750,7 +754,7 @@ fn no_flipped_bit_and_no_cut_of_a_header_is_a_panic() {
             filters += 1;
             exercise(Restored::Bloom(bloom));
         }
-        if let Ok(cuckoo) = Cuckoo::from_header(header, 1 << 20) {
+        if let Ok(cuckoo) = CuckooChain::from_header(header, 1 << 20) {
             filters += 1;
             exercise(Restored::Cuckoo(cuckoo));
         }
@@ -848,7 +852,7 @@ impl Fields {
         self
     }
 
-    fn decode(mut self) -> Result<Restored, Error> {
+    fn decode(mut self) -> Result<Restored, ForeignError> {
         self.0.extend([0, 9, 0]);
         payload::decode(&sealed(&self.0), LIMIT)
     }
@@ -899,7 +903,7 @@ fn payloads_of_older_encodings_are_read() {
         other => panic!("{other:?}"),
     }
     stored[0] = 11;
-    assert!(matches!(link(&stored[..12]), Err(Error::Damaged { .. })), "too few bytes");
+    assert!(matches!(link(&stored[..12]), Err(ForeignError::Damaged { .. })), "too few bytes");
 
     let id = module("cf-str-10.dump");
     for encoding in 0..4 {
@@ -913,7 +917,7 @@ fn payloads_of_older_encodings_are_read() {
         }
     }
     let error = Fields::of(id, 5).decode().unwrap_err();
-    assert!(matches!(error, Error::NewerEncoding { got: 5, supported: 4 }), "{error}");
+    assert!(matches!(error, ForeignError::NewerEncoding { got: 5, supported: 4 }), "{error}");
 }
 
 #[test]
@@ -950,7 +954,7 @@ fn strings_in_every_form_are_read_and_none_is_believed() {
     ];
     for (buckets, stored) in refused {
         let error = cuckoo(buckets, stored).unwrap_err();
-        assert!(matches!(error, Error::Damaged { .. }), "{stored:?}: {error}");
+        assert!(matches!(error, ForeignError::Damaged { .. }), "{stored:?}: {error}");
     }
 }
 

@@ -149,17 +149,17 @@ pub fn build(builder: &mut Builder) -> Result<Built> {
     let outcome = work.run().map_err(|error| work.name_full(error));
     let unfinished = work.unfinished.take();
     let (error, unfinished) = match (outcome, unfinished) {
-        (Ok(Done::Filter(filter)), None) => return Ok(Built::Filter(filter)),
-        (Ok(Done::Filter(filter)), Some(unfinished)) => {
+        (Ok(Finished::Filter(filter)), None) => return Ok(Built::Filter(filter)),
+        (Ok(Finished::Filter(filter)), Some(unfinished)) => {
             return unfinished.remove().map(|()| Built::Filter(filter));
         }
-        (Ok(Done::Written(path)), Some(unfinished)) => {
+        (Ok(Finished::Written(path)), Some(unfinished)) => {
             return Ok(match work.output {
                 Output::File(_) => Built::File(path, unfinished),
                 Output::Shards(..) => Built::Shards(unfinished),
             });
         }
-        (Ok(Done::Written(path)), None) => bail!("{} has no folder", path.display()),
+        (Ok(Finished::Written(path)), None) => bail!("{} has no folder", path.display()),
         (Err(error), None) => return Err(error),
         (Err(error), Some(unfinished)) => (error, unfinished),
     };
@@ -207,7 +207,7 @@ impl std::fmt::Display for TooLarge {
     }
 }
 
-enum Done {
+enum Finished {
     Filter(Box<Filter>),
     /// To this path, if it is one file.
     Written(PathBuf),
@@ -306,13 +306,13 @@ impl<'a, 'b> Work<'a, 'b> {
         self.builder.args
     }
 
-    fn run(&mut self) -> Result<Done> {
+    fn run(&mut self) -> Result<Finished> {
         if !self.unfinished.as_ref().is_some_and(|unfinished| unfinished.state.all_read) {
             self.read()?;
         }
         if let Some(digests) = self.early.take() {
             let filter = self.builder.build_from_digests(&digests)?;
-            return Ok(Done::Filter(Box::new(filter)));
+            return Ok(Finished::Filter(Box::new(filter)));
         }
         self.builder.read = self.spill.count();
         let plan = self.plan()?;
@@ -606,14 +606,14 @@ impl<'a, 'b> Work<'a, 'b> {
         })
     }
 
-    fn build_ribbon(&mut self, plan: Plan) -> Result<Done> {
+    fn build_ribbon(&mut self, plan: Plan) -> Result<Finished> {
         let mut like = Filter::build(plan, self.builder.hasher, &[])?;
         self.args().describe(&mut like)?;
         let (file, most) = (self.one_file(), self.args().sizing.bytes);
         let parts = parts::Ribbon { layout: Layout::new(plan), file, like: &like, most };
         if self.unfinished.is_some() {
             let path = parts.file.path.clone();
-            return self.write(&parts).map(|()| Done::Written(path));
+            return self.write(&parts).map(|()| Finished::Written(path));
         }
         let mut built = Vec::new();
         self.each_part(&parts, 0, |_, part| {
@@ -623,10 +623,10 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut filter = Filter::from_ribbon(Ribbon::assemble(plan, &built)?, self.builder.hasher)?;
         self.args().describe(&mut filter)?;
         parts::check_bytes(most, filter.inserted(), filter.bytes())?;
-        Ok(Done::Filter(Box::new(filter)))
+        Ok(Finished::Filter(Box::new(filter)))
     }
 
-    fn build_blocked(&mut self, plan: Plan) -> Result<Done> {
+    fn build_blocked(&mut self, plan: Plan) -> Result<Finished> {
         if self.unfinished.is_none() && !self.fits(&plan) {
             self.go_to_disk()?;
             self.keep_read(Position::default(), true)?;
@@ -636,7 +636,7 @@ impl<'a, 'b> Work<'a, 'b> {
             let (pieces, file) = (Pieces::new(plan), self.one_file());
             let path = file.path.clone();
             self.write(&parts::Blocked { plan, pieces, file, like: &like })?;
-            return Ok(Done::Written(path));
+            return Ok(Finished::Written(path));
         }
         let mut filter = Filter::with_hasher(plan, self.builder.hasher)?;
         let mut progress = Progress::steps("building", spill::partitions().count() as u64);
@@ -647,10 +647,10 @@ impl<'a, 'b> Work<'a, 'b> {
             progress.step(1);
         }
         self.args().describe(&mut filter)?;
-        Ok(Done::Filter(Box::new(filter)))
+        Ok(Finished::Filter(Box::new(filter)))
     }
 
-    fn write_shards(&mut self, plan: Plan) -> Result<Done> {
+    fn write_shards(&mut self, plan: Plan) -> Result<Finished> {
         let Output::Shards(path, shards) = self.output.clone() else {
             bail!("{} is no output in shards", self.output.path().display())
         };
@@ -659,7 +659,7 @@ impl<'a, 'b> Work<'a, 'b> {
             (self.args(), self.builder.hasher, inbloom::file::stem_of(&path));
         let parts = Shards { plan, shards, stem, hasher, args };
         self.write(&parts)?;
-        Ok(Done::Written(path))
+        Ok(Finished::Written(path))
     }
 
     fn one_file(&self) -> OneFile {

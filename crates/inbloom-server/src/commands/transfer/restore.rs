@@ -192,8 +192,10 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), ReplyError
         Ok(payload::Restored::Bloom(bloom)) => granted(server, Value::redisbloom(bloom)),
         Ok(payload::Restored::Cuckoo(cuckoo)) => granted(server, Value::cuckoo(cuckoo)),
         Err(error) if no_memory(&error) => Err(not_made(server, &error)),
-        Err(redisbloom::Error::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
-        Err(error @ redisbloom::Error::NewerEncoding { .. }) => Err(ReplyError::because(error)),
+        Err(redisbloom::ForeignError::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
+        Err(error @ redisbloom::ForeignError::NewerEncoding { .. }) => {
+            Err(ReplyError::because(error))
+        }
         Err(_) => Err(ReplyError::new("ERR Bad data format")),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Cuckoo};
+use inbloom::interop::redisbloom::{self, CuckooChain};
 
 use super::{PIECE, key_of};
 use crate::command::Call;
@@ -219,7 +219,7 @@ pub fn cuckoo_scandump(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 /// Whether a filter goes into one piece, which is copied at one moment.
-fn is_one_piece(cuckoo: &Cuckoo) -> bool {
+fn is_one_piece(cuckoo: &CuckooChain) -> bool {
     cuckoo.filters() == 1 && cuckoo.bytes() <= PIECE as u64
 }
 
@@ -227,7 +227,7 @@ fn is_one_piece(cuckoo: &Cuckoo) -> bool {
 fn cuckoo_header(
     call: &Call<'_>,
     entry: &Arc<Entry>,
-    filter: &Guarded<Cuckoo>,
+    filter: &Guarded<CuckooChain>,
 ) -> Result<Option<Vec<u8>>, ReplyError> {
     let stamp = entry.value.stamp();
     let again = copy_again(call, entry, stamp);
@@ -235,7 +235,7 @@ fn cuckoo_header(
         return Ok(Some(copy.header()));
     }
     let limit = call.server.limit_for(0);
-    let begin = |cuckoo: &Cuckoo| match cuckoo.items() {
+    let begin = |cuckoo: &CuckooChain| match cuckoo.items() {
         0 => Ok(None),
         _ if is_one_piece(cuckoo) => {
             Ok(Some((cuckoo.header(), KeptForDump::Length(cuckoo.bytes()))))
@@ -254,8 +254,8 @@ fn cuckoo_header(
     }))
 }
 
-fn copy_of(cuckoo: &Cuckoo, limit: u64) -> Result<Cuckoo, redisbloom::LoadError> {
-    let mut copy = Cuckoo::from_header(&cuckoo.header(), limit)?;
+fn copy_of(cuckoo: &CuckooChain, limit: u64) -> Result<CuckooChain, redisbloom::LoadError> {
+    let mut copy = CuckooChain::from_header(&cuckoo.header(), limit)?;
     let mut position = 1;
     while let Some((next, data)) = cuckoo.chunk(position, redisbloom::CHUNK) {
         copy.load(next, data)?;
@@ -267,7 +267,7 @@ fn copy_of(cuckoo: &Cuckoo, limit: u64) -> Result<Cuckoo, redisbloom::LoadError>
 fn cuckoo_piece(
     call: &Call<'_>,
     entry: &Arc<Entry>,
-    filter: &Guarded<Cuckoo>,
+    filter: &Guarded<CuckooChain>,
     position: u64,
 ) -> Result<Option<(u64, Vec<u8>)>, ReplyError> {
     let owned = |(next, data): (u64, &[u8])| (next, data.to_vec());

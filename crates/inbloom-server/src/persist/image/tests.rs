@@ -219,7 +219,7 @@ fn redisbloom_of(capacity: u64, keys: u64) -> Value {
 
 /// One that has grown, with some deleted again.
 fn cuckoo(capacity: u64, keys: u64) -> Value {
-    let mut cuckoo = redisbloom::Cuckoo::new(capacity, 2, 20, 1, NO_LIMIT).unwrap();
+    let mut cuckoo = redisbloom::CuckooChain::new(capacity, 2, 20, 1, NO_LIMIT).unwrap();
     for at in 0..keys {
         cuckoo.insert(&key(at), NO_LIMIT).unwrap();
     }
@@ -299,7 +299,7 @@ fn cells(value: &Value) -> u64 {
         Value::Bloom(bloom) => bloom.bytes(),
         Value::Filter(guarded) => guarded.read(Filter::bytes),
         Value::RedisBloom(guarded) => guarded.read(redisbloom::Bloom::bytes),
-        Value::Cuckoo(guarded) => guarded.read(redisbloom::Cuckoo::bytes),
+        Value::Cuckoo(guarded) => guarded.read(redisbloom::CuckooChain::bytes),
     }
 }
 
@@ -308,7 +308,7 @@ fn items(value: &Value) -> u64 {
         Value::Bloom(bloom) => bloom.items(),
         Value::Filter(guarded) => guarded.read(Filter::inserted),
         Value::RedisBloom(guarded) => guarded.read(redisbloom::Bloom::items),
-        Value::Cuckoo(guarded) => guarded.read(redisbloom::Cuckoo::items),
+        Value::Cuckoo(guarded) => guarded.read(redisbloom::CuckooChain::items),
     }
 }
 

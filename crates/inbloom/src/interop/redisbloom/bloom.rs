@@ -34,8 +34,8 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use super::error::{Error, LoadError, Refused};
-use super::memory::{self, Array, Short};
+use super::error::{ForeignError, LoadError, Refused};
+use super::memory::{self, Short, ZeroedArray};
 use super::murmur::Pair;
 use super::{MAX_COUNT, memory::check};
 use crate::codec::Decoder;
@@ -75,7 +75,7 @@ pub struct Bloom {
     growth: u32,
     items: u64,
     /// At least one.
-    layers: Vec<Layer>,
+    layers: Vec<LinkBits>,
 }
 
 /// One link of a [`Bloom`], in numbers.
@@ -100,10 +100,10 @@ pub struct Link {
 }
 
 /// A link and its bits.
-struct Layer {
+struct LinkBits {
     link: Link,
     modulus: u64,
-    array: Array,
+    array: ZeroedArray,
 }
 
 impl Link {
@@ -121,33 +121,47 @@ impl Link {
     }
 
     /// The number that probes are taken modulo, if the link is one that can be asked.
-    pub(super) fn modulus(&self) -> Result<u64, Error> {
+    pub(super) fn modulus(&self) -> Result<u64, ForeignError> {
         let Link { bytes, bits, entries, size, rate, bpe, log2_bits, .. } = *self;
         if !(rate > 0.0 && rate < 1.0) {
-            return Err(Error::damaged("rate of a link", "between 0 and 1", rate));
+            return Err(ForeignError::damaged("rate of a link", "between 0 and 1", rate));
         }
         // So that the number of hashes below is one: NaN and infinities are caught here too.
         if !(bpe > 0.0 && bpe < 1e4) {
-            return Err(Error::damaged("bits per entry of a link", "above 0, below 10,000", bpe));
+            return Err(ForeignError::damaged(
+                "bits per entry of a link",
+                "above 0, below 10,000",
+                bpe,
+            ));
         }
         if self.hashes != hashes(bpe) || self.hashes > MAX_HASHES {
             let expected = format!("{} for {bpe} bits per entry", hashes(bpe).min(MAX_HASHES));
-            return Err(Error::damaged("hashes of a link", expected, self.hashes));
+            return Err(ForeignError::damaged("hashes of a link", expected, self.hashes));
         }
         if entries == 0 {
-            return Err(Error::damaged("entries of a link", "at least 1", 0));
+            return Err(ForeignError::damaged("entries of a link", "at least 1", 0));
         }
         if size > MAX_COUNT {
-            return Err(Error::damaged("items of a link", format!("at most {MAX_COUNT}"), size));
+            return Err(ForeignError::damaged(
+                "items of a link",
+                format!("at most {MAX_COUNT}"),
+                size,
+            ));
         }
         let modulus = match log2_bits {
             0 => bits,
             1..64 => 1 << log2_bits,
-            _ => return Err(Error::damaged("log2 of a link's bits", "at most 63", log2_bits)),
+            _ => {
+                return Err(ForeignError::damaged(
+                    "log2 of a link's bits",
+                    "at most 63",
+                    log2_bits,
+                ));
+            }
         };
         if modulus == 0 || modulus > bits || bits.div_ceil(8) > bytes {
             let expected = format!("from 1 to {bits} in {bytes} bytes");
-            return Err(Error::damaged("modulus of a link", expected, modulus));
+            return Err(ForeignError::damaged("modulus of a link", expected, modulus));
         }
         Ok(modulus)
     }
@@ -158,10 +172,10 @@ fn hashes(bpe: f64) -> u32 {
     (LN_2 * bpe).ceil() as u32
 }
 
-impl Layer {
-    fn new(link: Link) -> Result<Layer, Short> {
+impl LinkBits {
+    fn new(link: Link) -> Result<LinkBits, Short> {
         let modulus = if link.log2_bits == 0 { link.bits } else { 1 << link.log2_bits };
-        Ok(Layer { link, modulus, array: Array::zeroed(link.bytes)? })
+        Ok(LinkBits { link, modulus, array: ZeroedArray::zeroed(link.bytes)? })
     }
 
     #[inline]
@@ -196,10 +210,10 @@ impl Bloom {
     /// let filter = Bloom::new(0.01, 1000, 2, 1 << 20)?;
     /// let link = filter.links().next().unwrap();
     /// assert_eq!((link.rate, link.hashes, link.bits), (0.005, 8, 11_072));
-    /// # Ok::<(), inbloom::interop::redisbloom::Error>(())
+    /// # Ok::<(), inbloom::interop::redisbloom::ForeignError>(())
     /// ```
-    pub fn new(rate: f64, capacity: u64, growth: u32, limit: u64) -> Result<Bloom, Error> {
-        let wrong = |name, got: &dyn ToString, expected| Error::Parameter {
+    pub fn new(rate: f64, capacity: u64, growth: u32, limit: u64) -> Result<Bloom, ForeignError> {
+        let wrong = |name, got: &dyn ToString, expected| ForeignError::Parameter {
             name,
             got: got.to_string(),
             expected,
@@ -217,7 +231,7 @@ impl Bloom {
         let link = link.expect("what cannot be counted is above every limit");
         let mut layers = Vec::new();
         memory::reserve(&mut layers, 1)?;
-        layers.push(Layer::new(link)?);
+        layers.push(LinkBits::new(link)?);
         Ok(match growth {
             0 => {
                 let options = NO_ROUND | HASH_64 | NO_SCALING;
@@ -315,11 +329,11 @@ impl Bloom {
         check(self.layers.len() as u64 + 1, bytes, limit)?;
         let link = link.expect("what cannot be counted is above every limit");
         memory::reserve(&mut self.layers, 1)?;
-        self.layers.push(Layer::new(link)?);
+        self.layers.push(LinkBits::new(link)?);
         Ok(())
     }
 
-    fn newest(&self) -> &Layer {
+    fn newest(&self) -> &LinkBits {
         self.layers.last().expect("at least one")
     }
 
@@ -419,21 +433,21 @@ impl Bloom {
     ///
     /// Refused is what RedisBloom refuses, and what it would stumble over later: no links at all, a
     /// rate that is none, a modulus beyond the bits, more hashes than a rate can need.
-    pub fn from_header(header: &[u8], limit: u64) -> Result<Bloom, Error> {
-        let short = || Error::damaged("header", "20 bytes and 53 per link", header.len());
+    pub fn from_header(header: &[u8], limit: u64) -> Result<Bloom, ForeignError> {
+        let short = || ForeignError::damaged("header", "20 bytes and 53 per link", header.len());
         let mut fields = Decoder(header);
         let mut start = || Some((fields.u64()?, fields.u32()?, fields.u32()?, fields.u32()?));
         let (items, count, options, growth) = start().ok_or_else(short)?;
         if fields.0.len() as u64 != u64::from(count) * HEADER_OF_LINK as u64 {
             let expected = format!("20 + 53 * {count} bytes for {count} links");
-            return Err(Error::damaged("header", expected, header.len()));
+            return Err(ForeignError::damaged("header", expected, header.len()));
         }
-        let mut builder = Builder::new(items, options, growth, limit)?;
+        let mut builder = BloomBuilder::new(items, options, growth, limit)?;
         for _ in 0..count {
             let link = link_of(&mut fields).ok_or_else(short)?;
             if link.bytes.checked_mul(8) != Some(link.bits) {
                 let expected = format!("8 * {} bytes", link.bytes);
-                return Err(Error::damaged("bits of a link", expected, link.bits));
+                return Err(ForeignError::damaged("bits of a link", expected, link.bits));
             }
             builder.claim(&link)?;
         }
@@ -473,7 +487,7 @@ fn link_of(fields: &mut Decoder<'_>) -> Option<Link> {
 }
 
 /// Makes a filter from what a header or a payload says of it.
-pub(super) struct Builder {
+pub(super) struct BloomBuilder {
     bloom: Bloom,
     claimed_links: u64,
     claimed_bytes: u64,
@@ -481,19 +495,24 @@ pub(super) struct Builder {
     limit: u64,
 }
 
-impl Builder {
-    pub(super) fn new(items: u64, options: u32, growth: u32, limit: u64) -> Result<Builder, Error> {
+impl BloomBuilder {
+    pub(super) fn new(
+        items: u64,
+        options: u32,
+        growth: u32,
+        limit: u64,
+    ) -> Result<BloomBuilder, ForeignError> {
         let known = NO_ROUND | ENTRIES_ARE_BITS | HASH_64 | NO_SCALING;
         if options & !known != 0 {
             let expected = format!("none but the bits of {known:#x}");
-            return Err(Error::damaged("options", expected, format!("{options:#x}")));
+            return Err(ForeignError::damaged("options", expected, format!("{options:#x}")));
         }
         let bloom = Bloom { options, growth, items, layers: Vec::new() };
-        Ok(Builder { bloom, claimed_links: 0, claimed_bytes: 0, claimed_items: 0, limit })
+        Ok(BloomBuilder { bloom, claimed_links: 0, claimed_bytes: 0, claimed_items: 0, limit })
     }
 
     /// Checks a link, and that there may be memory for it beside those before.
-    pub(super) fn claim(&mut self, link: &Link) -> Result<(), Error> {
+    pub(super) fn claim(&mut self, link: &Link) -> Result<(), ForeignError> {
         link.modulus()?;
         self.claimed_links += 1;
         let bytes = self.claimed_bytes.checked_add(link.bytes);
@@ -504,25 +523,25 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn reserve(&mut self, links: usize) -> Result<(), Error> {
+    pub(super) fn reserve(&mut self, links: usize) -> Result<(), ForeignError> {
         Ok(memory::reserve(&mut self.bloom.layers, links)?)
     }
 
     /// Adds a link that was claimed, and gives its bytes to be filled.
-    pub(super) fn push(&mut self, link: Link) -> Result<&mut [u8], Error> {
+    pub(super) fn push(&mut self, link: Link) -> Result<&mut [u8], ForeignError> {
         self.reserve(1)?;
-        self.bloom.layers.push(Layer::new(link)?);
+        self.bloom.layers.push(LinkBits::new(link)?);
         Ok(self.bloom.layers.last_mut().expect("just pushed").array.bytes_mut())
     }
 
-    pub(super) fn finish(self) -> Result<Bloom, Error> {
+    pub(super) fn finish(self) -> Result<Bloom, ForeignError> {
         if self.bloom.layers.is_empty() {
-            return Err(Error::damaged("number of links", "at least 1", 0));
+            return Err(ForeignError::damaged("number of links", "at least 1", 0));
         }
         let items = self.bloom.items;
         if items != self.claimed_items || items > MAX_COUNT {
             let expected = format!("{}, the sum of its links", self.claimed_items.min(MAX_COUNT));
-            return Err(Error::damaged("number of items", expected, items));
+            return Err(ForeignError::damaged("number of items", expected, items));
         }
         Ok(self.bloom)
     }

@@ -44,8 +44,8 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 
 use super::MAX_COUNT;
-use super::error::{Error, LoadError, Refused};
-use super::memory::{self, Array, Short, check};
+use super::error::{ForeignError, LoadError, Refused};
+use super::memory::{self, Short, ZeroedArray, check};
 use super::murmur::{MULTIPLIER_32, murmur64a};
 use crate::codec::Decoder;
 
@@ -63,7 +63,7 @@ const COMPACTED_AT_ONCE: u64 = 1 << 16;
 const HEADER: usize = 38;
 
 /// A cuckoo filter of RedisBloom.
-pub struct Cuckoo {
+pub struct CuckooChain {
     items: u64,
     deletes: u64,
     bucket_size: u16,
@@ -85,24 +85,24 @@ impl Hash {
         Hash(murmur64a(item, 0))
     }
 
-    fn entry(self) -> Entry {
-        Entry::at((self.0 % 255) as u8 + 1, self.0)
+    fn entry(self) -> Occupant {
+        Occupant::at((self.0 % 255) as u8 + 1, self.0)
     }
 }
 
 /// A fingerprint and its two buckets, not yet reduced to a number of buckets.
 #[derive(Clone, Copy)]
-struct Entry {
+struct Occupant {
     print: u8,
     home: u64,
     away: u64,
 }
 
-impl Entry {
+impl Occupant {
     /// The entry of a fingerprint that is in this bucket, for sub-filters up to the size of the one
     /// that the bucket's number is from.
-    fn at(print: u8, bucket: u64) -> Entry {
-        Entry { print, home: bucket, away: other(print, bucket) }
+    fn at(print: u8, bucket: u64) -> Occupant {
+        Occupant { print, home: bucket, away: other(print, bucket) }
     }
 }
 
@@ -116,13 +116,13 @@ struct SubFilter {
     /// One less than the number of buckets.
     mask: u64,
     bucket_size: usize,
-    slots: Array,
+    slots: ZeroedArray,
 }
 
 impl SubFilter {
-    /// The numbers were checked by [`Shape::bytes`].
+    /// The numbers were checked by [`ChainShape::bytes`].
     fn new(buckets: u64, bucket_size: u16) -> Result<SubFilter, Short> {
-        let slots = Array::zeroed(buckets * u64::from(bucket_size))?;
+        let slots = ZeroedArray::zeroed(buckets * u64::from(bucket_size))?;
         Ok(SubFilter { mask: buckets - 1, bucket_size: bucket_size.into(), slots })
     }
 
@@ -135,7 +135,7 @@ impl SubFilter {
 
     /// The first slot of an entry's buckets that holds this byte.
     #[inline]
-    fn find(&self, entry: Entry, byte: u8) -> Option<usize> {
+    fn find(&self, entry: Occupant, byte: u8) -> Option<usize> {
         let slots = self.slots.bytes();
         let find = |bucket: Range<usize>| {
             let start = bucket.start;
@@ -145,7 +145,7 @@ impl SubFilter {
     }
 
     /// How often the entry is in its buckets.
-    fn count(&self, entry: Entry) -> u64 {
+    fn count(&self, entry: Occupant) -> u64 {
         let count = |bucket: Range<usize>| {
             self.slots.bytes()[bucket].iter().filter(|slot| **slot == entry.print).count() as u64
         };
@@ -155,7 +155,7 @@ impl SubFilter {
 
     /// Makes room for the entry by moving others, and puts it there: the slot that was empty
     /// before. None if no move leads to an empty slot; all is then as it was.
-    fn insert_by_moves(&mut self, entry: Entry, max_iterations: u16) -> Option<usize> {
+    fn insert_by_moves(&mut self, entry: Occupant, max_iterations: u16) -> Option<usize> {
         let (mut print, mut bucket, mut victim) = (entry.print, entry.home, 0);
         for _ in 0..max_iterations {
             let slot = self.bucket(bucket).start + victim;
@@ -182,14 +182,14 @@ impl SubFilter {
 
 /// The sizes of a filter's sub-filters, as its header has them.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct ChainShape {
     /// Those of the first sub-filter.
     pub buckets: u64,
     pub bucket_size: u16,
     pub expansion: u16,
 }
 
-impl Shape {
+impl ChainShape {
     /// The buckets of sub-filter `at`. None if they cannot be counted.
     fn buckets(self, at: u64) -> Option<u64> {
         if at == 0 || self.expansion == 1 {
@@ -227,15 +227,15 @@ impl Progress {
     }
 }
 
-impl Cuckoo {
+impl CuckooChain {
     /// An empty filter for about `capacity` items: the smallest power of two of buckets that is at
     /// least `capacity / bucket_size`. `expansion` is rounded up to a power of two; with 0 the
     /// filter does not grow.
     ///
     /// ```
-    /// use inbloom::interop::redisbloom::Cuckoo;
+    /// use inbloom::interop::redisbloom::CuckooChain;
     ///
-    /// let mut filter = Cuckoo::new(1000, 2, 20, 1, 1 << 20)?;
+    /// let mut filter = CuckooChain::new(1000, 2, 20, 1, 1 << 20)?;
     /// assert_eq!((filter.buckets(), filter.bytes()), (512, 1024));
     /// filter.insert(b"alice", 1 << 20)?;
     /// assert!(filter.contains(b"alice") && filter.remove(b"alice"));
@@ -248,9 +248,9 @@ impl Cuckoo {
         max_iterations: u16,
         expansion: u16,
         limit: u64,
-    ) -> Result<Cuckoo, Error> {
+    ) -> Result<CuckooChain, ForeignError> {
         let wrong = |name, got: u64, expected| {
-            Err(Error::Parameter { name, got: got.to_string(), expected })
+            Err(ForeignError::Parameter { name, got: got.to_string(), expected })
         };
         if !(1..=255).contains(&bucket_size) {
             return wrong("bucket size", bucket_size.into(), "from 1 to 255");
@@ -267,10 +267,10 @@ impl Cuckoo {
         let expansion = if expansion == 0 { 0 } else { expansion.next_power_of_two() };
         let buckets = (capacity / u64::from(bucket_size)).checked_next_power_of_two();
         let Some(buckets) = buckets.filter(|buckets| *buckets <= MAX_SUB_FILTER) else {
-            return Err(Error::TooLarge { bytes: capacity, most: MAX_SUB_FILTER });
+            return Err(ForeignError::TooLarge { bytes: capacity, most: MAX_SUB_FILTER });
         };
-        let shape = Shape { buckets, bucket_size, expansion };
-        let mut builder = Builder::new(
+        let shape = ChainShape { buckets, bucket_size, expansion };
+        let mut builder = CuckooBuilder::new(
             Counts { items: 0, deletes: 0, filters: 1 },
             shape,
             max_iterations,
@@ -280,8 +280,12 @@ impl Cuckoo {
         Ok(builder.finish())
     }
 
-    fn shape(&self) -> Shape {
-        Shape { buckets: self.buckets(), bucket_size: self.bucket_size, expansion: self.expansion }
+    fn shape(&self) -> ChainShape {
+        ChainShape {
+            buckets: self.buckets(),
+            bucket_size: self.bucket_size,
+            expansion: self.expansion,
+        }
     }
 
     /// Adds an item once more, whether it is there or not. The filter may grow, to at most `limit`
@@ -325,7 +329,7 @@ impl Cuckoo {
     }
 
     /// Puts the entry into the sub-filters there are, and tells where a slot was empty before.
-    fn insert_here(&mut self, entry: Entry) -> Option<(usize, usize)> {
+    fn insert_here(&mut self, entry: Occupant) -> Option<(usize, usize)> {
         for (at, filter) in self.filters.iter_mut().enumerate().rev() {
             if let Some(slot) = filter.find(entry, 0) {
                 filter.slots.bytes_mut()[slot] = entry.print;
@@ -451,7 +455,7 @@ impl Cuckoo {
         }
         // An older sub-filter is no larger, and both numbers of buckets are powers of two: so the
         // number of the bucket here is all that is needed of the hash.
-        let entry = Entry::at(print, (slot / from.bucket_size) as u64);
+        let entry = Occupant::at(print, (slot / from.bucket_size) as u64);
         // The oldest first: it is the last to be freed.
         for (at, filter) in older.iter_mut().enumerate() {
             if let Some(empty) = filter.find(entry, 0) {
@@ -559,12 +563,12 @@ impl Cuckoo {
 
     /// The filter that a header describes, without its entries: those come by
     /// [`load`](Cuckoo::load).
-    pub fn from_header(header: &[u8], limit: u64) -> Result<Cuckoo, LoadError> {
+    pub fn from_header(header: &[u8], limit: u64) -> Result<CuckooChain, LoadError> {
         let length = header.len() as u64;
         let Some((counts, shape, max_iterations)) = fields_of(header) else {
             return Err(LoadError::BadHeader { length, expected: HEADER as u64 });
         };
-        let mut builder = Builder::new(counts, shape, max_iterations, limit)?;
+        let mut builder = CuckooBuilder::new(counts, shape, max_iterations, limit)?;
         for _ in 0..counts.filters {
             builder.push()?;
         }
@@ -590,12 +594,12 @@ impl Cuckoo {
     }
 }
 
-fn fields_of(header: &[u8]) -> Option<(Counts, Shape, u16)> {
+fn fields_of(header: &[u8]) -> Option<(Counts, ChainShape, u16)> {
     let mut fields = Decoder(header);
     let (items, buckets) = (fields.u64()?, fields.u64()?);
     let (deletes, filters) = (fields.u64()?, fields.u64()?);
     let (bucket_size, max_iterations, expansion) = (fields.u16()?, fields.u16()?, fields.u16()?);
-    let shape = Shape { buckets, bucket_size, expansion };
+    let shape = ChainShape { buckets, bucket_size, expansion };
     fields.0.is_empty().then_some((Counts { items, deletes, filters }, shape, max_iterations))
 }
 
@@ -608,36 +612,36 @@ pub(super) struct Counts {
 }
 
 /// Makes a filter from what a header or a payload says of it.
-pub(super) struct Builder {
-    cuckoo: Cuckoo,
-    shape: Shape,
+pub(super) struct CuckooBuilder {
+    cuckoo: CuckooChain,
+    shape: ChainShape,
 }
 
-impl Builder {
+impl CuckooBuilder {
     /// Checks the numbers, and that there may be memory for all sub-filters.
     pub(super) fn new(
         counts: Counts,
-        shape: Shape,
+        shape: ChainShape,
         max_iterations: u16,
         limit: u64,
-    ) -> Result<Builder, Error> {
+    ) -> Result<CuckooBuilder, ForeignError> {
         let Counts { items, deletes, filters } = counts;
-        let Shape { buckets, bucket_size, expansion } = shape;
+        let ChainShape { buckets, bucket_size, expansion } = shape;
         if !(1..=255).contains(&bucket_size) {
-            return Err(Error::damaged("bucket size", "from 1 to 255", bucket_size));
+            return Err(ForeignError::damaged("bucket size", "from 1 to 255", bucket_size));
         }
         if max_iterations == 0 {
-            return Err(Error::damaged("max iterations", "at least 1", 0));
+            return Err(ForeignError::damaged("max iterations", "at least 1", 0));
         }
         if expansion != 0 && !expansion.is_power_of_two() {
-            return Err(Error::damaged("expansion", "0 or a power of two", expansion));
+            return Err(ForeignError::damaged("expansion", "0 or a power of two", expansion));
         }
         if !buckets.is_power_of_two() {
-            return Err(Error::damaged("number of buckets", "a power of two", buckets));
+            return Err(ForeignError::damaged("number of buckets", "a power of two", buckets));
         }
         let most = if expansion == 0 { 1 } else { MAX_FILTERS };
         if !(1..=most).contains(&filters) {
-            return Err(Error::damaged(
+            return Err(ForeignError::damaged(
                 "number of sub-filters",
                 format!("from 1 to {most}"),
                 filters,
@@ -645,7 +649,7 @@ impl Builder {
         }
         if items > MAX_COUNT || deletes > MAX_COUNT {
             let expected = format!("at most {MAX_COUNT} each");
-            return Err(Error::damaged("items and deletes", expected, items.max(deletes)));
+            return Err(ForeignError::damaged("items and deletes", expected, items.max(deletes)));
         }
         let mut bytes: Option<u64> = Some(0);
         for at in 0..filters {
@@ -655,7 +659,7 @@ impl Builder {
         check(filters, bytes, limit)?;
         let mut room = Vec::new();
         memory::reserve(&mut room, filters as usize)?;
-        let cuckoo = Cuckoo {
+        let cuckoo = CuckooChain {
             items,
             deletes,
             bucket_size,
@@ -664,7 +668,7 @@ impl Builder {
             filters: room,
             compaction: None,
         };
-        Ok(Builder { cuckoo, shape })
+        Ok(CuckooBuilder { cuckoo, shape })
     }
 
     /// The buckets of the next sub-filter.
@@ -673,26 +677,26 @@ impl Builder {
     }
 
     /// Adds the next sub-filter, and gives its slots to be filled.
-    pub(super) fn push(&mut self) -> Result<&mut [u8], Error> {
+    pub(super) fn push(&mut self) -> Result<&mut [u8], ForeignError> {
         let filter = SubFilter::new(self.next_buckets(), self.shape.bucket_size)?;
         self.cuckoo.filters.push(filter);
         Ok(self.cuckoo.filters.last_mut().expect("just pushed").slots.bytes_mut())
     }
 
     /// The filter, once all its sub-filters were pushed.
-    pub(super) fn finish(self) -> Cuckoo {
+    pub(super) fn finish(self) -> CuckooChain {
         self.cuckoo
     }
 }
 
 /// Equal are filters that dump the same bytes.
-impl PartialEq for Cuckoo {
-    fn eq(&self, other: &Cuckoo) -> bool {
+impl PartialEq for CuckooChain {
+    fn eq(&self, other: &CuckooChain) -> bool {
         self.header() == other.header() && self.arrays().eq(other.arrays())
     }
 }
 
-impl fmt::Debug for Cuckoo {
+impl fmt::Debug for CuckooChain {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = formatter.debug_struct("Cuckoo");
         fields.field("items", &self.items).field("deletes", &self.deletes);

@@ -5,7 +5,7 @@ use super::memory::Short;
 /// Why a filter was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ForeignError {
     /// A parameter outside its range.
     #[error("{name} is {got}, but must be {expected}")]
     Parameter {
@@ -143,7 +143,7 @@ pub enum LoadError {
     },
     /// Cuckoo: a header that describes no filter, or one that there is no memory for.
     #[error(transparent)]
-    CannotCreate(#[from] Error),
+    CannotCreate(#[from] ForeignError),
     /// Cuckoo: an empty chunk, or one that is not within one sub-filter.
     #[error(
         "a chunk of {length} bytes at position {position} does not fit: give both as SCANDUMP did"
@@ -156,23 +156,23 @@ pub enum LoadError {
     },
 }
 
-impl Error {
+impl ForeignError {
     /// The bytes are not what they should be.
     pub(super) fn damaged(
         what: &'static str,
         expected: impl Into<String>,
         got: impl ToString,
-    ) -> Error {
-        Error::Damaged { what, expected: expected.into(), got: got.to_string() }
+    ) -> ForeignError {
+        ForeignError::Damaged { what, expected: expected.into(), got: got.to_string() }
     }
 }
 
-impl From<Short> for Error {
-    fn from(short: Short) -> Error {
+impl From<Short> for ForeignError {
+    fn from(short: Short) -> ForeignError {
         match short {
-            Short::Limit { needed, limit } => Error::Limit { needed, limit },
-            Short::TooLarge { bytes, most } => Error::TooLarge { bytes, most },
-            Short::System { bytes } => Error::Memory { bytes },
+            Short::Limit { needed, limit } => ForeignError::Limit { needed, limit },
+            Short::TooLarge { bytes, most } => ForeignError::TooLarge { bytes, most },
+            Short::System { bytes } => ForeignError::Memory { bytes },
         }
     }
 }

@@ -50,27 +50,27 @@ pub(super) fn reserve<T>(vector: &mut Vec<T>, more: usize) -> Result<(), Short> 
 }
 
 /// The memory that a list of arrays takes.
-pub(super) fn of<T>(list: &Vec<T>, array: impl Fn(&T) -> &Array) -> u64 {
+pub(super) fn of<T>(list: &Vec<T>, array: impl Fn(&T) -> &ZeroedArray) -> u64 {
     let places = allocated((list.capacity() * size_of::<T>()) as u64);
     places + list.iter().map(|each| storage::allocated(array(each).len as u64)).sum::<u64>()
 }
 
 /// Zeroed bytes. From 2 MiB on the system gives them out page by page as they are written, so that
 /// a filter of any size grows at once.
-pub(super) struct Array {
+pub(super) struct ZeroedArray {
     /// Rounded up to whole words.
     cells: Cells,
     len: usize,
 }
 
-impl Array {
-    pub(super) fn zeroed(bytes: u64) -> Result<Array, Short> {
+impl ZeroedArray {
+    pub(super) fn zeroed(bytes: u64) -> Result<ZeroedArray, Short> {
         let refused = Short::System { bytes };
         let len = usize::try_from(bytes).map_err(|_| refused)?;
         // Beyond isize no allocation exists, and the rounding below could overflow.
         let words = isize::try_from(len).map_err(|_| refused)?.unsigned_abs().next_multiple_of(8);
         let cells = Cells::zeroed(words as u64).map_err(|_| refused)?;
-        Ok(Array { cells, len })
+        Ok(ZeroedArray { cells, len })
     }
 
     #[inline]

@@ -27,8 +27,8 @@
 //! strings of up to 512 MB; larger filters go by chunks.
 
 use super::bloom::{self, Bloom, Link};
-use super::cuckoo::{self, Cuckoo};
-use super::error::Error;
+use super::cuckoo::{self, CuckooChain};
+use super::error::ForeignError;
 use super::{lzf, memory};
 use crate::codec::Decoder;
 
@@ -52,7 +52,7 @@ pub enum Dumped<'a> {
     /// For `TYPE` MBbloom--.
     Bloom(&'a Bloom),
     /// For `TYPE` MBbloomCF.
-    Cuckoo(&'a Cuckoo),
+    Cuckoo(&'a CuckooChain),
 }
 
 impl<'a> From<&'a Bloom> for Dumped<'a> {
@@ -61,8 +61,8 @@ impl<'a> From<&'a Bloom> for Dumped<'a> {
     }
 }
 
-impl<'a> From<&'a Cuckoo> for Dumped<'a> {
-    fn from(cuckoo: &'a Cuckoo) -> Dumped<'a> {
+impl<'a> From<&'a CuckooChain> for Dumped<'a> {
+    fn from(cuckoo: &'a CuckooChain) -> Dumped<'a> {
         Dumped::Cuckoo(cuckoo)
     }
 }
@@ -73,20 +73,20 @@ pub enum Restored {
     /// Of `TYPE` MBbloom--.
     Bloom(Bloom),
     /// Of `TYPE` MBbloomCF.
-    Cuckoo(Cuckoo),
+    Cuckoo(CuckooChain),
 }
 
 /// The payload of a filter. Fails only if there is no memory for it.
 ///
 /// ```
-/// use inbloom::interop::redisbloom::{Cuckoo, payload};
+/// use inbloom::interop::redisbloom::{CuckooChain, payload};
 ///
-/// let filter = Cuckoo::new(100, 2, 20, 1, 1 << 20)?;
+/// let filter = CuckooChain::new(100, 2, 20, 1, 1 << 20)?;
 /// let bytes = payload::encode(&filter)?;
 /// assert_eq!(payload::decode(&bytes, 1 << 20)?, payload::Restored::Cuckoo(filter));
-/// # Ok::<(), inbloom::interop::redisbloom::Error>(())
+/// # Ok::<(), inbloom::interop::redisbloom::ForeignError>(())
 /// ```
-pub fn encode<'a>(filter: impl Into<Dumped<'a>>) -> Result<Vec<u8>, Error> {
+pub fn encode<'a>(filter: impl Into<Dumped<'a>>) -> Result<Vec<u8>, ForeignError> {
     let filter = filter.into();
     // The fields of a link are at most 8 of at most 10 bytes, those at the start no more.
     let (arrays, bytes) = match filter {
@@ -95,7 +95,7 @@ pub fn encode<'a>(filter: impl Into<Dumped<'a>>) -> Result<Vec<u8>, Error> {
     };
     let most = bytes + 80 * (arrays + 2);
     let mut out = Vec::new();
-    let short = Error::Memory { bytes: most };
+    let short = ForeignError::Memory { bytes: most };
     memory::reserve(&mut out, usize::try_from(most).map_err(|_| short)?)?;
     let mut writer = Writer(out);
     match filter {
@@ -131,7 +131,7 @@ impl Writer {
         }
     }
 
-    fn cuckoo(&mut self, cuckoo: &Cuckoo) {
+    fn cuckoo(&mut self, cuckoo: &CuckooChain) {
         self.module(CUCKOO);
         self.unsigned(cuckoo.filters());
         self.unsigned(cuckoo.buckets());
@@ -204,29 +204,33 @@ const fn module_id(name: &[u8; 9]) -> u64 {
 }
 
 /// The filter of a payload. What it takes in memory is checked against `limit` before it is taken.
-pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, Error> {
+pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, ForeignError> {
     let Some((checked, sum)) = payload.split_last_chunk::<8>() else {
         return Err(short("10 bytes at least"));
     };
     let (expected, got) = (crc64(checked), u64::from_le_bytes(*sum));
     if expected != got {
-        return Err(Error::damaged("checksum", format!("{expected:016x}"), format!("{got:016x}")));
+        return Err(ForeignError::damaged(
+            "checksum",
+            format!("{expected:016x}"),
+            format!("{got:016x}"),
+        ));
     }
     let (fields, _version) =
         checked.split_last_chunk::<2>().ok_or_else(|| short("10 bytes at least"))?;
     let mut reader = Reader(Decoder(fields));
     let kind = reader.0.u8().ok_or_else(|| short("a type"))?;
     if kind != MODULE_VALUE {
-        return Err(Error::damaged("type of value", "7, a module's", kind));
+        return Err(ForeignError::damaged("type of value", "7, a module's", kind));
     }
     let id = reader.length()?;
     let encoding = (id & 1023) as u16;
     let is_bloom = id & !1023 == module_id(BLOOM);
     if !is_bloom && id & !1023 != module_id(CUCKOO) {
-        return Err(Error::damaged("module", "MBbloom-- or MBbloomCF", format!("{id:#x}")));
+        return Err(ForeignError::damaged("module", "MBbloom-- or MBbloomCF", format!("{id:#x}")));
     }
     if encoding > ENCODING {
-        return Err(Error::NewerEncoding { got: encoding, supported: ENCODING });
+        return Err(ForeignError::NewerEncoding { got: encoding, supported: ENCODING });
     }
     let restored = if is_bloom {
         Restored::Bloom(reader.bloom(encoding, limit)?)
@@ -236,12 +240,12 @@ pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, Error> {
     reader.opcode(END)?;
     match reader.0.0 {
         [] => Ok(restored),
-        rest => Err(Error::damaged("end of payload", "no more bytes", rest.len())),
+        rest => Err(ForeignError::damaged("end of payload", "no more bytes", rest.len())),
     }
 }
 
-fn short(expected: &'static str) -> Error {
-    Error::damaged("payload", expected, "the end")
+fn short(expected: &'static str) -> ForeignError {
+    ForeignError::damaged("payload", expected, "the end")
 }
 
 /// What is left of the fields.
@@ -265,14 +269,18 @@ impl Text<'_> {
     }
 
     /// Puts the string in its place, which is as long as it says.
-    fn write_to(&self, place: &mut [u8]) -> Result<(), Error> {
+    fn write_to(&self, place: &mut [u8]) -> Result<(), ForeignError> {
         match self {
             Text::Plain(bytes) => place.copy_from_slice(bytes),
             Text::Number(text) => place.copy_from_slice(text.as_bytes()),
             Text::Compressed(stream, length) => {
                 if !lzf::decompress(stream, place) {
                     let expected = format!("LZF of {length} bytes");
-                    return Err(Error::damaged("compressed string", expected, "anything else"));
+                    return Err(ForeignError::damaged(
+                        "compressed string",
+                        expected,
+                        "anything else",
+                    ));
                 }
             }
         }
@@ -281,11 +289,11 @@ impl Text<'_> {
 }
 
 impl<'a> Reader<'a> {
-    fn bloom(&mut self, encoding: u16, limit: u64) -> Result<Bloom, Error> {
+    fn bloom(&mut self, encoding: u16, limit: u64) -> Result<Bloom, ForeignError> {
         let (items, links) = (self.unsigned()?, self.unsigned()?);
         let options = if encoding >= 2 { self.narrow("options")? } else { 0 };
         let growth = if encoding >= 4 { self.narrow("growth")? } else { 2 };
-        let mut builder = bloom::Builder::new(items, options, growth, limit)?;
+        let mut builder = bloom::BloomBuilder::new(items, options, growth, limit)?;
         // Each link takes bytes of the payload, so that no number of them is too large to try.
         for _ in 0..links {
             let (entries, rate) = (self.unsigned()?, self.double()?);
@@ -300,7 +308,11 @@ impl<'a> Reader<'a> {
             let link = Link { bytes, bits, hashes, entries, size, rate, bpe, log2_bits };
             // Older ones do not fill the last word.
             if bits.div_ceil(8) > bytes || bits.div_ceil(64).saturating_mul(8) < bytes {
-                return Err(Error::damaged("bytes of a link", format!("{bits} bits"), bytes));
+                return Err(ForeignError::damaged(
+                    "bytes of a link",
+                    format!("{bits} bits"),
+                    bytes,
+                ));
             }
             builder.claim(&link)?;
             text.write_to(builder.push(link)?)?;
@@ -308,7 +320,7 @@ impl<'a> Reader<'a> {
         builder.finish()
     }
 
-    fn cuckoo(&mut self, encoding: u16, limit: u64) -> Result<Cuckoo, Error> {
+    fn cuckoo(&mut self, encoding: u16, limit: u64) -> Result<CuckooChain, ForeignError> {
         let (filters, buckets, items) = (self.unsigned()?, self.unsigned()?, self.unsigned()?);
         let (deletes, bucket_size, max_iterations, expansion) = match encoding {
             // What every filter had before they could be chosen.
@@ -321,12 +333,12 @@ impl<'a> Reader<'a> {
             ),
         };
         let counts = cuckoo::Counts { items, deletes, filters };
-        let shape = cuckoo::Shape { buckets, bucket_size, expansion };
-        let mut builder = cuckoo::Builder::new(counts, shape, max_iterations, limit)?;
+        let shape = cuckoo::ChainShape { buckets, bucket_size, expansion };
+        let mut builder = cuckoo::CuckooBuilder::new(counts, shape, max_iterations, limit)?;
         for _ in 0..filters {
             let (expected, buckets) = (builder.next_buckets(), self.unsigned()?);
             if buckets != expected {
-                return Err(Error::damaged(
+                return Err(ForeignError::damaged(
                     "buckets of a sub-filter",
                     expected.to_string(),
                     buckets,
@@ -335,7 +347,7 @@ impl<'a> Reader<'a> {
             let text = self.string()?;
             let expected = buckets * u64::from(bucket_size);
             if text.len() != expected {
-                return Err(Error::damaged(
+                return Err(ForeignError::damaged(
                     "bytes of a sub-filter",
                     expected.to_string(),
                     text.len(),
@@ -346,39 +358,39 @@ impl<'a> Reader<'a> {
         Ok(builder.finish())
     }
 
-    fn unsigned(&mut self) -> Result<u64, Error> {
+    fn unsigned(&mut self) -> Result<u64, ForeignError> {
         self.opcode(UNSIGNED)?;
         self.length()
     }
 
     /// An unsigned number that has to fit into a smaller type.
-    fn narrow<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, Error> {
+    fn narrow<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, ForeignError> {
         let value = self.unsigned()?;
         let bits = 8 * size_of::<T>();
         T::try_from(value)
-            .map_err(|_| Error::damaged(what, format!("a number of {bits} bits"), value))
+            .map_err(|_| ForeignError::damaged(what, format!("a number of {bits} bits"), value))
     }
 
-    fn double(&mut self) -> Result<f64, Error> {
+    fn double(&mut self) -> Result<f64, ForeignError> {
         self.opcode(DOUBLE)?;
         self.0.f64().ok_or_else(|| short("8 bytes of a number"))
     }
 
-    fn opcode(&mut self, expected: u64) -> Result<(), Error> {
+    fn opcode(&mut self, expected: u64) -> Result<(), ForeignError> {
         match self.length()? {
             got if got == expected => Ok(()),
-            got => Err(Error::damaged("type of a field", expected.to_string(), got)),
+            got => Err(ForeignError::damaged("type of a field", expected.to_string(), got)),
         }
     }
 
-    fn length(&mut self) -> Result<u64, Error> {
+    fn length(&mut self) -> Result<u64, ForeignError> {
         let Start::Length(length) = self.start()? else {
-            return Err(Error::damaged("number", "a number", "a string"));
+            return Err(ForeignError::damaged("number", "a number", "a string"));
         };
         Ok(length)
     }
 
-    fn string(&mut self) -> Result<Text<'a>, Error> {
+    fn string(&mut self) -> Result<Text<'a>, ForeignError> {
         self.opcode(STRING)?;
         let number = |value: Option<i32>| value.map(|value| Text::Number(value.to_string()));
         let text = match self.start()? {
@@ -390,19 +402,19 @@ impl<'a> Reader<'a> {
                 let (compressed, length) = (self.length()?, self.length()?);
                 if length > compressed.saturating_mul(lzf::MOST) {
                     let expected = format!("at most {} times {compressed} bytes", lzf::MOST);
-                    return Err(Error::damaged("compressed string", expected, length));
+                    return Err(ForeignError::damaged("compressed string", expected, length));
                 }
                 self.0.take(compressed).map(|stream| Text::Compressed(stream, length))
             }
             Start::Special(other) => {
-                return Err(Error::damaged("form of a string", "0 to 3", other));
+                return Err(ForeignError::damaged("form of a string", "0 to 3", other));
             }
         };
         text.ok_or_else(|| short("the rest of a string"))
     }
 
     /// What a number or a string begins with.
-    fn start(&mut self) -> Result<Start, Error> {
+    fn start(&mut self) -> Result<Start, ForeignError> {
         let fields = &mut self.0;
         let first = fields.u8().ok_or_else(|| short("a length"))?;
         let low = u64::from(first & 63);
@@ -411,7 +423,7 @@ impl<'a> Reader<'a> {
             1 => fields.u8().map(|next| low << 8 | u64::from(next)),
             2 if low == 0 => fields.array().map(u32::from_be_bytes).map(u64::from),
             2 if low == 1 => fields.array().map(u64::from_be_bytes),
-            2 => return Err(Error::damaged("length", "80 or 81", format!("{first:x}"))),
+            2 => return Err(ForeignError::damaged("length", "80 or 81", format!("{first:x}"))),
             _ => return Ok(Start::Special(first & 63)),
         };
         length.map(Start::Length).ok_or_else(|| short("a length"))

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use inbloom::interop::redisbloom::{Bloom, CHUNK, Cuckoo, LoadError, Refused};
+use inbloom::interop::redisbloom::{Bloom, CHUNK, CuckooChain, LoadError, Refused};
 use serde_json::{Value, json};
 
 use super::LIMIT;
@@ -12,7 +12,7 @@ use super::LIMIT;
 /// What a key holds.
 enum Held {
     Bloom(Bloom),
-    Cuckoo(Cuckoo),
+    Cuckoo(CuckooChain),
 }
 
 /// A server of one conversation.
@@ -158,7 +158,7 @@ impl Server {
                 .map(Held::Bloom)
                 .map_err(|_| "ERR received bad data")
         } else {
-            match Cuckoo::from_header(&rest[1], LIMIT) {
+            match CuckooChain::from_header(&rest[1], LIMIT) {
                 Ok(cuckoo) => Ok(Held::Cuckoo(cuckoo)),
                 Err(LoadError::BadHeader { .. }) => Err("Invalid header"),
                 Err(other) => panic!("{other}"),
@@ -187,7 +187,7 @@ impl Server {
             }
             Held::Cuckoo(cuckoo) => {
                 let mut copy =
-                    Cuckoo::from_header(&cuckoo.header(), LIMIT).expect("our own header");
+                    CuckooChain::from_header(&cuckoo.header(), LIMIT).expect("our own header");
                 let mut position = 1;
                 while let Some((next, data)) = cuckoo.chunk(position, 100) {
                     copy.load(next, data).expect("our own chunk");
@@ -206,11 +206,12 @@ fn items_of(words: &[Vec<u8>]) -> Option<usize> {
     words.iter().position(|word| word.eq_ignore_ascii_case(b"ITEMS")).map(|at| at + 1)
 }
 
-fn reserve(capacity: u64, options: &[Vec<u8>]) -> Cuckoo {
+fn reserve(capacity: u64, options: &[Vec<u8>]) -> CuckooChain {
     let bucket_size = option(options, "BUCKETSIZE").unwrap_or(2);
     let max_iterations = option(options, "MAXITERATIONS").unwrap_or(20);
     let expansion = option(options, "EXPANSION").unwrap_or(1);
-    Cuckoo::new(capacity, bucket_size, max_iterations, expansion, LIMIT).expect("it was made then")
+    CuckooChain::new(capacity, bucket_size, max_iterations, expansion, LIMIT)
+        .expect("it was made then")
 }
 
 fn of_bloom(bloom: &mut Bloom, command: &str, rest: &[Vec<u8>]) -> Option<Value> {
@@ -280,7 +281,7 @@ fn of_bloom(bloom: &mut Bloom, command: &str, rest: &[Vec<u8>]) -> Option<Value>
     })
 }
 
-fn of_cuckoo(cuckoo: &mut Cuckoo, command: &str, rest: &[Vec<u8>]) -> Option<Value> {
+fn of_cuckoo(cuckoo: &mut CuckooChain, command: &str, rest: &[Vec<u8>]) -> Option<Value> {
     Some(match command {
         "CF.ADD" | "CF.ADDNX" => {
             let added = match command {
