@@ -238,7 +238,7 @@ fn tick(server: &Server) {
     server.keyspace.expire_due(now(), 10_000);
     server.transfers.forget_old(now());
     server.rates.look(&server.statistics, Instant::now());
-    server.memory_peak();
+    server.limits.peak();
     let timeout = Duration::from_secs(server.settings().timeout);
     if !timeout.is_zero() {
         for client in server.clients.list() {

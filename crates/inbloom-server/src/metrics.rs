@@ -220,7 +220,7 @@ static FIGURES: &[Figure] = &[
         name: "memory_used_bytes",
         kind: Kind::Gauge,
         help: "What filters and their names take, and dumps under way",
-        tell: |server, samples| samples.value(server.memory_in_use() as f64),
+        tell: |server, samples| samples.value(server.limits.in_use() as f64),
     },
     Figure {
         name: "memory_limit_bytes",

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::clients::Clients;
 use crate::health::Health;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
+use crate::limits::MemoryLimits;
 use crate::log_throttle::LogThrottle;
 use crate::persist::disk::Folder;
 use crate::persist::log::Log;
@@ -25,6 +26,7 @@ use crate::reply_error::ReplyError;
 use crate::settings::{Config, Settings, SharedSettings};
 use crate::statistics::{SlowLog, Statistics};
 use crate::transfers::Transfers;
+use crate::transfers::loading::Loader;
 use crate::users::{Users, UsersError};
 use crate::value::Value;
 use crate::value::change::{Change, Items, Refusal, Terms};
@@ -41,7 +43,9 @@ machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so unt
 /// The state of a server, without its sockets.
 pub struct Server {
     /// Names and filters.
-    pub keyspace: Keyspace,
+    pub keyspace: Arc<Keyspace>,
+    /// The memory that they may take.
+    pub limits: MemoryLimits,
     /// The hash of all filters made here.
     pub hasher: Hasher,
     /// What was fixed at the start.
@@ -68,14 +72,8 @@ pub struct Server {
     pub http_requests: LogThrottle,
     settings: Arc<SharedSettings>,
     users: RwLock<Arc<Users>>,
-    /// Bytes that were granted to filters which are being made, and are not on an account yet.
-    pub(crate) promised: Arc<AtomicU64>,
-    /// The most bytes in use that were ever seen.
-    pub(crate) peak: AtomicU64,
-    /// Held while bytes are granted.
-    pub(crate) granting: Mutex<()>,
     /// The shapes of filters that were reserved.
-    pub shapes: Shapes,
+    pub shapes: Arc<Shapes>,
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
     store: OnceLock<Arc<Store>>,
@@ -85,15 +83,20 @@ impl Server {
     /// A server without keys.
     pub fn new(config: Config) -> Server {
         let settings = Arc::new(SharedSettings::new(config.settings.clone()));
+        let (keyspace, shapes) = (Arc::new(Keyspace::new()), Arc::<Shapes>::default());
+        let (of_keys, of_shapes) = (Arc::clone(&keyspace), Arc::clone(&shapes));
+        let of_transfers = Arc::<AtomicU64>::default();
+        let transfers = Transfers::new(Arc::clone(&of_transfers));
+        let limits = MemoryLimits::new(Arc::clone(&settings), of_keys, of_shapes, of_transfers);
         Server {
-            keyspace: Keyspace::new(),
+            keyspace,
+            limits,
             hasher: config.key.map_or_else(Hasher::default, Hasher::sip13),
             started: Instant::now(),
             statistics: Statistics::default(),
             rates: Rates::default(),
-            peak: AtomicU64::new(0),
             clients: Clients::new(Arc::clone(&settings)),
-            transfers: Default::default(),
+            transfers,
             slow_log: Mutex::default(),
             health: Health::default(),
             reloads: Reloads::default(),
@@ -101,9 +104,7 @@ impl Server {
             http_requests: LogThrottle::default(),
             settings,
             users: RwLock::new(Arc::new(config.users.clone())),
-            promised: Arc::default(),
-            granting: Mutex::default(),
-            shapes: Shapes::default(),
+            shapes,
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
             store: OnceLock::new(),
@@ -242,8 +243,18 @@ impl Server {
         items: Items<'_>,
         answers: &mut Vec<bool>,
     ) -> Result<(), Refusal> {
-        let terms = Terms::Asked(&|has| self.limit_for(has));
+        let terms = Terms::Asked(&|has| self.limits.limit_for(has));
         self.keyspace.apply(entry, &Change::Items { items, terms }, answers)
+    }
+
+    /// What filters that arrive are loaded with.
+    pub fn loader(&self) -> Loader<'_> {
+        Loader {
+            limits: &self.limits,
+            hasher: &self.hasher,
+            key: self.config.key.as_ref(),
+            transfers: &self.transfers,
+        }
     }
 
     fn materials(&self) -> Materials<'_> {
@@ -252,7 +263,7 @@ impl Server {
 
     /// Makes an empty filter under a name that has none.
     pub fn create(&self, key: Key<'_>, spec: &Spec, now: u64) -> Result<Created, ReplyError> {
-        let (value, _room) = spec.value(&self.materials(), now, self)?;
+        let (value, _room) = spec.value(&self.materials(), now, &self.limits)?;
         let birth = self.log().map_or(Vec::new(), |_| spec.birth(now));
         Ok(self.keyspace.create(key, New::with(value, birth, None), now))
     }

@@ -51,15 +51,16 @@ pub struct Transfers {
     shape: Mutex<Option<Arc<Shape>>>,
 }
 
-impl Default for Transfers {
-    fn default() -> Transfers {
+impl Transfers {
+    /// None yet. The bytes that they use are entered in an account.
+    pub fn new(bytes: Arc<AtomicU64>) -> Transfers {
         let hasher = RandomState::new();
         Transfers {
             dumps: Mutex::default(),
             last_id: AtomicU64::new(hasher.hash_one("dump") % dump_format::MOST_DUMP_IDS),
             hasher,
             loading: Mutex::default(),
-            bytes: Arc::default(),
+            bytes,
             shape: Mutex::default(),
         }
     }

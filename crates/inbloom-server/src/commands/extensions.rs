@@ -146,12 +146,12 @@ fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
 fn copy(server: &Server, value: &Value) -> Result<(Value, Room), ReplyError> {
     match value {
         Value::Bloom(bloom) => {
-            let room = server.make_room_for_filter(bloom.bytes())?;
+            let room = server.limits.make_room_for_filter(bloom.bytes())?;
             let copy = bloom.copy(server.hasher).map_err(ReplyError::because)?;
             Ok((Value::Bloom(copy), room))
         }
         Value::Filter(guarded) => {
-            server.check_filter(guarded.read(memory_of_copy))?;
+            server.limits.check_filter(guarded.read(memory_of_copy))?;
             let (filter, room) = guarded_copy(server, guarded)?;
             Ok((Value::filter(filter), room))
         }
@@ -165,8 +165,8 @@ fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Repl
     let _room = match (&*into, from) {
         (Value::Bloom(into), Value::Bloom(from)) if have_grown(into, from) => {
             let rest = from.rest().map_or(0, |rest| rest.bytes());
-            server.check_filter(into.bytes() + rest)?;
-            server.make_room(2 * rest + into.base().bytes())?
+            server.limits.check_filter(into.bytes() + rest)?;
+            server.limits.make_room(2 * rest + into.base().bytes())?
         }
         (into, from) => room_to_unite(server, into, from)?,
     };
@@ -231,8 +231,8 @@ fn room_to_unite(server: &Server, into: &Value, from: &Value) -> Result<Room, Re
         // It is refused.
         _ => (0, 0),
     };
-    server.check_filter(united)?;
-    server.make_room(needed)
+    server.limits.check_filter(united)?;
+    server.limits.make_room(needed)
 }
 
 /// Returns the memory that a copy of a filter takes. A window counts with all its generations. A mapped
@@ -242,7 +242,7 @@ fn memory_of_copy(filter: &Filter) -> u64 {
 }
 
 fn guarded_copy(server: &Server, guarded: &Guarded<Filter>) -> Result<(Filter, Room), ReplyError> {
-    let room = server.make_room(guarded.read(memory_of_copy))?;
+    let room = server.limits.make_room(guarded.read(memory_of_copy))?;
     let copy = guarded.for_long(|guarded| guarded.read(Filter::try_clone));
     guarded.check_origin()?;
     Ok((copy.map_err(ReplyError::because)?, room))

@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use inbloom::interop::redisbloom::{self, CuckooChain, LoadError};
 use inbloom::kinds::blocked::SharedBlocked;
 use inbloom::kinds::scalable::SharedScalable;
-use inbloom::{Filter, OpenOptions};
+use inbloom::{Filter, Hasher, OpenOptions, SecretKey};
 
+use super::Transfers;
 use super::interval_set::IntervalSet;
-use crate::limits::Room;
+use crate::limits::{MemoryLimits, Room};
 use crate::reply_error::ReplyError;
-use crate::server::Server;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
 use crate::value::dump_format::{self, Header, bad};
@@ -19,6 +19,18 @@ use crate::value::spec::not_made;
 
 /// Pieces of one filter that are kept apart. As SCANDUMP gives them, they are 64 GiB.
 pub const MOST_PIECES: usize = 1 << 16;
+
+/// What filters are loaded with.
+pub struct Loader<'a> {
+    /// The memory that they may take.
+    pub limits: &'a MemoryLimits,
+    /// The hash of all filters made here.
+    pub hasher: &'a Hasher,
+    /// The secret under which it hashes.
+    pub key: Option<&'a SecretKey>,
+    /// What else is under way.
+    pub transfers: &'a Transfers,
+}
 
 /// What has arrived so far.
 pub enum Loading {
@@ -42,30 +54,35 @@ pub struct Ours {
 
 impl Loading {
     /// What a header of BF.* describes, without its body.
-    pub fn of_bloom(server: &Server, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
+    pub fn of_bloom(loader: &Loader<'_>, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
         if header.starts_with(&dump_format::MAGIC) {
-            let (ours, room) = Ours::new(server, Header::parse(header)?)?;
+            let (ours, room) = Ours::new(loader, Header::parse(header)?)?;
             return Ok((Loading::Ours(Box::new(ours)), room));
         }
-        let bloom = redisbloom::Bloom::from_header(header, server.limit_for(0))
-            .map_err(|error| if no_memory(&error) { not_made(server, &error) } else { BAD_DATA })?;
-        Loading::RedisBloom(Box::new(bloom), IntervalSet::default()).granted(server)
+        let bloom = redisbloom::Bloom::from_header(header, loader.limits.limit_for(0)).map_err(
+            |error| if no_memory(&error) { not_made(loader.limits, &error) } else { BAD_DATA },
+        )?;
+        Loading::RedisBloom(Box::new(bloom), IntervalSet::default()).granted(loader)
     }
 
     /// What a header of CF.* describes, without its body.
-    pub fn of_cuckoo(server: &Server, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
+    pub fn of_cuckoo(loader: &Loader<'_>, header: &[u8]) -> Result<(Loading, Room), ReplyError> {
         let cuckoo =
-            CuckooChain::from_header(header, server.limit_for(0)).map_err(|error| match error {
-                LoadError::CannotCreate(error) if no_memory(&error) => not_made(server, &error),
-                LoadError::CannotCreate(_) => ReplyError::new("Couldn't create filter!"),
-                _ => ReplyError::new("Invalid header"),
+            CuckooChain::from_header(header, loader.limits.limit_for(0)).map_err(|error| {
+                match error {
+                    LoadError::CannotCreate(error) if no_memory(&error) => {
+                        not_made(loader.limits, &error)
+                    }
+                    LoadError::CannotCreate(_) => ReplyError::new("Couldn't create filter!"),
+                    _ => ReplyError::new("Invalid header"),
+                }
             })?;
-        Loading::Cuckoo(Box::new(cuckoo), IntervalSet::default()).granted(server)
+        Loading::Cuckoo(Box::new(cuckoo), IntervalSet::default()).granted(loader)
     }
 
     /// Whether it may have the bytes that it turned out to need.
-    fn granted(self, server: &Server) -> Result<(Loading, Room), ReplyError> {
-        let room = server.make_room_for_filter(self.memory())?;
+    fn granted(self, loader: &Loader<'_>) -> Result<(Loading, Room), ReplyError> {
+        let room = loader.limits.make_room_for_filter(self.memory())?;
         Ok((self, room))
     }
 
@@ -140,9 +157,9 @@ impl Loading {
     }
 
     /// The filter, once it is whole.
-    pub fn finish(self, server: &Server) -> Result<Value, ReplyError> {
+    pub fn finish(self, loader: &Loader<'_>) -> Result<Value, ReplyError> {
         match self {
-            Loading::Ours(ours) => ours.finish(server),
+            Loading::Ours(ours) => ours.finish(loader),
             Loading::RedisBloom(bloom, _) => Ok(Value::redisbloom(*bloom)),
             Loading::Cuckoo(cuckoo, _) => Ok(Value::cuckoo(*cuckoo)),
         }
@@ -183,14 +200,14 @@ fn bloom_refused(error: &LoadError) -> ReplyError {
 impl Ours {
     /// What a header describes. There has to be memory for all of it, although nothing of the file
     /// is taken yet.
-    pub fn new(server: &Server, header: Header) -> Result<(Ours, Room), ReplyError> {
-        let room = server.make_room_for_filter(header.body())?;
+    pub fn new(loader: &Loader<'_>, header: Header) -> Result<(Ours, Room), ReplyError> {
+        let room = loader.limits.make_room_for_filter(header.body())?;
         let base = match &header.base {
             Some(base) => {
-                if !base.is_under(&server.hasher) {
+                if !base.is_under(loader.hasher) {
                     return Err(OTHER_HASH);
                 }
-                let shape = server.transfers.shape(base.capacity, base.rate)?;
+                let shape = loader.transfers.shape(base.capacity, base.rate)?;
                 if !base.is_of(shape.plan()) {
                     return Err(bad(
                         "this inbloom plans a filter of its capacity and rate otherwise",
@@ -235,23 +252,21 @@ impl Ours {
     }
 
     /// The filter, once every byte has arrived.
-    pub fn finish(self, server: &Server) -> Result<Value, ReplyError> {
+    pub fn finish(self, loader: &Loader<'_>) -> Result<Value, ReplyError> {
         let filter = match self.header.file {
             0 => None,
-            _ => Some(read(server, self.pieces)?),
+            _ => Some(read(loader, self.pieces)?),
         };
         match (self.header.base.zip(self.base), filter) {
             (Some((header, base)), rest) => {
-                let rest = rest.map(|rest| self::rest(server, rest)).transpose()?;
+                let rest = rest.map(|rest| self::rest(loader, rest)).transpose()?;
                 let (items, expansion) = (header.items, header.expansion);
                 let bloom = Bloom::from_parts(base, rest, items, expansion).map_err(bad)?;
                 Ok(Value::Bloom(bloom))
             }
             // Each filter names its hash, and any will do, but not where keys are to be kept from
             // being crafted.
-            (None, Some(filter))
-                if server.config.key.is_some() && *filter.hasher() != server.hasher =>
-            {
+            (None, Some(filter)) if loader.key.is_some() && *filter.hasher() != *loader.hasher => {
                 Err(OTHER_HASH)
             }
             (None, Some(filter)) => Ok(Value::filter(filter)),
@@ -267,17 +282,17 @@ const OTHER_HASH: ReplyError = ReplyError::new(
 );
 
 /// What a filter has grown by beyond its base.
-fn rest(server: &Server, filter: Filter) -> Result<SharedScalable, ReplyError> {
-    if *filter.hasher() != server.hasher {
+fn rest(loader: &Loader<'_>, filter: Filter) -> Result<SharedScalable, ReplyError> {
+    if *filter.hasher() != *loader.hasher {
         return Err(OTHER_HASH);
     }
     SharedScalable::from_filter(filter).map_err(bad)
 }
 
 /// Reads the file, of which every piece is freed as soon as it is read.
-fn read(server: &Server, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, ReplyError> {
+fn read(loader: &Loader<'_>, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter, ReplyError> {
     let mut reader = Pieces { rest: pieces.into_values(), piece: Box::default(), at: 0 };
-    let options = OpenOptions::new().secret(server.config.key.as_ref());
+    let options = OpenOptions::new().secret(loader.key);
     let filter = options.read_from(&mut reader).map_err(|error| match error {
         inbloom::Error::Key { .. } => OTHER_HASH,
         error => bad(error),

@@ -558,7 +558,7 @@ fn a_list_larger_than_max_memory_is_served_from_its_file() {
             // It is on no account, so that there is room for others; but not for a copy of it.
             ("BF.ADD other a", ":1/"),
         ]);
-        assert!(server.memory_in_use() < 10_000, "{} bytes", server.memory_in_use());
+        assert!(server.limits.in_use() < 10_000, "{} bytes", server.limits.in_use());
         assert_refused(&mut client, "DUMP list", "Insufficient memory");
         assert_refused(&mut client, "IB.SAVE list copy.ib", "Insufficient memory");
         // Queries may wait for the disk, which an event loop must not.

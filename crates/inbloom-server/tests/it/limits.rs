@@ -26,15 +26,15 @@ fn config(change: impl FnOnce(&mut Settings)) -> Config {
 #[test]
 fn memory_is_granted_to_one_of_two_for_whom_there_is_room_only_one_by_one() {
     let server = server(|settings| settings.max_memory = 100_000);
-    let first = server.make_room(60_000).unwrap();
-    let refusal = server.make_room(60_000).err().expect("60 of the 100 kB are promised");
+    let first = server.limits.make_room(60_000).unwrap();
+    let refusal = server.limits.make_room(60_000).err().expect("60 of the 100 kB are promised");
     assert!(refusal.text().contains("--max-memory 60000 are in use"), "{}", refusal.text());
-    let rest = server.make_room(40_000).unwrap();
-    assert_eq!(server.memory_in_use(), 100_000);
+    let rest = server.limits.make_room(40_000).unwrap();
+    assert_eq!(server.limits.in_use(), 100_000);
     drop(first);
-    let again = server.make_room(60_000).unwrap();
+    let again = server.limits.make_room(60_000).unwrap();
     drop((again, rest));
-    assert_eq!(server.memory_in_use(), 0);
+    assert_eq!(server.limits.in_use(), 0);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn filters_made_at_once_do_not_pass_the_limit_together() {
         // Room for one and a half.
         let probe = server(|_| ());
         assert_eq!(Client::new(&probe).say(line), "+OK\r\n");
-        let limit = probe.memory_in_use() * 3 / 2;
+        let limit = probe.limits.in_use() * 3 / 2;
         let server = server(|settings| settings.max_memory = limit);
         for round in 0..30 {
             let barrier = Barrier::new(FILTERS);
@@ -69,9 +69,9 @@ fn filters_made_at_once_do_not_pass_the_limit_together() {
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
             });
             assert!(made <= 1, "{line}: {made} filters in round {round}");
-            assert!(server.memory_in_use() <= limit);
+            assert!(server.limits.in_use() <= limit);
             assert_eq!(Client::new(&server).say("FLUSHALL"), "+OK\r\n");
-            assert_eq!(server.memory_in_use(), 0, "nothing stays promised");
+            assert_eq!(server.limits.in_use(), 0, "nothing stays promised");
         }
         assert_eq!(Client::new(&server).say(line), "+OK\r\n", "there is room for one");
     }
@@ -96,7 +96,7 @@ fn no_filter_is_made_beyond_max_filter() {
         assert!(refusal.contains("100000"), "{line}: {refusal}");
         assert_eq!(client.say("DBSIZE"), ":0\r\n", "{line}");
     }
-    assert_eq!(server.memory_in_use(), 0);
+    assert_eq!(server.limits.in_use(), 0);
     assert_eq!(client.say("BF.RESERVE f 0.001 1000"), "+OK\r\n");
     assert_eq!(client.say("CONFIG SET max-filter 10mb"), "+OK\r\n");
     assert_eq!(client.say("BF.RESERVE g 0.001 1000000"), "+OK\r\n");
@@ -128,7 +128,7 @@ fn no_filter_grows_beyond_max_filter() {
         let refusal = refusal.unwrap_or_else(|| panic!("{reserve}: it grew without end"));
         assert!(refusal.contains("--max-filter"), "{reserve}: {refusal}");
         assert!(refusal.contains("20000"), "{reserve}: {refusal}");
-        let bytes = server.memory_in_use();
+        let bytes = server.limits.in_use();
         assert!(bytes <= 20_000 + 400, "{reserve}: {bytes} bytes, some of them the entry's");
     }
 }
@@ -180,7 +180,7 @@ fn no_filter_is_loaded_restored_or_merged_beyond_max_filter() {
         refused(say(&tight, &[b"RESTORE", b"f", b"0", bulk(&dump)]), reserve);
         let header = say(&roomy, &[scandump.as_bytes(), b"f", b"0"]);
         refused(say(&tight, &[loadchunk.as_bytes(), b"f", b"1", bulk(&header)]), reserve);
-        assert_eq!(tight.memory_in_use(), 0, "{reserve}");
+        assert_eq!(tight.limits.in_use(), 0, "{reserve}");
     }
     // Two that are allowed make one that is not.
     let server = server(|_| ());
@@ -191,7 +191,7 @@ fn no_filter_is_loaded_restored_or_merged_beyond_max_filter() {
             assert!(client.say(&format!("BF.ADD {name} {name}{key}")).starts_with(':'));
         }
     }
-    let limit = server.memory_in_use() * 3 / 4;
+    let limit = server.limits.in_use() * 3 / 4;
     assert_eq!(client.say(&format!("CONFIG SET max-filter {limit}")), "+OK\r\n");
     let refusal = client.say("IB.MERGE c a b");
     assert!(refusal.contains("--max-filter"), "{refusal}");
@@ -572,14 +572,14 @@ fn memory_of_expiry_comes_and_goes_with_the_keys() {
     let server = server(|_| ());
     let mut client = Client::new(&server);
     assert_eq!(client.say("BF.ADD f x"), ":1\r\n");
-    let before = server.memory_in_use();
+    let before = server.limits.in_use();
     assert_eq!(client.say("EXPIRE f 1000"), ":1\r\n");
-    let listed = server.memory_in_use();
+    let listed = server.limits.in_use();
     assert!(listed > before, "{listed} bytes");
     assert_eq!(client.say("EXPIRE f 100"), ":1\r\n");
-    assert_eq!(server.memory_in_use(), listed);
+    assert_eq!(server.limits.in_use(), listed);
     assert_eq!(client.say("DEL f"), ":1\r\n");
-    assert_eq!(server.memory_in_use(), 0);
+    assert_eq!(server.limits.in_use(), 0);
 }
 
 #[test]
@@ -591,12 +591,12 @@ fn shapes_that_no_filter_has_do_not_count_for_long() {
         assert_eq!(client.say(&line), "+OK\r\n");
     }
     assert_eq!(client.say("FLUSHALL"), "+OK\r\n");
-    let kept = server.memory_in_use();
+    let kept = server.limits.in_use();
     assert!((1_000_000..4_000_000).contains(&kept), "{kept} bytes for 6,000 shapes");
     for at in 10_001..=20_000 {
         let line = format!("BF.RESERVE f 0.01 1 EXPANSION {at}");
         assert_eq!(client.say(&line), "+OK\r\n");
         assert_eq!(client.say("DEL f"), ":1\r\n");
     }
-    assert!(server.memory_in_use() < kept, "{} bytes", server.memory_in_use());
+    assert!(server.limits.in_use() < kept, "{} bytes", server.limits.in_use());
 }

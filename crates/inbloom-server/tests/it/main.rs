@@ -6,6 +6,7 @@ mod connections;
 mod documentation;
 mod durability;
 mod extensions;
+mod house;
 mod http;
 mod keys;
 mod limits;

@@ -189,7 +189,7 @@ const OTHER_KIND: ReplyError =
 pub fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     match refusal {
         Refusal::Full | Refusal::Foreign(Refused::Full) => FULL,
-        Refusal::Limit { has } => server.cannot_grow(has),
+        Refusal::Limit { has } => server.limits.cannot_grow(has),
         Refusal::Foreign(Refused::Exhausted) => {
             ReplyError::new("ERR problem inserting into filter")
         }

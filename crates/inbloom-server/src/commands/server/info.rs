@@ -132,7 +132,7 @@ fn clients(call: &Call<'_>, lines: &mut Lines) {
 }
 
 fn memory(call: &Call<'_>, lines: &mut Lines) {
-    let used = call.server.memory_in_use();
+    let used = call.server.limits.in_use();
     lines.bytes("used_memory", used);
     if let Some(resident) = resident_bytes() {
         lines.bytes("used_memory_rss", resident);
@@ -141,7 +141,7 @@ fn memory(call: &Call<'_>, lines: &mut Lines) {
         lines.add("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
         lines.add("mem_fragmentation_bytes", resident as i64 - used as i64);
     }
-    let peak = call.server.memory_peak();
+    let peak = call.server.limits.peak();
     lines.bytes("used_memory_peak", peak);
     let percent = used as f64 * 100.0 / peak.max(1) as f64;
     lines.add("used_memory_peak_perc", format_args!("{percent:.2}%"));

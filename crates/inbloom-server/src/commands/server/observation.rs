@@ -227,7 +227,7 @@ fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 fn memory_doctor(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let used = call.server.memory_in_use();
+    let used = call.server.limits.in_use();
     let text = match shown_limit(call.server.settings().max_memory) {
         0 => format!("Filters take {used} bytes, and there is no limit (maxmemory is 0)."),
         limit => {

@@ -21,7 +21,7 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
         Some(entry) => changes_nothing(call.server, &entry.value, iterator, data)?,
         None if iterator == 1 || dump_format::is_header(iterator, data) => {
             call.server.transfers.abandon(key_of(call), None);
-            let (loading, _room) = Loading::of_bloom(call.server, data)?;
+            let (loading, _room) = Loading::of_bloom(&call.server.loader(), data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
         None => load(call, iterator, data)?,
@@ -40,7 +40,7 @@ pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
         Some(entry) => changes_nothing(call.server, &entry.value, position, data)?,
         None if position == 1 => {
             call.server.transfers.abandon(key_of(call), None);
-            let (loading, _room) = Loading::of_cuckoo(call.server, data)?;
+            let (loading, _room) = Loading::of_cuckoo(&call.server.loader(), data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
         None => load(call, position, data)?,
@@ -58,17 +58,17 @@ fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), ReplyError> {
     }
     let mut loading = staged.loading.lock();
     let part = loading.as_mut().ok_or(ReplyError::NOT_FOUND)?;
-    let room = server.make_room(2 * PIECE_APART)?;
+    let room = server.limits.make_room(2 * PIECE_APART)?;
     part.load(iterator, data)?;
     let claimed = part.memory();
     staged.settle(claimed);
     drop(room);
     let Some(whole) = loading.take_if(|loading| loading.is_whole()) else { return Ok(()) };
-    let adopted = whole.finish(server).and_then(|value| {
+    let adopted = whole.finish(&server.loader()).and_then(|value| {
         // It may take more than its bytes: a window counts with all its generations.
         let memory = value.memory();
-        server.check_filter(memory)?;
-        let _room = server.make_room(memory.saturating_sub(claimed))?;
+        server.limits.check_filter(memory)?;
+        let _room = server.limits.make_room(memory.saturating_sub(claimed))?;
         server.adopt(key, value, None, call.now)
     });
     let published = adopted.and_then(|created| match created {

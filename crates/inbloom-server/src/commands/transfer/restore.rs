@@ -43,7 +43,7 @@ pub(super) fn dump(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if bytes > most {
         return Err(too_long(bytes));
     }
-    let _room = server.make_room(bytes)?;
+    let _room = server.limits.make_room(bytes)?;
     let payload = match &entry.value {
         Value::RedisBloom(guarded) => {
             guarded.for_long(|it| it.read(|bloom| payload::encode(bloom)))
@@ -75,7 +75,7 @@ fn our_payload(server: &Server, value: &Value) -> Result<Vec<u8>, ReplyError> {
         }
     };
     // Beside the payload, for which there is room.
-    let _room = server.make_room(file.len() as u64)?;
+    let _room = server.limits.make_room(file.len() as u64)?;
     let mut payload = header.bytes().to_vec();
     if let Some(bloom) = base {
         let start = payload.len();
@@ -161,7 +161,7 @@ impl Restore {
 
 /// A filter whose size is known only now that it is there: it has its bytes, or is dropped.
 fn granted(server: &Server, value: Value) -> Result<(Value, Room), ReplyError> {
-    let room = server.make_room_for_filter(value.memory())?;
+    let room = server.limits.make_room_for_filter(value.memory())?;
     Ok((value, room))
 }
 
@@ -181,17 +181,17 @@ fn value_of(server: &Server, payload: &[u8]) -> Result<(Value, Room), ReplyError
                 "a body of {got} bytes, expected {expected}"
             )));
         }
-        let (mut ours, room) = Ours::new(server, header)?;
+        let (mut ours, room) = Ours::new(&server.loader(), header)?;
         ours.put(0, body)?;
-        let value = ours.finish(server)?;
+        let value = ours.finish(&server.loader())?;
         // A window counts with all its generations, of which the body has only those that exist.
         drop(room);
         return granted(server, value);
     }
-    match payload::decode(payload, server.limit_for(0)) {
+    match payload::decode(payload, server.limits.limit_for(0)) {
         Ok(payload::Restored::Bloom(bloom)) => granted(server, Value::redisbloom(bloom)),
         Ok(payload::Restored::Cuckoo(cuckoo)) => granted(server, Value::cuckoo(cuckoo)),
-        Err(error) if no_memory(&error) => Err(not_made(server, &error)),
+        Err(error) if no_memory(&error) => Err(not_made(&server.limits, &error)),
         Err(redisbloom::ForeignError::Damaged { what: "checksum" | "payload", .. }) => Err(WRONG),
         Err(error @ redisbloom::ForeignError::NewerEncoding { .. }) => {
             Err(ReplyError::because(error))

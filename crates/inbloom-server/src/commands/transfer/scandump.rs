@@ -105,13 +105,13 @@ pub(super) fn file_of(server: &Server, value: &Value) -> Result<(Header, Vec<u8>
         Value::Bloom(bloom) => {
             let rest = bloom.rest().expect("one that has not grown is its base");
             // For a moment there is a copy of it, and the bytes of that.
-            let _room = server.make_room(2 * rest.bytes())?;
+            let _room = server.limits.make_room(2 * rest.bytes())?;
             let copy = rest.snapshot(server.hasher).map_err(ReplyError::because)?;
             write(&copy, &mut file)?;
             Ok((Header::of(bloom, &server.hasher, Some(&file)), file))
         }
         Value::Filter(guarded) => {
-            let _room = server.make_room(guarded.read(inbloom::Filter::bytes))?;
+            let _room = server.limits.make_room(guarded.read(inbloom::Filter::bytes))?;
             guarded.for_long(|guarded| guarded.read(|filter| write(filter, &mut file)))?;
             guarded.check_origin()?;
             Ok((Header::of_file(&file), file))
@@ -234,7 +234,7 @@ fn cuckoo_header(
     if let Some(KeptForDump::Cuckoo(copy)) = again.as_ref().map(|dump| &dump.kept) {
         return Ok(Some(copy.header()));
     }
-    let limit = call.server.limit_for(0);
+    let limit = call.server.limits.limit_for(0);
     let begin = |cuckoo: &CuckooChain| match cuckoo.items() {
         0 => Ok(None),
         _ if is_one_piece(cuckoo) => {
@@ -245,7 +245,7 @@ fn cuckoo_header(
     };
     let begun = filter.for_long(|filter| filter.read(begin));
     let begun = begun.map_err(|error| match error {
-        redisbloom::LoadError::CannotCreate(error) => not_made(call.server, &error),
+        redisbloom::LoadError::CannotCreate(error) => not_made(&call.server.limits, &error),
         error => ReplyError::because(error),
     })?;
     Ok(begun.map(|(header, kept)| {

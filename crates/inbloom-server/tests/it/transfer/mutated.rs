@@ -329,7 +329,7 @@ fn run(cases: u64) {
                 read_all(&mut client, &readers);
                 assert_eq!(client.say("DEL k"), Integer(1));
             }
-            let used = client.server.memory_in_use();
+            let used = client.server.limits.in_use();
             assert!(used <= LIMIT + (1 << 16), "{used} bytes");
         }
         let grown = resident_memory().saturating_sub(before);

@@ -183,7 +183,7 @@ fn a_window_that_arrives_counts_with_the_generations_that_are_still_to_come() {
     let refused = answers.last().unwrap().error();
     assert!(refused.starts_with(text), "{refused}");
     assert_eq!(small.say("EXISTS w"), Integer(0));
-    assert_eq!(small.server.memory_in_use(), 0);
+    assert_eq!(small.server.limits.in_use(), 0);
     let mut one = Client::new(&server(memory + memory / 2));
     assert_eq!(one.send(&[b"RESTORE", b"w", b"0", &payload]), ok());
     let refused = one.say("IB.MERGE copy w").error();
@@ -230,7 +230,7 @@ fn a_filter_that_brings_a_growing_part_grows_within_the_limits() {
         }
         let refused = refused.expect("2 MiB are not enough for this");
         assert!(refused.contains("cannot grow"), "{refused}");
-        let used = client.server.memory_in_use();
+        let used = client.server.limits.in_use();
         assert!(used <= limit + limit / 4, "{used} bytes");
         assert_eq!(client.say("BF.ADD f 7"), Integer(0), "what is in can be added again");
     }
