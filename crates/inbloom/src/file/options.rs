@@ -171,6 +171,19 @@ impl OpenOptions {
         format::read(reader, self.secret.as_ref())
     }
 
+    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
+    /// other, as the first one says there are. Each is read as [`OpenOptions::read_from`] does.
+    pub fn read_shards_from(self, mut reader: impl Read) -> Result<Filter> {
+        let first = self.read_from(&mut reader)?;
+        let (_, count) = first.plan().shard().unwrap_or((0, 1));
+        // The number is untrusted: no memory is taken before a shard has arrived.
+        let mut shards = vec![first];
+        for _ in 1..count {
+            shards.push(self.read_from(&mut reader)?);
+        }
+        Filter::from_shards(shards)
+    }
+
     /// Uses a filter in bytes that it was written to, without copying them: see [`Filter::view`].
     /// It is read-only, whatever the options say.
     pub fn view(self, bytes: &[u8]) -> Result<View<'_>> {

@@ -33,7 +33,7 @@ impl<'de> Deserialize<'de> for Filter {
                 let mut filter = Filter::read_from(&mut rest).map_err(E::custom)?;
                 if !rest.is_empty() && filter.plan().shard().is_some() {
                     rest = bytes;
-                    filter = Filter::read_shards_from(&mut rest, None).map_err(E::custom)?;
+                    filter = Filter::read_shards_from(&mut rest).map_err(E::custom)?;
                 }
                 match rest {
                     [] => Ok(filter),

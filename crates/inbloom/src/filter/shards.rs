@@ -7,8 +7,9 @@ use std::slice;
 use super::{Content, Filter};
 use crate::compose::grown::is_not_its_bits;
 use crate::compose::sharded::Sharded;
-use crate::digest::{Hasher, SecretKey};
+use crate::digest::Hasher;
 use crate::error::{Error, Result};
+use crate::file::OpenOptions;
 use crate::format;
 use crate::key::AsKey;
 use crate::kind::Kind;
@@ -234,16 +235,9 @@ impl Filter {
 
     /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
     /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
-    /// this shard alone.) `key` is the secret key, if the filter has one.
-    pub fn read_shards_from(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Filter> {
-        let first = format::read(&mut reader, key)?;
-        let (_, count) = first.plan().shard().unwrap_or((0, 1));
-        // The number is untrusted: no memory is taken before a shard has arrived.
-        let mut shards = vec![first];
-        for _ in 1..count {
-            shards.push(format::read(&mut reader, key)?);
-        }
-        Filter::from_shards(shards)
+    /// this shard alone.) For a filter with a secret key, see [`OpenOptions::read_shards_from`].
+    pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
+        OpenOptions::new().read_shards_from(reader)
     }
 
     pub(super) fn as_sharded(&self) -> Option<&Sharded> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use inbloom::compose::overlay::BASE_SHARE;
-use inbloom::{Digest, Filter, Hasher, Kind, Plan, PlanBuilder, Span};
+use inbloom::{Digest, Filter, Hasher, Kind, OpenOptions, Plan, PlanBuilder, Span, file};
 
 /// The possible values of the bitmaps below.
 pub const UNIVERSE: u64 = 1 << 20;
@@ -18,6 +18,16 @@ pub fn key(number: u64) -> [u8; 8] {
 /// The keys of a range of numbers.
 pub fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     numbers.map(key).collect()
+}
+
+/// The digest of a number, under the default hash.
+pub fn digest(number: u64) -> Digest {
+    Hasher::default().digest(number.to_le_bytes())
+}
+
+/// The digests of a range of numbers.
+pub fn digests(numbers: std::ops::Range<u64>) -> Vec<Digest> {
+    numbers.map(digest).collect()
 }
 
 /// Every shape that a filter has which takes inserts, planned for `items` keys, with a name for messages.
@@ -232,7 +242,25 @@ pub fn file_of(filter: &Filter) -> Vec<u8> {
 
 /// The filter in the bytes of a file, or in those of all shards one after the other.
 pub fn read(bytes: &[u8]) -> Filter {
-    Filter::read_shards_from(bytes, None).expect("what was written")
+    Filter::read_shards_from(bytes).expect("what was written")
+}
+
+/// The filter by every way to open it.
+pub fn reopened(filter: &Filter) -> Vec<Filter> {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let path = folder.path().join("filter.ib");
+    filter.save(&path).expect("room on the disk");
+    file::verify(&path).expect("what was saved");
+    let (bytes, to_change) = (file_of(filter), OpenOptions::new().writable(true));
+    let opened = [
+        Filter::open(&path),
+        to_change.open(&path),
+        to_change.verify(true).open(&path),
+        Filter::read_from(&bytes[..]),
+        Filter::view(&bytes).map(|view| view.clone()),
+        filter.try_clone(),
+    ];
+    opened.map(|filter| filter.expect("what was written")).into()
 }
 
 /// The bytes that hold a filter's cells in its file.

@@ -1,21 +1,11 @@
 //! Filters that go on past the keys they were planned for: what they owe to their keys, to their
 //! target rate, and to whoever reads their file.
 
-use crate::common::payload;
+use crate::common::{digest, digests, file_of, payload, reopened};
 use inbloom::compose::grown::base_share;
 use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{
-    Digest, Error, Filter, Hasher, Kind, MIN_RATE, OpenOptions, Plan, PlanBuilder, file, format,
-};
+use inbloom::{Digest, Error, Filter, Kind, MIN_RATE, OpenOptions, Plan, PlanBuilder, format};
 use inbloom_testing::mix;
-
-fn digest(number: u64) -> Digest {
-    Hasher::default().digest(number.to_le_bytes())
-}
-
-fn digests(numbers: std::ops::Range<u64>) -> Vec<Digest> {
-    numbers.map(digest).collect()
-}
 
 fn plan(kind: Kind, items: u64, rate: f64) -> PlanBuilder {
     Plan::builder(kind).items(items).rate(rate)
@@ -31,29 +21,6 @@ fn grown(kind: Kind, items: u64, rate: f64, numbers: std::ops::Range<u64>) -> Fi
     let mut filter = growing(kind, items, rate);
     filter.insert_digests(&digests(numbers), &mut Vec::new()).unwrap();
     filter
-}
-
-fn write(filter: &Filter) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    filter.write_to(&mut bytes).unwrap();
-    bytes
-}
-
-/// The filter by every way to open it.
-fn reopened(filter: &Filter) -> Vec<Filter> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("grown.ib");
-    filter.save(&path).unwrap();
-    file::verify(&path).unwrap();
-    let bytes = write(filter);
-    vec![
-        Filter::open(&path).unwrap(),
-        OpenOptions::new().writable(true).open(&path).unwrap(),
-        OpenOptions::new().writable(true).verify(true).open(&path).unwrap(),
-        Filter::read_from(&bytes[..]).unwrap(),
-        Filter::view(&bytes).unwrap().clone(),
-        filter.clone(),
-    ]
 }
 
 fn has_all(filter: &Filter, numbers: std::ops::Range<u64>) -> bool {
@@ -181,7 +148,7 @@ fn a_file_goes_on_growing_where_it_left_off() {
         filter.save(&path).unwrap();
     }
     let filter = Filter::open(&path).unwrap();
-    assert!(filter == at_once && write(&filter) == write(&at_once));
+    assert!(filter == at_once && file_of(&filter) == file_of(&at_once));
     assert!(has_all(&filter, 0..10_000));
     assert_eq!(filter.inserted(), at_once.inserted());
     let estimate = filter.estimated_items();
@@ -262,7 +229,7 @@ fn a_merge_has_the_keys_of_both_whichever_of_them_has_grown() {
             let mut one = grown(Kind::Blocked, 1000, 0.01, 0..left);
             let other = grown(Kind::Blocked, 1000, 0.01, 10_000..10_000 + right);
             if opened {
-                one = Filter::read_from(&write(&one)[..]).unwrap();
+                one = Filter::read_from(&file_of(&one)[..]).unwrap();
             }
             let shown = format!("{left} and {right}, opened: {opened}");
             one.merge(&other).unwrap();
@@ -350,7 +317,7 @@ fn with_field(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_file_that_lies_about_its_keys_gets_no_memory_for_them() {
-    let bytes = write(&grown(Kind::Blocked, 100, 0.01, 0..100));
+    let bytes = file_of(&grown(Kind::Blocked, 100, 0.01, 0..100));
     let many = 1_000_000_000_000_000_u64.to_le_bytes();
     // Offsets of docs/format.md: items, rate, inserted.
     for (rate, inserted) in [(0.01, 0), (1.0, 0), (1e-9, u64::MAX >> 1), (0.0, 100)] {
@@ -366,7 +333,7 @@ fn a_file_that_lies_about_its_keys_gets_no_memory_for_them() {
 
 #[test]
 fn a_section_more_is_refused_where_no_filter_can_have_one() {
-    let bytes = write(&grown(Kind::Blocked, 100, 0.01, 0..300));
+    let bytes = file_of(&grown(Kind::Blocked, 100, 0.01, 0..300));
     format::verify(&bytes).unwrap();
     // Offsets of docs/format.md.
     for (bytes, what) in [

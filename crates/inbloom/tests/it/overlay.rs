@@ -3,22 +3,13 @@
 
 use std::collections::HashSet;
 
+use crate::common::{digest, digests, file_of, reopened};
 use inbloom::compose::overlay::BASE_SHARE;
-use inbloom::{
-    Digest, Error, Filter, Hasher, Kind, OpenOptions, Paging, Plan, SecretKey, file, format,
-};
+use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Paging, Plan, SecretKey, format};
 use inbloom_testing::mix;
 use xxhash_rust::xxh3::xxh3_64;
 
 const KEY: SecretKey = SecretKey::new(*b"sixteen byte key");
-
-fn digest(number: u64) -> Digest {
-    Hasher::default().digest(number.to_le_bytes())
-}
-
-fn digests(numbers: std::ops::Range<u64>) -> Vec<Digest> {
-    numbers.map(digest).collect()
-}
 
 /// A filter of these numbers, planned for a share of the rate.
 fn base(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
@@ -29,29 +20,6 @@ fn base(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
 
 fn living(numbers: std::ops::Range<u64>, rate: f64) -> Filter {
     base(numbers, rate).into_overlay(rate).unwrap()
-}
-
-fn write(filter: &Filter) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    filter.write_to(&mut bytes).unwrap();
-    bytes
-}
-
-/// The filter by every way to open it.
-fn reopened(filter: &Filter) -> Vec<Filter> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("list.ib");
-    filter.save(&path).unwrap();
-    file::verify(&path).unwrap();
-    let bytes = write(filter);
-    vec![
-        Filter::open(&path).unwrap(),
-        OpenOptions::new().writable(true).open(&path).unwrap(),
-        OpenOptions::new().writable(true).verify(true).open(&path).unwrap(),
-        Filter::read_from(&bytes[..]).unwrap(),
-        Filter::view(&bytes).unwrap().clone(),
-        filter.clone(),
-    ]
 }
 
 fn found(filter: &Filter, digests: &[Digest]) -> Vec<bool> {
@@ -119,7 +87,7 @@ fn inserts_in_a_batch_give_the_answers_and_the_list_of_single_ones() {
     assert!(all(&new[..200]) && !new[200..1300].iter().any(|new| *new), "back, and in before");
     assert!(single == batch);
     assert_eq!(single.inserted(), batch.inserted());
-    assert!(write(&single) == write(&batch));
+    assert!(file_of(&single) == file_of(&batch));
 }
 
 /// Five deviations of the binomial above: what chance does in one test of a million.
@@ -221,7 +189,7 @@ fn what_is_mapped_to_read_says_so_until_it_takes_changes() {
     for list in [base, changed] {
         assert!(!list.is_read_only());
         list.save(&path).unwrap();
-        let bytes = write(&list);
+        let bytes = file_of(&list);
         assert!(Filter::view(&bytes).unwrap().is_read_only());
         assert!(!Filter::read_from(&bytes[..]).unwrap().is_read_only());
         assert!(!OpenOptions::new().writable(true).open(&path).unwrap().is_read_only());
@@ -289,7 +257,7 @@ fn a_list_without_changes_is_its_base_to_the_byte() {
         one_way
     };
     assert!(same(&list, &base));
-    assert!(write(&list) == write(&base));
+    assert!(file_of(&list) == file_of(&base));
     // What changes and changes back leaves nothing behind.
     assert!(list.remove_digest(digest(1)).unwrap() && !same(&list, &base));
     assert!(list.insert_digest(digest(1)).unwrap() && same(&list, &base));
@@ -400,7 +368,7 @@ fn a_keyed_list_is_read_with_its_key_and_verified_without() {
     let keys: Vec<_> = ["alice", "bob"].iter().map(|key| hasher.digest(key)).collect();
     let mut list = Filter::build(plan, hasher, &keys).unwrap().into_overlay(1e-5).unwrap();
     assert!(list.insert("carol").unwrap() && list.remove("alice").unwrap());
-    let bytes = write(&list);
+    let bytes = file_of(&list);
     format::verify(&bytes).unwrap();
     assert!(matches!(Filter::view(&bytes), Err(Error::Key { .. })));
     assert!(matches!(Filter::read_from(&bytes[..]), Err(Error::Key { .. })));
@@ -466,7 +434,7 @@ type Section<'a> = (&'a [u8; 4], &'a [u8]);
 
 /// A file with these sections before its payload.
 fn with_sections(base: &Filter, more: &[Section<'_>]) -> Vec<u8> {
-    let old = write(base);
+    let old = file_of(base);
     assert_eq!(old[12], 1, "the payload and no more");
     let payload = &old[get(&old, 136)..];
     let mut bytes = old[..128].to_vec();
@@ -513,7 +481,7 @@ fn assert_refused(bytes: &[u8], part: &str, context: &str) {
 
 fn small(kind: Kind, hasher: Hasher) -> Vec<u8> {
     let plan = Plan::builder(kind).items(10).rate(0.01).build().unwrap();
-    write(&Filter::build(plan, hasher, &[digest(1)]).unwrap())
+    file_of(&Filter::build(plan, hasher, &[digest(1)]).unwrap())
 }
 
 #[test]
@@ -632,7 +600,7 @@ fn digests_in_disorder_are_found_by_those_who_look_at_all() {
         let mut list = view.clone().into_overlay(0.01).unwrap();
         assert!(!list.contains_digest(digest(numbers[0])));
         assert!(list.remove_digest(digest(99)).unwrap());
-        format::verify(&write(&list)).unwrap();
+        format::verify(&file_of(&list)).unwrap();
     }
 }
 
@@ -641,7 +609,7 @@ fn sections_in_odd_places_are_queried_where_they_lie() {
     let mut list = living(0..100, 0.01);
     list.insert_digests(&digests(1000..1100), &mut Vec::new()).unwrap();
     (0..20).for_each(|number| assert!(list.remove_digest(digest(number)).unwrap()));
-    let old = write(&list);
+    let old = file_of(&list);
     let part = |tag| {
         let at = entry(&old, tag);
         old[get(&old, at + 8)..][..get(&old, at + 16)].to_vec()
@@ -686,7 +654,7 @@ fn a_claimed_terabyte_is_refused_at_once() {
     let mut list = living(0..100, 0.01);
     list.insert_digests(&digests(1000..1100), &mut Vec::new()).unwrap();
     assert!(list.remove_digest(digest(1)).unwrap());
-    let whole = write(&list);
+    let whole = file_of(&list);
     for tag in [b"GONE", b"MORE"] {
         let mut bytes = whole.clone();
         let at = entry(&bytes, tag);
