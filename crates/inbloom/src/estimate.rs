@@ -1,5 +1,7 @@
 //! A number of keys that is known within an error.
 
+use crate::math;
+
 /// How many distinct keys were inserted into a filter, as far as it can tell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -12,7 +14,7 @@ pub struct Estimate {
 impl Estimate {
     /// Returns the number as a count.
     pub(crate) fn rounded(self) -> u64 {
-        self.items.round() as u64
+        math::round(self.items) as u64
     }
 
     /// Adds up estimates that are independent.

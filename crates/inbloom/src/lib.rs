@@ -65,6 +65,7 @@ mod kernels;
 mod key;
 mod kind;
 pub mod kinds;
+mod math;
 mod measured;
 mod membership;
 pub mod memory;

@@ -4,6 +4,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::filter::Filter;
 use crate::key::AsKey;
+use crate::math;
 use crate::plan::{Plan, Span};
 
 /// A measured rate beside the promised one.
@@ -44,7 +45,7 @@ impl Measurement {
         let n = probed.max(1) as f64;
         let rate = false_positives as f64 / n;
         let centre = rate + Z * Z / (2.0 * n);
-        let spread = Z * (rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n)).sqrt();
+        let spread = Z * math::sqrt(rate * (1.0 - rate) / n + Z * Z / (4.0 * n * n));
         let scale = 1.0 + Z * Z / n;
         let (low, high) = ((centre - spread) / scale, (centre + spread) / scale);
         let low = if false_positives == 0 { 0.0 } else { low.max(0.0) };

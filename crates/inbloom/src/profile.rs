@@ -23,6 +23,7 @@
 
 use std::ops::Range;
 
+use crate::math;
 use crate::plan::Plan;
 use crate::plan::lines::ranges;
 
@@ -113,7 +114,7 @@ fn variance(cells: f64, fill: f64, spread: Spread) -> (f64, f64) {
         Spread::Probes(probes) if fill >= 1.0 => (0.0, probes),
         Spread::Probes(step) => {
             let free = 1.0 - fill;
-            let throws = -free.ln();
+            let throws = -math::ln(free);
             let keys = step * throws * free * free;
             let places = free * (1.0 - (1.0 + throws) * free);
             (cells * (keys + places), step)
@@ -128,8 +129,8 @@ pub(crate) fn slice(fill: f64, expected: f64, variance: f64, step: f64, cells: f
     const UNLIKELY: f64 = 12.5;
     // Bernstein: P(distance >= d) <= exp(-d^2 / 2 / (variance + step d / 3)), solved for d.
     let skew = step * UNLIKELY / 3.0;
-    let limit = skew + (skew * skew + 2.0 * UNLIKELY * variance).sqrt();
-    Slice { fill, expected, deviation: variance.sqrt() / cells, limit: limit / cells }
+    let limit = skew + math::sqrt(skew * skew + 2.0 * UNLIKELY * variance);
+    Slice { fill, expected, deviation: math::sqrt(variance) / cells, limit: limit / cells }
 }
 
 #[cfg(all(test, not(loom)))]

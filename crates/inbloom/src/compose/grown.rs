@@ -31,6 +31,7 @@ use crate::estimate::Estimate;
 use crate::filter::Filter;
 use crate::kind::Kind;
 use crate::kinds::scalable::FIRST_ITEMS;
+use crate::math;
 use crate::membership::Membership;
 use crate::paging::Paging;
 pub use crate::plan::base_share;
@@ -192,7 +193,7 @@ impl Grown {
 pub(crate) fn estimate_behind(base: &dyn State, part: &Filter) -> Estimate {
     let behind = part.estimated_items();
     let missed = behind.items * missed_per_key(|_| base.measured().rate());
-    Estimate { items: behind.items + missed, error: behind.error.hypot(missed.sqrt()) }
+    Estimate { items: behind.items + missed, error: math::hypot(behind.error, math::sqrt(missed)) }
 }
 
 /// Asks a second part for those of a run that a first one does not have.
@@ -371,7 +372,7 @@ impl Measured for Grown {
     fn estimate(&self, _inserted: Option<u64>) -> Estimate {
         let base = self.base.measured().estimate(None);
         let behind = estimate_behind(&*self.base, &self.growing);
-        Estimate { items: base.items + behind.items, error: base.error.hypot(behind.error) }
+        Estimate { items: base.items + behind.items, error: math::hypot(base.error, behind.error) }
     }
 
     fn room(&self) -> u64 {

@@ -48,6 +48,7 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::filter::Filter;
 use crate::kind::Kind;
+use crate::math;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{MIN_RATE, Plan};
@@ -412,7 +413,7 @@ impl Measured for Overlay {
         let least = (base.items + came - self.denied.len() as f64).max(0.0);
         Estimate {
             items: (inserted.unwrap_or(0) as f64).max(least) + added.items - came,
-            error: base.error.hypot(added.error),
+            error: math::hypot(base.error, added.error),
         }
     }
 

@@ -52,6 +52,7 @@ use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, SECOND_LINE, Towards};
 use crate::kind::Kind;
 use crate::kinds::buckets::{SLOTS, Slots};
+use crate::math;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{Plan, mean_of_growth};
@@ -375,7 +376,7 @@ impl Measured for Cuckoo {
             let missed = mean_of_growth(|part| self.plan.rate_at(items * part));
             items = new / (1.0 - missed).max(f64::EPSILON);
         }
-        Estimate { items, error: (items - new).sqrt() }
+        Estimate { items, error: math::sqrt(items - new) }
     }
 
     /// A copy takes a slot as a key does.

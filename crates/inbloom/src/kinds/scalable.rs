@@ -58,6 +58,7 @@ use crate::estimate::Estimate;
 use crate::format::mismatch;
 use crate::kernels::{FITS_IN_L2, Towards};
 use crate::kind::Kind;
+use crate::math;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::{MAX_BITS, Plan, missed_per_key};
@@ -197,7 +198,7 @@ impl Lengths {
 
 /// 2^-n
 fn half_to(n: u32) -> f64 {
-    0.5f64.powi(n as i32)
+    math::powi(0.5, n as i32)
 }
 
 impl Scalable {
@@ -471,7 +472,7 @@ fn estimate(len: u64, tables: &[Past]) -> Estimate {
     let missed = len as f64 * each.sum::<f64>();
     let seen: u64 = tables.iter().map(|past| past.seen.count()).sum();
     let of_sample = if seen < entries { missed * missed / seen.max(1) as f64 } else { 0.0 };
-    Estimate { items: len as f64 + missed, error: (missed + of_sample).sqrt() }
+    Estimate { items: len as f64 + missed, error: math::sqrt(missed + of_sample) }
 }
 
 /// What a table without room becomes.
@@ -707,7 +708,7 @@ impl Measured for Scalable {
         let all: u64 = counts.iter().map(|count| count.used).sum();
         let slices = counts.iter().enumerate().map(|(i, count)| {
             let (cells, entries) = (count.cells as f64, all as f64 * share_of(i));
-            let variance = entries * TWINS + (entries / 50.0).powi(2);
+            let variance = entries * TWINS + math::powi(entries / 50.0, 2);
             slice(count.used as f64 / cells, entries / cells, variance, TWINS, cells)
         });
         slices.collect()

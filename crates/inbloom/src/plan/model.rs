@@ -26,19 +26,22 @@
 //! A counter is raised by each key that touches it, once. Keys are independent, so that its value
 //! is binomial too, and its overflow the upper tail.
 
+use crate::math;
+
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
 pub(crate) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
     if n <= 0.0 {
         return 0.0;
     }
     let throws = n * f64::from(k);
-    if n.fract() == 0.0 && throws <= EXACT_THROWS {
+    if math::fract(n) == 0.0 && throws <= EXACT_THROWS {
         return exact_classic_rate(throws as usize, m, k);
     }
-    if n.floor() * f64::from(k) <= EXACT_THROWS {
+    if math::floor(n) * f64::from(k) <= EXACT_THROWS {
         // An estimate of n is no whole number: between two of those the rate is on a straight line.
-        let (below, above) = (classic_rate(n.floor(), m, k), classic_rate(n.ceil(), m, k));
-        return below + n.fract() * (above - below);
+        let (below, above) =
+            (classic_rate(math::floor(n), m, k), classic_rate(math::ceil(n), m, k));
+        return below + math::fract(n) * (above - below);
     }
     second_order_classic_rate(n, m, k)
 }
@@ -48,11 +51,11 @@ fn second_order_classic_rate(n: f64, m: f64, k: u32) -> f64 {
     let throws = n * f64::from(k);
     let k = f64::from(k);
     // Shares of cells that are empty, and of pairs of cells that are both empty.
-    let empty = (throws * (-1.0 / m).ln_1p()).exp();
-    let both_empty = if m > 2.0 { (throws * (-2.0 / m).ln_1p()).exp() } else { 0.0 };
+    let empty = math::exp(throws * math::ln_1p(-1.0 / m));
+    let both_empty = if m > 2.0 { math::exp(throws * math::ln_1p(-2.0 / m)) } else { 0.0 };
     let variance = (empty / m + (1.0 - 1.0 / m) * both_empty - empty * empty).max(0.0);
     let full = 1.0 - empty;
-    (k * full.ln() + 0.5 * k * (k - 1.0) * variance / (full * full)).exp().min(1.0)
+    math::exp(k * math::ln(full) + 0.5 * k * (k - 1.0) * variance / (full * full)).min(1.0)
 }
 
 /// Up to this many throws the distribution of set bits is computed exactly, in time t^2. Above, the
@@ -72,21 +75,21 @@ fn exact_classic_rate(throws: usize, m: f64, k: u32) -> f64 {
             share[j + 1] += here * (1.0 - hits_old).max(0.0);
         }
     }
-    share.iter().enumerate().map(|(j, p)| p * (j as f64 / m).min(1.0).powi(k as i32)).sum()
+    share.iter().enumerate().map(|(j, p)| p * math::powi((j as f64 / m).min(1.0), k as i32)).sum()
 }
 
 /// Expected share of set bits of a classic filter.
 pub(crate) fn classic_fill(n: f64, m: f64, k: u32) -> f64 {
-    -(n * f64::from(k) * (-1.0 / m).ln_1p()).exp_m1()
+    -math::exp_m1(n * f64::from(k) * math::ln_1p(-1.0 / m))
 }
 
 /// The number of keys at which the expected share of set bits is `fill`: the inverse of
 /// [`classic_fill`] (Swamidass and Baldi 2007), and one standard deviation of that estimate.
 pub(crate) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     let k = f64::from(k);
-    let items = (-fill).ln_1p() / (k * (-1.0 / m).ln_1p());
+    let items = math::ln_1p(-fill) / (k * math::ln_1p(-1.0 / m));
     let load = k * items / m;
-    (items, (m * (load.exp() - 1.0 - load).max(0.0)).sqrt() / k)
+    (items, math::sqrt(m * (math::exp(load) - 1.0 - load).max(0.0)) / k)
 }
 
 /// The mean over a growth of what bends little meanwhile: `of` takes the part of it that is past,
@@ -214,25 +217,26 @@ impl Lines {
         let usable = self.word - f64::from(self.reserved);
         let plain = pair_weights(self.rounds, self.word, [self.word, self.word]);
         let reserved = pair_weights(self.rounds, self.word, [self.word, usable]);
-        let logs: [[f64; DISTINCT]; DISTINCT] =
-            std::array::from_fn(|i| std::array::from_fn(|j| self.spared(i as u32, j as u32).ln()));
+        let logs: [[f64; DISTINCT]; DISTINCT] = std::array::from_fn(|i| {
+            std::array::from_fn(|j| math::ln(self.spared(i as u32, j as u32)))
+        });
         let one_line = expectation_binomial(n, chance, |keys| {
             let (mut hit, mut last_hit) = (0.0, 0.0);
             for (i, j) in pairs().filter(|(i, j)| plain[*i][*j] != 0.0 || reserved[*i][*j] != 0.0) {
-                let spared = (keys * logs[i][j]).exp();
+                let spared = math::exp(keys * logs[i][j]);
                 hit += plain[i][j] * spared;
                 last_hit += reserved[i][j] * spared;
             }
-            hit.max(0.0).powi(3) * last_hit.max(0.0)
+            math::powi(hit.max(0.0), 3) * last_hit.max(0.0)
         });
         // Two keys on a line whose prints agree in all 64 bits cannot be told apart.
-        let indistinct = load * 2f64.powi(-64);
-        (one_line.powi(self.lines as i32) + indistinct).min(1.0)
+        let indistinct = load * math::powi(2.0, -64);
+        (math::powi(one_line, self.lines as i32) + indistinct).min(1.0)
     }
 
     /// Expected share of set cells.
     pub(crate) fn fill(&self, n: f64) -> f64 {
-        -(n * (-self.cell_chance()).ln_1p()).exp_m1()
+        -math::exp_m1(n * math::ln_1p(-self.cell_chance()))
     }
 
     /// Probability that one key sets one given cell.
@@ -244,8 +248,8 @@ impl Lines {
     /// cells of its partner.
     fn spared(&self, here: u32, there: u32) -> f64 {
         let (here, there) = (f64::from(here), f64::from(there));
-        ((1.0 - here / self.word) * (1.0 - there / self.word)).powi(self.rounds.full as i32)
-            * (1.0 - (here + there) / (2.0 * self.word)).powi(self.rounds.half as i32)
+        math::powi((1.0 - here / self.word) * (1.0 - there / self.word), self.rounds.full as i32)
+            * math::powi(1.0 - (here + there) / (2.0 * self.word), self.rounds.half as i32)
     }
 
     /// Probability that a given counter has been raised `max` times or more by `n` distinct keys:
@@ -262,10 +266,11 @@ impl Lines {
         let mut ln_choose = 0.0;
         let mut i = 0.0;
         while i < max {
-            ln_choose += ((n - i) / (i + 1.0)).ln();
+            ln_choose += math::ln((n - i) / (i + 1.0));
             i += 1.0;
         }
-        let at_max = (ln_choose + max * chance.ln() + (n - max) * (-chance).ln_1p()).exp();
+        let at_max =
+            math::exp(ln_choose + max * math::ln(chance) + (n - max) * math::ln_1p(-chance));
         let (mut weight, mut keys) = (1.0, max);
         if n * chance < max {
             let mut above = weight;
@@ -290,9 +295,9 @@ impl Lines {
     /// The deviation takes lines as independent with Poisson loads, then takes out the part of the
     /// variance that comes from the number of keys itself, which is what is being estimated.
     pub(crate) fn items(&self, fill: f64) -> (f64, f64) {
-        let items = (-fill).ln_1p() / (-self.cell_chance()).ln_1p();
+        let items = math::ln_1p(-fill) / math::ln_1p(-self.cell_chance());
         let load = items * f64::from(self.lines) / self.blocks;
-        let empty = |spared: f64| (-load * (1.0 - spared)).exp();
+        let empty = |spared: f64| math::exp(-load * (1.0 - spared));
         let one = self.spared(1, 0);
         let (word, line) = (self.word, 8.0 * self.word);
         // Ordered pairs of cells of a line: in one word, in partner words, and in others.
@@ -300,7 +305,7 @@ impl Lines {
             + line * (word - 1.0) * empty(self.spared(2, 0))
             + line * word * empty(self.spared(1, 1))
             + line * (line - 2.0 * word) * empty(one * one)
-            - (line * empty(one)).powi(2);
+            - math::powi(line * empty(one), 2);
         // What one more key would set in one of its lines, and in all of them.
         let share = line * empty(one) * (1.0 - one);
         let slope = f64::from(self.lines) * share;
@@ -308,7 +313,7 @@ impl Lines {
         // lines of one key is not in `variance` to begin with.
         let counted = items * f64::from(self.lines) * share * share;
         let fixed = (self.blocks * variance - counted).max(0.0);
-        (items, if slope > 0.0 { fixed.sqrt() / slope } else { f64::INFINITY })
+        (items, if slope > 0.0 { math::sqrt(fixed) / slope } else { f64::INFINITY })
     }
 }
 
@@ -319,7 +324,7 @@ fn expectation_binomial(n: f64, chance: f64, f: impl Fn(f64) -> f64) -> f64 {
         return f(n);
     }
     let odds = chance / (1.0 - chance);
-    let mode = ((n + 1.0) * chance).floor().min(n);
+    let mode = math::floor((n + 1.0) * chance).min(n);
     // The probability at the mode enters every term alike, so weights relative to it do.
     let (mut sum, mut total) = (f(mode), 1.0);
     let mut weight = 1.0;

@@ -5,6 +5,7 @@ use super::model::{Lines, Rounds, classic_rate};
 use super::{MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::math;
 
 /// The rate of a plan that is given none.
 pub(crate) const DEFAULT_RATE: f64 = 0.01;
@@ -36,7 +37,7 @@ pub(crate) fn solve(given: &PlanBuilder, kind: &impl Search) -> Result<Plan> {
         (Some(items), None, None) => kind.fewest_bits(items, asked),
         (Some(items), Some(bytes), None) => kind.lowest_rate(given, items, bytes.saturating_mul(8)),
         (Some(items), None, Some(per_key)) => {
-            let bits = (items.max(1) as f64 * per_key).ceil();
+            let bits = math::ceil(items.max(1) as f64 * per_key);
             if bits > MAX_BITS as f64 {
                 return Err(Error::TooLarge { bits, max: MAX_BITS });
             }
@@ -136,7 +137,7 @@ impl Search for Shapes {
             // What a filter without blocks and without variance would take: a lower bound, and near
             // the truth. It also tells the shapes that are not worth the search.
             let k = f64::from(shape.probes());
-            let bound = f64::from(shape.width()) * -k * n / (-rate.powf(1.0 / k)).ln_1p();
+            let bound = f64::from(shape.width()) * -k * n / math::ln_1p(-math::powf(rate, 1.0 / k));
             needed = needed.min(bound);
             if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
                 continue;
@@ -147,7 +148,7 @@ impl Search for Shapes {
             if let Some(bits) = shape.fewest_bits(n, rate, bound) {
                 let better = best.is_none_or(|(other, other_bits)| {
                     let handicap = f64::from(shape.lines()) - f64::from(other.lines());
-                    let scaled = bits as f64 * SECOND_LINE_SAVES.powf(handicap);
+                    let scaled = bits as f64 * math::powf(SECOND_LINE_SAVES, handicap);
                     scaled < other_bits as f64
                 });
                 if better {
@@ -206,7 +207,7 @@ impl Search for Shapes {
             let items = largest(MAX_ITEMS, |n| shape.rate(n as f64, bits) <= rate);
             let better = best.is_none_or(|(other, _, other_items)| {
                 let handicap = f64::from(shape.lines()) - f64::from(other.lines());
-                items as f64 > other_items as f64 * SECOND_LINE_SAVES.powf(handicap)
+                items as f64 > other_items as f64 * math::powf(SECOND_LINE_SAVES, handicap)
             });
             if better {
                 best = Some((*shape, bits, items));

@@ -7,6 +7,7 @@
 use super::{MAX_SHARDS, MIN_RATE, Plan, Span, parameter};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::math;
 
 impl Plan {
     /// The plan of one shard, counted from 0, of the filter that this plan is for, if its keys are
@@ -116,9 +117,9 @@ impl Plan {
     ) -> Result<Plan> {
         let steps = f64::from(steps);
         let mean_of_one = self.items as f64 / f64::from(shards) / steps;
-        let mut of_one = mean_of_one + 2.0 * mean_of_one.sqrt();
+        let mut of_one = mean_of_one + 2.0 * math::sqrt(mean_of_one);
         loop {
-            let plan = plan((of_one * steps).ceil() as u64)?;
+            let plan = plan(math::ceil(of_one * steps) as u64)?;
             let part = part(&plan);
             let small = mean_of_one < 256.0 && self.items > 0;
             if !small || part.mean_rate(mean_of_one) <= part.rate {
@@ -131,8 +132,8 @@ impl Plan {
     /// The rate on average over shards that are expected to have `mean` keys each: numbers of keys
     /// are Poisson. For small means only: it goes through all numbers that matter.
     fn mean_rate(&self, mean: f64) -> f64 {
-        let most = (mean + 12.0 * mean.sqrt() + 40.0) as u32;
-        let mut chance = (-mean).exp();
+        let most = (mean + 12.0 * math::sqrt(mean) + 40.0) as u32;
+        let mut chance = math::exp(-mean);
         let mut sum = 0.0;
         for keys in 0..most {
             sum += chance * self.rate_at(f64::from(keys));
@@ -145,7 +146,7 @@ impl Plan {
     /// five deviations, and five more because small shares are Poisson, whose tail is longer.
     pub(crate) fn most_of_a_share(&self, shards: u32) -> u64 {
         let mean = self.items as f64 / f64::from(shards);
-        ((mean + 5.0 * mean.sqrt()).ceil() as u64 + 5).min(self.items)
+        (math::ceil(mean + 5.0 * math::sqrt(mean)) as u64 + 5).min(self.items)
     }
 }
 

@@ -109,6 +109,7 @@ struct LinkBits {
 impl Link {
     /// The link that RedisBloom makes for so many entries. None if its bits cannot be counted.
     fn plan(entries: u64, rate: f64) -> Option<Link> {
+        // The system's logarithm, as RedisBloom takes it, and not that of `math`.
         let bpe = -rate.ln() / LN_2_SQUARED;
         let bits = (entries as f64 * bpe).trunc().max(1.0);
         // 2^63: far more than any memory, and well before the conversion would saturate.

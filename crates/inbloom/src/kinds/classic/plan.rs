@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::kind::Kind;
+use crate::math;
 use crate::plan::model::{classic_fill, classic_items, classic_rate};
 use crate::plan::planner::Planner;
 use crate::plan::search::{self, Shape, Shapes};
@@ -70,6 +71,6 @@ impl Planner for ClassicPlan {
 
     /// Every probe falls on a set bit with this probability, and independently.
     fn rate_at_fill(&self, plan: &Plan, fill: f64) -> f64 {
-        fill.min(1.0).powi(plan.probes as i32)
+        math::powi(fill.min(1.0), plan.probes as i32)
     }
 }

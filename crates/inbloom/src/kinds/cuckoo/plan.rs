@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::kinds::buckets::{MAX_WIDTH, SLOTS, Slots};
+use crate::math;
 use crate::plan::planner::Planner;
 use crate::plan::search::{self, Search, too_few_bytes};
 use crate::plan::{MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};
@@ -39,8 +40,8 @@ impl Shape {
 /// is either of the member's two, so that this has probability 2 / BF, or 1 / BF for a key whose
 /// buckets coincide, which for odd B is one in B.
 pub(crate) fn rate(items: f64, buckets: u64, width: u32) -> f64 {
-    let prints = (2f64.powi(width as i32) - 1.0) * buckets as f64;
-    let meets = |chance: f64| -(items * (-chance).ln_1p()).exp_m1();
+    let prints = (math::powi(2.0, width as i32) - 1.0) * buckets as f64;
+    let meets = |chance: f64| -math::exp_m1(items * math::ln_1p(-chance));
     let coincide = if buckets.is_multiple_of(2) { 0.0 } else { 1.0 / buckets as f64 };
     let one = if coincide > 0.0 { coincide * meets(1.0 / prints) } else { 0.0 };
     let two = if coincide < 1.0 { (1.0 - coincide) * meets(2.0 / prints) } else { 0.0 };
@@ -94,9 +95,9 @@ pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
     let items = items.max(1);
     let fewest = buckets_for(items);
     // The largest chance that a foreign key may have to meet a given member.
-    let chance = -((-rate).ln_1p() / items as f64).exp_m1();
+    let chance = -math::exp_m1(math::ln_1p(-rate) / items as f64);
     let shapes = (MIN_WIDTH..=MAX_WIDTH).filter_map(|width| {
-        let prints = 2f64.powi(width as i32) - 1.0;
+        let prints = math::powi(2.0, width as i32) - 1.0;
         if fewest == 1 && 1.0 / prints <= chance {
             return Some(Shape { buckets: 1, width });
         }
@@ -105,7 +106,7 @@ pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
         if needed > 2.0 * (fewest + 1) as f64 {
             return None;
         }
-        let mut buckets = (needed.ceil() as u64).max(fewest).next_multiple_of(2);
+        let mut buckets = (math::ceil(needed) as u64).max(fewest).next_multiple_of(2);
         while self::rate(items as f64, buckets, width) > rate {
             buckets += 2;
         }
@@ -123,7 +124,7 @@ pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
 pub(crate) fn narrowest(buckets: u64) -> u32 {
     match buckets {
         ..=2 => MIN_WIDTH, // There is one pair only, and room for 8 of anything.
-        _ => (((buckets as f64).log2() + 27.0) / 8.0).floor().max(5.0) as u32 + 1,
+        _ => math::floor((math::log2(buckets as f64) + 27.0) / 8.0).max(5.0) as u32 + 1,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::math;
 use crate::plan::planner::Planner;
 use crate::plan::search::{self, Search, too_few_bytes};
 use crate::plan::{BITS_RANGE, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};
@@ -75,7 +76,7 @@ pub(crate) fn rate(items: f64, width: u32) -> f64 {
     if items <= 0.0 {
         return 0.0;
     }
-    let (chance, shared) = (2f64.powi(-(width as i32)), items / 2f64.powi(64));
+    let (chance, shared) = (math::powi(2.0, -(width as i32)), items / math::powi(2.0, 64));
     if shared * 1000.0 < chance { chance } else { chance + shared }
 }
 
@@ -95,7 +96,7 @@ pub(crate) fn width_for(items: u64, wanted: f64) -> Result<u32> {
 /// With S shards, of which k err at 2^(1-w) and the others at 2^-w, the mean is (S + k) / S * 2^-w.
 pub(crate) fn narrow_shards(items: u64, wanted: f64, width: u32) -> u64 {
     let shards = shards(items);
-    let chance = 2f64.powi(-(width as i32));
+    let chance = math::powi(2.0, -(width as i32));
     let shared = rate(items as f64, width) - chance;
     // A little less, so that no rounding makes it more. Below 0 it becomes 0.
     let allowed = (((wanted - shared) / chance - 1.0) * shards as f64 - 1e-6) as u64;

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::table::{HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG};
 use super::{LOAD, Lengths, MAX_SMALL_LEVEL, SHARDS, SMALL_PART, SPARE, half_to, share_of};
 use crate::error::{Error, Result};
+use crate::math;
 use crate::plan::planner::Planner;
 use crate::plan::search::DEFAULT_RATE;
 use crate::plan::{
@@ -167,7 +168,7 @@ impl Plan {
             (_, false) => (self.rate - spent) * (1.0 - self.tightening),
             (_, true) => self.rate * (1.0 - self.tightening) * SMALL_PART,
         };
-        let buckets = 2f64.powi(level as i32);
+        let buckets = math::powi(2.0, level as i32);
         let taken = |lanes: u32| {
             let slots = f64::from(max_words(lanes) * lanes) * buckets;
             let more = (slots - present.count() as f64).max(0.0);
@@ -184,7 +185,8 @@ impl Plan {
         let items = items + present.count() as f64;
         // One that cannot grow has to be lucky with the first keys: four deviations of slack.
         let fixed = self.growth == 0;
-        let slots = if fixed { (items + 4.0 * items.sqrt() + 4.0) / LOAD } else { items / LOAD };
+        let slots =
+            if fixed { (items + 4.0 * math::sqrt(items) + 4.0) / LOAD } else { items / LOAD };
         for level in 0..=MAX_LEVEL {
             let most = self.lanes(level, tagged, present);
             for words in Shape::min_words(most)..=self.max_words(most) {

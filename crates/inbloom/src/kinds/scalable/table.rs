@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
+use crate::math;
 use crate::profile::Count;
 use crate::splitmix::SplitMix;
 use crate::storage::{Cells, words};
@@ -290,7 +291,7 @@ impl Table {
 
     /// The share of all hashes that is claimed.
     pub(super) fn rate(&self) -> f64 {
-        self.weight as f64 / 2f64.powi(64) / self.shape.buckets() as f64
+        self.weight as f64 / math::powi(2.0, 64) / self.shape.buckets() as f64
     }
 
     /// Where a hash belongs. `tag` counts only in a tagged table.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::kind::Kind;
+use crate::math;
 use crate::plan::lines::{self, BLOCK_BITS, round_up_to_ranges};
 use crate::plan::planner::Planner;
 use crate::plan::search::DEFAULT_RATE;
@@ -152,7 +153,7 @@ impl Planner for WindowPlan {
     fn items_at_fill(&self, plan: &Plan, fill: f64) -> (f64, f64) {
         let all = plan.kept_generations() as f64;
         let (items, error) = plan.generation().items_at_fill(fill);
-        (items * all, error * all.sqrt())
+        (items * all, error * math::sqrt(all))
     }
 }
 
