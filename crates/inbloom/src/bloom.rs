@@ -6,11 +6,13 @@
 //! Counts are made when somebody asks for them.
 
 use std::fmt;
+#[cfg(feature = "file")]
 use std::path::Path;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
+#[cfg(feature = "file")]
 use crate::file::OpenOptions;
 use crate::filter::{Content, Filter, Texts, View, check_hasher};
 use crate::key::AsKey;
@@ -239,6 +241,7 @@ impl BloomFilter {
 
     /// Saves the filter to a file, as [`Filter::save`] does: the file is the old one or the new
     /// one, never half of it.
+    #[cfg(feature = "file")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.as_filter().save(path)
     }
@@ -250,6 +253,7 @@ impl BloomFilter {
     /// # Errors
     ///
     /// Fails if the file cannot be read, is no filter, or is one of another kind.
+    #[cfg(feature = "file")]
     pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
         BloomFilter::from_filter(OpenOptions::new().writable(true).open(path)?)
     }

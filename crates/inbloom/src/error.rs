@@ -205,6 +205,14 @@ pub enum Error {
         /// Missing or wrong.
         problem: &'static str,
     },
+    /// Something that this build does not have.
+    #[error("this build has no {what}: compile inbloom with the feature {feature:?}")]
+    LeftOut {
+        /// What is missing.
+        what: &'static str,
+        /// The feature of the crate that brings it.
+        feature: &'static str,
+    },
     /// Reading or writing failed.
     #[error("{action}: {cause}")]
     Io {

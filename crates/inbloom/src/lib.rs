@@ -46,6 +46,18 @@
 //! the processor's cache they are several times as fast as single calls, because the memory that
 //! one key needs travels while others are worked on. [`Filter::into_shared`] gives a handle that any
 //! number of threads insert into and query at once.
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `file` | yes | [`file`]: mapping, saving and watching; memory in huge pages |
+//! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
+//! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
+
+// A build with fewer features has no callers for some functions. The full one has these lints.
+#![cfg_attr(not(all(feature = "file", feature = "internals")), allow(dead_code, unused_imports))]
+#![cfg_attr(not(feature = "sparse-bitmap"), allow(unreachable_code))]
 
 mod bloom;
 #[cfg_attr(
@@ -57,6 +69,7 @@ pub mod compose;
 mod digest;
 mod error;
 mod estimate;
+#[cfg(feature = "file")]
 pub mod file;
 mod filter;
 pub mod format;
@@ -82,6 +95,7 @@ pub use bloom::BloomFilter;
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
 pub use estimate::Estimate;
+#[cfg(feature = "file")]
 pub use file::OpenOptions;
 pub use filter::{Filter, View};
 pub use key::AsKey;

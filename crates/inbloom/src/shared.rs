@@ -22,6 +22,7 @@
 
 use std::any::Any;
 use std::fmt;
+#[cfg(feature = "file")]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -363,6 +364,7 @@ impl SharedFilter {
     /// assert!(Filter::open(&path)?.contains("alice"));
     /// # Ok::<(), inbloom::Error>(())
     /// ```
+    #[cfg(feature = "file")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.snapshot()?.save(path)
     }

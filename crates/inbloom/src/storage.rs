@@ -8,8 +8,13 @@
 //! [`Shared`] is the same memory, turned over to many threads: from then on it is only touched
 //! through atomics (or through vector loads written in assembly, see `kernels`), until it is turned back.
 //!
-//! This file is one of the few places with `unsafe`; the others are `kernels/`, the mapping calls in
+//! Without the feature `file` there are no mappings: all memory comes from the allocator.
+//!
+//! This is one of the few places with `unsafe`; the others are `kernels/`, the mapping calls in
 //! `file.rs`, and the loans in `format.rs`.
+
+#[cfg(feature = "file")]
+mod mapped;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -17,8 +22,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-#[cfg(unix)]
-use memmap2::Advice;
+#[cfg(feature = "file")]
 use memmap2::{Mmap, MmapMut};
 
 use crate::error::{Error, Result};
@@ -27,6 +31,7 @@ use crate::profile::{Count, divide};
 /// Alignment of memory of our own: a cache line, so that a block never straddles two.
 const LINE: usize = 64;
 /// The size of a huge page on x86-64 and on most ARM systems.
+#[cfg(feature = "file")]
 const HUGE_PAGE: usize = 2 << 20;
 /// From this size on the system is told in which order a mapped file is read. Keys jump about, and
 /// reading ahead would bring in 16 pages or more for each one that is asked for (93 times the memory,
@@ -57,10 +62,13 @@ enum Owner {
     /// `alloc_zeroed`, to be freed with the same layout.
     Heap,
     /// Anonymous pages.
+    #[cfg(feature = "file")]
     Pages { _map: Box<MmapMut> },
     /// A private (copy-on-write) mapping of a file: ours to write.
+    #[cfg(feature = "file")]
     Private { map: Box<MmapMut> },
     /// A shared mapping of a file: to read only.
+    #[cfg(feature = "file")]
     File { map: Box<Mmap> },
     /// Bytes lent for a while: to read only.
     Lender,
@@ -75,47 +83,27 @@ unsafe impl Send for Cells {}
 unsafe impl Sync for Cells {}
 
 impl Cells {
-    /// Zeroed memory of our own. Nothing of it is resident until it is written.
+    /// Zeroed memory of our own. Where it is pages of the system, nothing of it is resident until it is
+    /// written.
     pub(crate) fn zeroed(len: u64) -> Result<Cells> {
         let refused = |cause| Error::Memory { bytes: len, cause };
-        let size = usize::try_from(len)
-            .map_err(|_| refused(io::Error::new(io::ErrorKind::OutOfMemory, "address space")))?;
+        let too_long = || refused(io::Error::new(io::ErrorKind::OutOfMemory, "address space"));
+        let size = usize::try_from(len).map_err(|_| too_long())?;
         debug_assert!(size.is_multiple_of(8));
+        #[cfg(feature = "file")]
         if size >= HUGE_PAGE {
-            // One page more than needed, so that the start can be moved to a page boundary.
-            let mut map = MmapMut::map_anon(size.saturating_add(HUGE_PAGE)).map_err(refused)?;
-            // A refusal costs speed only; kernels without huge pages answer EINVAL.
-            let _ = advise_huge(&map);
-            let skip = map.as_ptr().align_offset(HUGE_PAGE);
-            let start = NonNull::from(&mut map[skip..]).cast();
-            return Ok(Cells::new(start, size, Owner::Pages { _map: Box::new(map) }));
+            return Cells::pages(size).map_err(refused);
         }
         if size == 0 {
             return Ok(Cells::new(NonNull::<u64>::dangling().cast(), 0, Owner::Lender));
         }
-        let layout = heap_layout(size);
+        let layout = heap_layout(size).ok_or_else(too_long)?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => Ok(Cells::new(start, size, Owner::Heap)),
             None => Err(refused(io::ErrorKind::OutOfMemory.into())),
         }
-    }
-
-    /// A part of a file that is mapped to read.
-    pub(crate) fn mapped(map: Mmap, offset: usize, len: usize) -> Cells {
-        let start = NonNull::from(&map[offset..][..len]).cast();
-        let cells = Cells::new(start, len, Owner::File { map: Box::new(map) });
-        cells.expect(Order::Random);
-        cells
-    }
-
-    /// A part of a file that is mapped copy-on-write.
-    pub(crate) fn private(mut map: MmapMut, offset: usize, len: usize) -> Cells {
-        let start = NonNull::from(&mut map[offset..][..len]).cast();
-        let cells = Cells::new(start, len, Owner::Private { map: Box::new(map) });
-        cells.expect(Order::Random);
-        cells
     }
 
     /// Turns the memory over to many threads. Bytes that are not ours to write are copied first;
@@ -126,43 +114,13 @@ impl Cells {
     }
 }
 
-#[cfg(unix)]
-fn advise_huge(map: &MmapMut) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    map.advise(Advice::HugePage)?;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn advise_huge(_map: &MmapMut) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-fn is_page_resident(byte: &u8) -> bool {
-    // SAFETY: only asks for a number.
-    let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let page = std::ptr::from_ref(byte).map_addr(|address| address & !(page_size - 1));
-    let mut state = 0;
-    // SAFETY: for a range of one byte, which is within one page, one byte of state is written. The
-    // page is not touched, and mapped memory is mapped by whole pages.
-    let told = unsafe { libc::mincore(page.cast_mut().cast(), 1, &raw mut state) } == 0;
-    !told || state & 1 == 1
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn is_page_resident(_byte: &u8) -> bool {
-    true
-}
-
-fn heap_layout(size: usize) -> Layout {
+/// None for more than can be addressed.
+fn heap_layout(size: usize) -> Option<Layout> {
     // Memory that begins on a cache line costs allocators up to a line more. Where there are many small
     // filters that is a fifth of what they take, while all of such a filter is in the nearest cache
     // anyway, and every kernel takes any alignment.
     let align = if size < SMALL { align_of::<u128>() } else { LINE };
-    // Below a huge page, so the rounding up cannot overflow.
-    Layout::from_size_align(size.next_multiple_of(LINE), align)
-        .expect("a small size, a power of two")
+    Layout::from_size_align(size.checked_next_multiple_of(LINE)?, align).ok()
 }
 
 /// Cells of fewer bytes may begin within a cache line.
@@ -170,10 +128,11 @@ const SMALL: usize = 1024;
 
 /// The bytes of memory that cells of so many bytes take.
 pub(crate) fn allocated(len: u64) -> u64 {
+    #[cfg(feature = "file")]
     if len >= HUGE_PAGE as u64 {
         return len; // Pages of their own.
     }
-    crate::memory::allocated(heap_layout(len as usize).size() as u64)
+    crate::memory::allocated(len.next_multiple_of(LINE as u64))
 }
 
 impl Cells {
@@ -252,9 +211,11 @@ impl Cells {
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         match &self.owner {
-            Owner::Heap | Owner::Pages { .. } | Owner::Private { .. } => true,
+            Owner::Heap => true,
+            #[cfg(feature = "file")]
+            Owner::Pages { .. } | Owner::Private { .. } => true,
             // By a call: in line, its loop would be in the way of every single insert.
-            Owner::File { .. } | Owner::Lender | Owner::Part { .. } => self.is_otherwise_writable(),
+            _ => self.is_otherwise_writable(),
         }
     }
 
@@ -273,20 +234,9 @@ impl Cells {
         if let Owner::Part { whole } = &self.owner {
             return whole.expect(order);
         }
-        #[cfg(unix)]
-        if self.len >= LARGE {
-            let advice = match order {
-                Order::Random => Advice::Random,
-                Order::Ascending => Advice::Normal,
-            };
-            // A refusal costs speed only.
-            let _ = match &self.owner {
-                Owner::File { map } => map.advise(advice),
-                Owner::Private { map } => map.advise(advice),
-                Owner::Heap | Owner::Pages { .. } | Owner::Lender | Owner::Part { .. } => Ok(()),
-            };
-        }
-        #[cfg(not(unix))]
+        #[cfg(feature = "file")]
+        self.advise(order);
+        #[cfg(not(feature = "file"))]
         let _ = order;
     }
 
@@ -294,9 +244,10 @@ impl Cells {
     /// sees fit.
     pub(crate) fn is_mapped(&self) -> bool {
         match &self.owner {
+            #[cfg(feature = "file")]
             Owner::File { .. } | Owner::Private { .. } => true,
-            Owner::Heap | Owner::Pages { .. } | Owner::Lender => false,
             Owner::Part { whole } => whole.is_mapped(),
+            _ => false,
         }
     }
 
@@ -304,21 +255,12 @@ impl Cells {
     /// system call, also where it is there already.
     pub(crate) fn ask_for(&self, part: Range<usize>) {
         debug_assert!(part.start < part.end && part.end <= self.len);
-        #[cfg(unix)]
-        {
-            let offset = |base: *const u8| self.start.addr().get() - base.addr() + part.start;
-            let (will_need, length) = (Advice::WillNeed, part.len());
-            // A refusal costs speed only.
-            let _ = match &self.owner {
-                Owner::File { map } => map.advise_range(will_need, offset(map.as_ptr()), length),
-                Owner::Private { map } => map.advise_range(will_need, offset(map.as_ptr()), length),
-                Owner::Part { whole } => {
-                    let offset = offset(whole.start.as_ptr());
-                    return whole.ask_for(offset..offset + length);
-                }
-                Owner::Heap | Owner::Pages { .. } | Owner::Lender => Ok(()),
-            };
+        if let Owner::Part { whole } = &self.owner {
+            let offset = self.start.addr().get() - whole.start.addr().get();
+            return whole.ask_for(offset + part.start..offset + part.end);
         }
+        #[cfg(feature = "file")]
+        self.will_need(part);
     }
 
     /// Whether the page of a byte is in memory, so that to touch it is not to wait for the disk.
@@ -326,10 +268,11 @@ impl Cells {
     /// or may write to it.
     pub(crate) fn is_resident(&self, at: usize) -> bool {
         assert!(at < self.len, "a byte of these cells");
-        if !self.is_mapped() {
-            return true;
+        #[cfg(feature = "file")]
+        if self.is_mapped() {
+            return mapped::is_page_resident(&self.bytes()[at]);
         }
-        is_page_resident(&self.bytes()[at])
+        true
     }
 
     /// A copy in memory of our own.
@@ -488,7 +431,7 @@ impl Drop for Cells {
     fn drop(&mut self) {
         if matches!(self.owner, Owner::Heap) {
             // SAFETY: `start` came from `alloc_zeroed` with this layout, and is freed only here.
-            unsafe { dealloc(self.start.as_ptr(), heap_layout(self.len)) }
+            unsafe { dealloc(self.start.as_ptr(), heap_layout(self.len).expect("as allocated")) }
         }
     }
 }

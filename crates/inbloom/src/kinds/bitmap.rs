@@ -13,17 +13,14 @@
 
 mod plan;
 mod row;
+mod sparse;
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::ops::Range;
-
-use roaring::RoaringTreemap;
 
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::kernels::{Towards, prefetch};
 use crate::kind::Kind;
 use crate::membership::Membership;
@@ -34,6 +31,7 @@ use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State
 use crate::storage::{self, Bits, Cells, Order, words};
 use crate::sync::{AtomicU64, Ordering};
 pub(crate) use row::ROW;
+use sparse::Sparse;
 
 /// An exact set of unsigned integers below a bound.
 ///
@@ -55,14 +53,14 @@ pub struct Bitmap {
 
 pub(crate) enum Store {
     Dense(Bits),
-    Sparse(RoaringTreemap),
+    Sparse(Sparse),
 }
 
 impl Bitmap {
     /// An empty set. Panics if the plan is for another kind.
     pub fn new(plan: Plan) -> Result<Bitmap> {
         let store = match plan.is_sparse() {
-            true => Store::Sparse(RoaringTreemap::new()),
+            true => Store::Sparse(Sparse::new()?),
             false => Store::Dense(Bits::zeroed(plan.bytes())?),
         };
         Ok(Bitmap::with_store(plan, store))
@@ -73,19 +71,10 @@ impl Bitmap {
         Bitmap { plan, store }
     }
 
-    /// From a roaring treemap in its portable format, which may be a stranger's: checks that it is within
-    /// the universe, and that it was all.
+    /// From a roaring treemap in its portable format, from untrusted input.
     pub(crate) fn read_sparse(plan: Plan, cells: &Cells) -> Result<Bitmap> {
-        let mut rest = cells.bytes();
-        let wrong = |how: &dyn Display| mismatch("payload", "a roaring bitmap", how);
-        let treemap = RoaringTreemap::deserialize_from(&mut rest).map_err(|error| wrong(&error))?;
-        if !rest.iter().all(|byte| *byte == 0) || rest.len() >= 8 {
-            return Err(wrong(&"bytes after the end of the roaring bitmap"));
-        }
-        if treemap.max().is_some_and(|max| max >= plan.bits()) {
-            return Err(wrong(&"a member outside the universe"));
-        }
-        Ok(Bitmap::with_store(plan, Store::Sparse(treemap)))
+        let sparse = Sparse::read(cells.bytes(), plan.bits())?;
+        Ok(Bitmap::with_store(plan, Store::Sparse(sparse)))
     }
 
     /// The plan it was made from.
@@ -106,7 +95,7 @@ impl Bitmap {
                 let (words, _) = bits.cells.bytes().as_chunks::<8>();
                 u64::from_le_bytes(words[(value / 64) as usize]) >> (value % 64) & 1 == 1
             }
-            Store::Sparse(treemap) => treemap.contains(value),
+            Store::Sparse(sparse) => sparse.contains(value),
         }
     }
 
@@ -123,7 +112,7 @@ impl Bitmap {
                 bits.ones += u64::from(old & mask == 0);
                 Ok(old & mask == 0)
             }
-            Store::Sparse(treemap) => Ok(treemap.insert(value)),
+            Store::Sparse(sparse) => Ok(sparse.insert(value)),
         }
     }
 
@@ -141,7 +130,7 @@ impl Bitmap {
                 bits.ones = bits.ones.saturating_sub(1);
                 Ok(true)
             }
-            Store::Sparse(treemap) => Ok(treemap.remove(value)),
+            Store::Sparse(sparse) => Ok(sparse.remove(value)),
         }
     }
 
@@ -150,7 +139,7 @@ impl Bitmap {
     pub fn len(&self) -> u64 {
         match &self.store {
             Store::Dense(bits) => bits.ones,
-            Store::Sparse(treemap) => treemap.len(),
+            Store::Sparse(sparse) => sparse.len(),
         }
     }
 
@@ -164,7 +153,7 @@ impl Bitmap {
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (dense, sparse) = match &self.store {
             Store::Dense(bits) => (Some(bits), None),
-            Store::Sparse(treemap) => (None, Some(treemap)),
+            Store::Sparse(sparse) => (None, Some(sparse)),
         };
         let dense = dense.into_iter().flat_map(|bits| {
             (0..).step_by(64).zip(words(bits.cells.bytes())).flat_map(|(first, word)| {
@@ -174,7 +163,7 @@ impl Bitmap {
                     .map(move |word| first + u64::from(word.trailing_zeros()))
             })
         });
-        dense.chain(sparse.into_iter().flatten())
+        dense.chain(sparse.into_iter().flat_map(Sparse::iter))
     }
 }
 
@@ -190,7 +179,7 @@ impl State for Bitmap {
     fn clear(&mut self) -> Result<()> {
         match &mut self.store {
             Store::Dense(bits) => bits.clear()?,
-            Store::Sparse(treemap) => treemap.clear(),
+            Store::Sparse(sparse) => sparse.clear(),
         }
         Ok(())
     }
@@ -198,7 +187,7 @@ impl State for Bitmap {
     fn copy(&self) -> Result<Box<dyn State>> {
         let store = match &self.store {
             Store::Dense(bits) => Store::Dense(bits.copy()?),
-            Store::Sparse(treemap) => Store::Sparse(treemap.clone()),
+            Store::Sparse(sparse) => Store::Sparse(sparse.clone()),
         };
         Ok(Box::new(Bitmap { plan: self.plan, store }))
     }
@@ -214,7 +203,7 @@ impl State for Bitmap {
     fn unite(&mut self, other: &dyn State) -> Result<()> {
         match (&mut self.store, &other.of::<Bitmap>().store) {
             (Store::Dense(here), Store::Dense(there)) => here.unite(there)?,
-            (Store::Sparse(here), Store::Sparse(there)) => *here |= there,
+            (Store::Sparse(here), Store::Sparse(there)) => here.unite(there),
             _ => unreachable!("one plan, one layout"),
         }
         Ok(())
@@ -273,7 +262,7 @@ impl Measured for Bitmap {
     fn recount(&self) -> Option<u64> {
         match &self.store {
             Store::Dense(bits) => bits.recount(self.plan.bits()),
-            Store::Sparse(treemap) => Some(treemap.len()),
+            Store::Sparse(sparse) => Some(sparse.len()),
         }
     }
 
@@ -281,15 +270,12 @@ impl Measured for Bitmap {
         let universe = self.plan.bits();
         let counts = match &self.store {
             Store::Dense(bits) => bits.counts(universe, slices),
-            Store::Sparse(treemap) => {
-                let below = |value: u64| value.checked_sub(1).map_or(0, |last| treemap.rank(last));
-                divide(universe, slices)
-                    .map(|Range { start, end }| Count {
-                        used: below(end) - below(start),
-                        cells: end - start,
-                    })
-                    .collect()
-            }
+            Store::Sparse(sparse) => divide(universe, slices)
+                .map(|Range { start, end }| Count {
+                    used: sparse.below(end) - sparse.below(start),
+                    cells: end - start,
+                })
+                .collect(),
         };
         slices_of(&counts, Spread::Probes(1.0))
     }
@@ -333,12 +319,7 @@ impl Measured for Bitmap {
     fn payload(&self) -> Cow<'_, [u8]> {
         match &self.store {
             Store::Dense(bits) => Cow::Borrowed(bits.cells.bytes()),
-            Store::Sparse(treemap) => {
-                let mut bytes = Vec::with_capacity(treemap.serialized_size().next_multiple_of(8));
-                treemap.serialize_into(&mut bytes).expect("a Vec takes every byte");
-                bytes.resize(bytes.len().next_multiple_of(8), 0);
-                Cow::Owned(bytes)
-            }
+            Store::Sparse(sparse) => Cow::Owned(sparse.write()),
         }
     }
 
@@ -357,7 +338,7 @@ impl Intersecting for Bitmap {
     fn intersect(&mut self, other: &dyn State) -> Result<()> {
         match (&mut self.store, &other.of::<Bitmap>().store) {
             (Store::Dense(here), Store::Dense(there)) => here.intersect(there)?,
-            (Store::Sparse(here), Store::Sparse(there)) => *here &= there,
+            (Store::Sparse(here), Store::Sparse(there)) => here.intersect(there),
             _ => unreachable!("one plan, one layout"),
         }
         Ok(())
