@@ -23,7 +23,7 @@ pub struct Command {
     /// Words with the name; if negative, at least so many.
     pub arity: i32,
     /// What COMMAND INFO calls flags.
-    pub flags: &'static [Flag],
+    pub flags: Flags,
     /// Access categories, without those that flags imply.
     pub categories: &'static [&'static str],
     /// Whether only admins may run it, although Redis lets everybody: see [`Command::class`].
@@ -72,19 +72,66 @@ pub enum Flag {
     Loading,
     /// Also on a replica that is behind.
     Stale,
+    /// Not in the slow log.
+    SkipSlowLog,
     /// Of constant or logarithmic cost.
     Fast,
     /// For clients that have not logged in, too.
     NoAuth,
-    /// Also while a script runs.
-    AllowBusy,
     /// Not in a transaction.
     NoMulti,
-    /// Not in the slow log.
-    SkipSlowLog,
+    /// Also while a script runs.
+    AllowBusy,
+}
+
+/// A set of flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// These.
+    pub const fn of(flags: &[Flag]) -> Flags {
+        let (mut bits, mut at) = (0, 0);
+        while at < flags.len() {
+            bits |= flags[at].bit();
+            at += 1;
+        }
+        Flags(bits)
+    }
+
+    /// Whether a flag is among them.
+    pub fn has(self, flag: Flag) -> bool {
+        self.0 & flag.bit() != 0
+    }
+
+    /// As COMMAND INFO spells them.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Flag::ALL.into_iter().filter(move |flag| self.has(*flag)).map(Flag::name)
+    }
 }
 
 impl Flag {
+    /// In the order in which COMMAND INFO lists them.
+    const ALL: [Flag; 13] = [
+        Flag::Write,
+        Flag::ReadOnly,
+        Flag::DenyOom,
+        Flag::Admin,
+        Flag::PubSub,
+        Flag::NoScript,
+        Flag::Loading,
+        Flag::Stale,
+        Flag::SkipSlowLog,
+        Flag::Fast,
+        Flag::NoAuth,
+        Flag::NoMulti,
+        Flag::AllowBusy,
+    ];
+
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+
     /// As COMMAND INFO spells it.
     pub fn name(self) -> &'static str {
         match self {
@@ -212,8 +259,8 @@ impl<'a> Request<'a> {
 
     /// Whether it needs a filter that somebody has locked for long. Commands about the key alone do not.
     fn waits_for_lock(&self) -> bool {
-        matches!(self.command.group, "bf" | "cf" | "ib")
-            && self.entry.as_ref().is_some_and(|entry| entry.value.is_busy())
+        self.entry.as_ref().is_some_and(|entry| entry.value.is_busy())
+            && matches!(self.command.group, "bf" | "cf" | "ib")
     }
 
     /// Carries it out, for a session or for EXEC. False if it was refused.
@@ -272,7 +319,7 @@ impl Command {
     pub const NONE: Command = Command {
         name: "",
         arity: 0,
-        flags: &[],
+        flags: Flags::of(&[]),
         categories: &[],
         is_restricted: false,
         is_immediate: false,
@@ -309,6 +356,6 @@ impl Command {
 
     /// Whether it has a flag.
     pub fn has(&self, flag: Flag) -> bool {
-        self.flags.contains(&flag)
+        self.flags.has(flag)
     }
 }

@@ -12,7 +12,7 @@ mod reserve;
 use std::sync::Arc;
 
 use super::transfer;
-use crate::command::{Batched, Call, Command, Cost, Flag, Keys, MANY, Request};
+use crate::command::{Batched, Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::server::Server;
@@ -27,7 +27,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.reserve",
         arity: -4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         categories: &["fast", "bloom"],
         summary: "Creates an empty filter for so many items at a false-positive rate",
         syntax: "key error_rate capacity [EXPANSION expansion] [NONSCALING] \
@@ -39,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.add",
         arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item to a filter, which is created if there is none",
         syntax: "key item",
         handler: items::add,
@@ -50,7 +50,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.madd",
         arity: -3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds items to a filter, which is created if there is none",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
@@ -61,7 +61,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.insert",
         arity: -4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds items to a filter, which is created as the options say if there is none",
         syntax: "key [CAPACITY capacity] [ERROR error] [EXPANSION expansion] [NOCREATE] \
                  [NONSCALING] ITEMS item [item ...]",
@@ -73,7 +73,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.exists",
         arity: 3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells whether an item may have been added: 0 is certain, 1 is probable",
         syntax: "key item",
         handler: items::exists,
@@ -84,7 +84,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.mexists",
         arity: -3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells which items may have been added: 0 is certain, 1 is probable",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
@@ -95,7 +95,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.card",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         categories: &["fast", "bloom"],
         summary: "Tells how many items were new when they were added",
         syntax: "key",
@@ -105,7 +105,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.info",
         arity: -2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         categories: &["fast", "bloom"],
         summary: "Tells what a filter is for and what it has",
         syntax: "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
@@ -115,7 +115,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.debug",
         arity: -1,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells what a filter is made of",
         syntax: "key",
         handler: info::debug,
@@ -124,7 +124,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.scandump",
         arity: 3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Begins or goes on with a dump of a filter, piece by piece",
         syntax: "key iterator",
         complexity: "O(N) for the N bytes of a piece",
@@ -135,7 +135,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "bf.loadchunk",
         arity: 4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         is_restricted: true,
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",

@@ -14,7 +14,7 @@ use super::keys::database;
 use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
 use crate::clients::{Client, ClientState};
-use crate::command::{Call, Command, Cost, Flag, Keys};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
@@ -27,14 +27,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "hello",
         arity: -1,
-        flags: &[
+        flags: Flags::of(&[
             Flag::NoScript,
             Flag::Loading,
             Flag::Stale,
             Flag::Fast,
             Flag::NoAuth,
             Flag::AllowBusy,
-        ],
+        ]),
         summary: "Chooses the protocol, says who the client is, and tells what the server is",
         syntax: "[protover [AUTH username password] [SETNAME clientname]]",
         is_secret: true,
@@ -44,14 +44,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "auth",
         arity: -2,
-        flags: &[
+        flags: Flags::of(&[
             Flag::NoScript,
             Flag::Loading,
             Flag::Stale,
             Flag::Fast,
             Flag::NoAuth,
             Flag::AllowBusy,
-        ],
+        ]),
         summary: "Says who the client is: the default user, or one of --users",
         syntax: "[username] password",
         is_secret: true,
@@ -61,7 +61,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ping",
         arity: -1,
-        flags: &[Flag::Fast],
+        flags: Flags::of(&[Flag::Fast]),
         summary: "Answers PONG, or the message",
         syntax: "[message]",
         handler: ping,
@@ -70,7 +70,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "echo",
         arity: 2,
-        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+        flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
         summary: "Answers the message",
         syntax: "message",
         handler: echo,
@@ -79,7 +79,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "select",
         arity: 2,
-        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+        flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
         summary: "Chooses one of 16 databases",
         syntax: "index",
         handler: select,
@@ -88,14 +88,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: &[
+        flags: Flags::of(&[
             Flag::NoScript,
             Flag::Loading,
             Flag::Stale,
             Flag::Fast,
             Flag::NoAuth,
             Flag::AllowBusy,
-        ],
+        ]),
         is_immediate: true,
         summary: "Ends the connection",
         handler: quit,
@@ -104,14 +104,14 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: &[
+        flags: Flags::of(&[
             Flag::NoScript,
             Flag::Loading,
             Flag::Stale,
             Flag::Fast,
             Flag::NoAuth,
             Flag::AllowBusy,
-        ],
+        ]),
         is_immediate: true,
         summary: "Makes the connection what it was when it was new",
         handler: reset,
@@ -129,7 +129,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "readonly",
         arity: 1,
-        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+        flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
         summary: "Is refused: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
@@ -138,7 +138,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "readwrite",
         arity: 1,
-        flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+        flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
         summary: "Is refused: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
@@ -183,7 +183,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "monitor",
         arity: 1,
-        flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale],
+        flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
         categories: &[],
         summary: "Is refused: commands are not shown to others; see SLOWLOG and INFO commandstats",
         group: "server",
@@ -338,14 +338,17 @@ static CLIENT_COMMANDS: &[Command] = &[
 const CONNECTION: Command =
     Command { keys: Keys::NONE, categories: &["connection"], group: "connection", ..Command::NONE };
 
-const CLIENT: Command =
-    Command { arity: 2, flags: &[Flag::NoScript, Flag::Loading, Flag::Stale], ..CONNECTION };
+const CLIENT: Command = Command {
+    arity: 2,
+    flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
+    ..CONNECTION
+};
 
-const CLIENT_ADMIN: &[Flag] = &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale];
+const CLIENT_ADMIN: Flags = Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]);
 
 const CLUSTER: Command = Command {
     arity: 2,
-    flags: &[Flag::Stale],
+    flags: Flags::of(&[Flag::Stale]),
     categories: &[],
     summary: "Is refused: there is no cluster",
     group: "cluster",
@@ -354,7 +357,7 @@ const CLUSTER: Command = Command {
 };
 
 const PUBSUB: Command = Command {
-    flags: &[Flag::PubSub, Flag::NoScript, Flag::Loading, Flag::Stale],
+    flags: Flags::of(&[Flag::PubSub, Flag::NoScript, Flag::Loading, Flag::Stale]),
     categories: &[],
     summary: "Is refused: there is no publish and subscribe",
     group: "pubsub",

@@ -12,7 +12,7 @@ use inbloom::interop::redisbloom::{CuckooChain, Hash, Refused};
 
 use super::bloom;
 use super::transfer;
-use crate::command::{Call, Command, Cost, Flag, Keys, MANY, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
 use crate::keyspace::{Created, Entry, Key};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.reserve",
         arity: -3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         categories: &["fast", "cuckoo"],
         summary: "Creates an empty cuckoo filter for so many items",
         syntax: "key capacity [BUCKETSIZE bucketsize] [MAXITERATIONS maxiterations] \
@@ -39,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.add",
         arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item once more to a cuckoo filter, which is created if there is none",
         syntax: "key item",
         handler: |call| add_one(call, Repeated::Added),
@@ -49,7 +49,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.addnx",
         arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item to a cuckoo filter unless it seems to be there",
         syntax: "key item",
         handler: |call| add_one(call, Repeated::LeftOut),
@@ -59,7 +59,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.insert",
         arity: -4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds items to a cuckoo filter, which is created by the options if there is none",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
@@ -70,7 +70,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.insertnx",
         arity: -4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds those of the items to a cuckoo filter that do not seem to be there",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
@@ -81,7 +81,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.exists",
         arity: 3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells whether an item may be there: 0 is certain, 1 is probable",
         syntax: "key item",
         handler: exists,
@@ -91,7 +91,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.mexists",
         arity: -3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells which items may be there: 0 is certain, 1 is probable",
         syntax: "key item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
@@ -102,7 +102,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.del",
         arity: 3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Removes an item once, which must have been added",
         syntax: "key item",
         handler: delete,
@@ -112,7 +112,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.count",
         arity: 3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells how often an item may be there",
         syntax: "key item",
         handler: count,
@@ -122,7 +122,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.info",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         categories: &["fast", "cuckoo"],
         summary: "Tells what a cuckoo filter is for and what it has",
         syntax: "key",
@@ -133,7 +133,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.compact",
         arity: -1,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         summary: "Moves items to older sub-filters, and frees those that are empty then",
         syntax: "key",
         complexity: "O(N * F) for N slots and F sub-filters",
@@ -144,7 +144,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.debug",
         arity: -1,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells what a cuckoo filter is made of",
         syntax: "key",
         complexity: "O(1)",
@@ -154,7 +154,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.scandump",
         arity: 3,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Begins or goes on with a dump of a cuckoo filter, piece by piece",
         syntax: "key iterator",
         complexity: "O(N) for the N bytes of a piece",
@@ -165,7 +165,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "cf.loadchunk",
         arity: 4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         is_restricted: true,
         summary: "Loads a piece of a dump; the filter is there when all pieces are",
         syntax: "key iterator data",

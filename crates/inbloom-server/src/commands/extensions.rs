@@ -7,7 +7,7 @@ use inbloom::interop::redisbloom::{self, Hash};
 use inbloom::{Digest, Filter};
 
 use super::bloom::{Facts, Runs, refused};
-use crate::command::{Call, Command, Cost, Flag, Keys};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::limits::Room;
@@ -22,7 +22,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.merge",
         arity: -3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         keys: Keys::ALL,
         summary: "Adds to a filter all that others have; it is created if there is none",
         syntax: "destination source [source ...]",
@@ -34,7 +34,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.del",
         arity: -3,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         summary: "Removes items from a filter of a kind that can: counting, cuckoo, or one of CF.*",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
@@ -44,7 +44,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.estimate",
         arity: 2,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         summary: "Tells how many items a filter's bits speak for, how full it is, and its rate now",
         syntax: "key",
         complexity: "O(N) for N bytes of the filter",
@@ -55,7 +55,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.open",
         arity: 3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         is_restricted: true,
         summary: "Opens a file built by `inbloom build`, mapped and read-only, below --import-dir",
         syntax: "key path",
@@ -66,7 +66,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.save",
         arity: 3,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         is_restricted: true,
         summary: "Saves a filter to a file that the command line reads, below --import-dir",
         syntax: "key path",
@@ -78,7 +78,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ib.checkany",
         arity: -3,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys { first: 2, last: -1, step: 1 },
         summary: "Tells which of several filters may have an item, which is hashed once",
         syntax: "item key [key ...]",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::glob;
 use super::server::introspection::help;
-use crate::command::{Call, Command, Cost, Flag, Keys, MANY, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
 use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
 use crate::parse;
 use crate::reply_error::ReplyError;
@@ -17,7 +17,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "del",
         arity: -2,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         keys: Keys::ALL,
         summary: "Deletes keys, and tells how many there were",
         syntax: "key [key ...]",
@@ -28,7 +28,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "unlink",
         arity: -2,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         keys: Keys::ALL,
         summary: "Deletes keys, and tells how many there were: the same as DEL",
         syntax: "key [key ...]",
@@ -39,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "exists",
         arity: -2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::ALL,
         summary: "Tells how many of the keys there are",
         syntax: "key [key ...]",
@@ -50,7 +50,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "touch",
         arity: -2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::ALL,
         summary: "Tells how many of the keys there are: times of access are not kept",
         syntax: "key [key ...]",
@@ -61,7 +61,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "type",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells what a key holds: MBbloom--, MBbloomCF or none",
         syntax: "key",
         handler: type_of,
@@ -70,7 +70,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "keys",
         arity: 2,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
         summary: "Lists all keys whose name matches a pattern",
@@ -86,7 +86,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "scan",
         arity: -2,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys::NONE,
         summary: "Lists keys, some at a time",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
@@ -98,7 +98,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "dbsize",
         arity: 1,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::NONE,
         summary: "Tells how many keys the database has",
         handler: database_size,
@@ -107,7 +107,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "randomkey",
         arity: 1,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys::NONE,
         summary: "Names any key of the database, each as likely as the others",
         complexity: "O(N / 1280) for the N keys of the database",
@@ -118,7 +118,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "rename",
         arity: 3,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         keys: TWO,
         summary: "Gives a key another name; what had that name is deleted",
         syntax: "key newkey",
@@ -128,7 +128,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "renamenx",
         arity: 3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         keys: TWO,
         summary: "Gives a key another name, unless that is taken",
         syntax: "key newkey",
@@ -138,7 +138,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "copy",
         arity: -3,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         keys: TWO,
         summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
         syntax: "source destination [DB destination-db] [REPLACE]",
@@ -148,7 +148,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "move",
         arity: 3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Moves a key to another database, unless its name is taken there",
         syntax: "key db",
         handler: move_key,
@@ -157,7 +157,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expire",
         arity: -3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Sets how many seconds a key has left",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Seconds),
@@ -166,7 +166,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpire",
         arity: -3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Sets how many milliseconds a key has left",
         syntax: "key milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Milliseconds),
@@ -175,7 +175,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expireat",
         arity: -3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Sets when a key expires, in seconds since 1970",
         syntax: "key unix-time-seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Seconds),
@@ -184,7 +184,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpireat",
         arity: -3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Sets when a key expires, in milliseconds since 1970",
         syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Milliseconds),
@@ -193,7 +193,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "ttl",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells how many seconds a key has left: -1 without an end, -2 without the key",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Seconds),
@@ -202,7 +202,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pttl",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells how many milliseconds a key has left, or -1, or -2, as TTL",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Milliseconds),
@@ -211,7 +211,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "expiretime",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells when a key expires, in seconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Seconds),
@@ -220,7 +220,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "pexpiretime",
         arity: 2,
-        flags: &[Flag::ReadOnly, Flag::Fast],
+        flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         summary: "Tells when a key expires, in milliseconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Milliseconds),
@@ -229,7 +229,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "persist",
         arity: 2,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         summary: "Lets a key stay for ever",
         syntax: "key",
         handler: persist,
@@ -238,7 +238,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "flushdb",
         arity: -1,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
@@ -254,7 +254,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "flushall",
         arity: -1,
-        flags: &[Flag::Write],
+        flags: Flags::of(&[Flag::Write]),
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
@@ -270,7 +270,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "swapdb",
         arity: 3,
-        flags: &[Flag::Write, Flag::Fast],
+        flags: Flags::of(&[Flag::Write, Flag::Fast]),
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
@@ -316,7 +316,7 @@ pub static COMMANDS: &[Command] = &[
             Command {
                 name: "object|help",
                 arity: 2,
-                flags: &[Flag::Loading, Flag::Stale],
+                flags: Flags::of(&[Flag::Loading, Flag::Stale]),
                 keys: Keys::NONE,
                 summary: "Prints this help",
                 syntax: "",
@@ -333,7 +333,7 @@ const KEYS: Command =
 
 const OBJECT: Command = Command {
     arity: 3,
-    flags: &[Flag::ReadOnly],
+    flags: Flags::of(&[Flag::ReadOnly]),
     keys: Keys { first: 2, last: 2, step: 1 },
     syntax: "key",
     ..KEYS

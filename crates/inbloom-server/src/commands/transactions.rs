@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::table;
-use crate::command::{Call, Command, Cost, Flag, Keys, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, Request};
 use crate::keyspace::Key;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser};
@@ -23,7 +23,13 @@ use crate::statistics::Calls;
 pub static COMMANDS: &[Command] = &[
     Command {
         name: "multi",
-        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        flags: Flags::of(&[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::AllowBusy,
+        ]),
         is_immediate: true,
         summary: "Begins a transaction: the commands that follow wait for EXEC",
         handler: multi,
@@ -31,7 +37,7 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "exec",
-        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::SkipSlowLog],
+        flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::SkipSlowLog]),
         is_immediate: true,
         summary: "Carries out the commands since MULTI, unless a watched key has changed",
         complexity: "That of the commands",
@@ -44,7 +50,13 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "discard",
-        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        flags: Flags::of(&[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::AllowBusy,
+        ]),
         is_immediate: true,
         summary: "Forgets the commands since MULTI",
         handler: discard,
@@ -53,7 +65,13 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "watch",
         arity: -2,
-        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        flags: Flags::of(&[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::AllowBusy,
+        ]),
         is_immediate: true,
         keys: Keys::ALL,
         summary: "Lets the next EXEC do nothing if one of the keys changes before",
@@ -65,7 +83,13 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "unwatch",
-        flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast, Flag::AllowBusy],
+        flags: Flags::of(&[
+            Flag::NoScript,
+            Flag::Loading,
+            Flag::Stale,
+            Flag::Fast,
+            Flag::AllowBusy,
+        ]),
         summary: "Forgets the keys of WATCH",
         handler: unwatch,
         ..TRANSACTION

@@ -31,7 +31,7 @@ mod loadchunk;
 mod restore;
 mod scandump;
 
-use crate::command::{Call, Command, Cost, Flag, Keys, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, Request};
 use crate::keyspace::Key;
 use crate::session_state::SessionState;
 
@@ -43,7 +43,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "dump",
         arity: 2,
-        flags: &[Flag::ReadOnly],
+        flags: Flags::of(&[Flag::ReadOnly]),
         categories: &["keyspace"],
         keys: Keys::ONE,
         summary: "Returns a filter as one string, for RESTORE",
@@ -57,7 +57,7 @@ pub static COMMANDS: &[Command] = &[
     Command {
         name: "restore",
         arity: -4,
-        flags: &[Flag::Write, Flag::DenyOom],
+        flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::ONE,

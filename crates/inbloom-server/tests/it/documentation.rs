@@ -74,7 +74,7 @@ fn describe(text: &mut String, row: &Command) {
     let name = row.name.to_uppercase().replace('|', " ");
     let call = format!("{name} {}", row.syntax);
     let mut facts = row.complexity.to_owned();
-    let flags: Vec<&str> = row.flags.iter().map(|flag| flag.name()).collect();
+    let flags: Vec<&str> = row.flags.names().collect();
     if !flags.is_empty() {
         write!(facts, "; {}", flags.join(", ")).expect("memory takes any text");
     }

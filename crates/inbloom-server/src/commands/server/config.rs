@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{SERVER, introspection, matches};
-use crate::command::{Call, Command, Flag};
+use crate::command::{Call, Command, Flag, Flags};
 use crate::reply_error::{ReplyError, excerpt};
 use crate::settings::{Changeable, Given, OPTION_NAMES, PARAMETERS, Parameter, Running, find};
 use crate::statistics::Statistics;
@@ -52,8 +52,10 @@ pub const CONFIG: Command = Command {
     ..SERVER
 };
 
-const ADMIN: Command =
-    Command { flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale], ..SERVER };
+const ADMIN: Command = Command {
+    flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
+    ..SERVER
+};
 
 /// The port at which this client came in.
 pub fn port(call: &Call<'_>) -> Option<u16> {

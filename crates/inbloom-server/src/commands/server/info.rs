@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION, SERVER, config};
 use crate::clock::since_1970;
-use crate::command::{Call, Command, Flag};
+use crate::command::{Call, Command, Flag, Flags};
 use crate::health::LOADING;
 use crate::keyspace::DATABASES;
 use crate::parse;
@@ -21,7 +21,7 @@ use crate::statistics::Calls;
 pub const INFO: Command = Command {
     name: "info",
     arity: -1,
-    flags: &[Flag::Loading, Flag::Stale],
+    flags: Flags::of(&[Flag::Loading, Flag::Stale]),
     categories: &["dangerous"],
     summary: "Tells figures about the server",
     syntax: "[section [section ...]]",

@@ -3,7 +3,7 @@
 
 use super::syntax::{self, Argument, Content};
 use super::{MODULE_NAME, SERVER, matches};
-use crate::command::{Call, Command, Flag, Keys};
+use crate::command::{Call, Command, Flag, Flags, Keys};
 use crate::commands::table;
 use crate::parse;
 use crate::reply_error::ReplyError;
@@ -74,13 +74,16 @@ pub const COMMAND: Command = Command {
     ..ASKING
 };
 
-const ASKING: Command =
-    Command { flags: &[Flag::Loading, Flag::Stale], categories: &["connection"], ..SERVER };
+const ASKING: Command = Command {
+    flags: Flags::of(&[Flag::Loading, Flag::Stale]),
+    categories: &["connection"],
+    ..SERVER
+};
 
 /// The row of a HELP, but for its name.
 pub const HELP: Command = Command {
     arity: 2,
-    flags: &[Flag::Loading, Flag::Stale],
+    flags: Flags::of(&[Flag::Loading, Flag::Stale]),
     summary: "Tells about the subcommands",
     handler: help,
     ..SERVER
@@ -126,7 +129,7 @@ fn is_of_module(command: &Command) -> bool {
 
 /// What COMMAND calls flags. `module` follows from the group.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let own = command.flags.iter().map(|flag| flag.name());
+    let own = command.flags.names();
     own.chain(is_of_module(command).then_some("module")).collect()
 }
 

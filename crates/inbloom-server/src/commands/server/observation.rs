@@ -2,7 +2,7 @@
 
 use super::introspection::{self, HELP};
 use super::{MODULE_NAME, MODULE_VERSION, SERVER, info};
-use crate::command::{Call, Command, Flag, Keys};
+use crate::command::{Call, Command, Flag, Flags, Keys};
 use crate::keyspace::DATABASES;
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
@@ -32,7 +32,7 @@ pub const MEMORY: Command = Command {
         Command {
             name: "memory|usage",
             arity: -3,
-            flags: &[Flag::ReadOnly],
+            flags: Flags::of(&[Flag::ReadOnly]),
             keys: Keys { first: 2, last: 2, step: 1 },
             summary: "Tells the bytes that a key takes, its name included",
             syntax: "key [SAMPLES count]",
@@ -140,7 +140,7 @@ pub const MODULE: Command = Command {
         Command {
             name: "module|list",
             arity: 2,
-            flags: &[Flag::Admin, Flag::NoScript],
+            flags: Flags::of(&[Flag::Admin, Flag::NoScript]),
             summary: "Tells of the one whose commands are built in",
             handler: module_list,
             ..SERVER
@@ -157,7 +157,7 @@ pub const ACL: Command = Command {
         Command {
             name: "acl|cat",
             arity: -2,
-            flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
+            flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
             summary: "Tells the categories of commands, or the commands of a category or a role",
             syntax: "[category]",
             complexity: "O(N) for the N commands of the server",
@@ -190,7 +190,7 @@ pub const ACL: Command = Command {
         Command {
             name: "acl|whoami",
             arity: 2,
-            flags: &[Flag::NoScript, Flag::Loading, Flag::Stale],
+            flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
             summary: "Tells the name of this user",
             handler: acl_whoami,
             ..SERVER
@@ -199,9 +199,12 @@ pub const ACL: Command = Command {
     ..SERVER
 };
 
-const ADMIN: Command = Command { flags: &[Flag::Admin, Flag::Loading, Flag::Stale], ..SERVER };
-const LATENCIES: Command =
-    Command { flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale], ..SERVER };
+const ADMIN: Command =
+    Command { flags: Flags::of(&[Flag::Admin, Flag::Loading, Flag::Stale]), ..SERVER };
+const LATENCIES: Command = Command {
+    flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
+    ..SERVER
+};
 
 fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;

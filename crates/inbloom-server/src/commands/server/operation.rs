@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::introspection::HELP;
 use super::{SERVER, info};
 use crate::clock::since_1970;
-use crate::command::{Call, Command, Cost, Flag};
+use crate::command::{Call, Command, Cost, Flag, Flags};
 use crate::parse;
 use crate::reply_error::ReplyError;
 
@@ -47,7 +47,7 @@ pub const SAVE: Command = Command {
 pub const LASTSAVE: Command = Command {
     name: "lastsave",
     arity: 1,
-    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
     categories: &["admin", "dangerous"],
     summary: "Tells when the last snapshot was complete; without one, when the server started",
     handler: |call| {
@@ -60,7 +60,7 @@ pub const LASTSAVE: Command = Command {
 pub const TIME: Command = Command {
     name: "time",
     arity: 1,
-    flags: &[Flag::Loading, Flag::Stale, Flag::Fast],
+    flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
     summary: "Tells the time, in seconds since 1970 and microseconds",
     handler: time,
     ..SERVER
@@ -69,14 +69,14 @@ pub const TIME: Command = Command {
 pub const SHUTDOWN: Command = Command {
     name: "shutdown",
     arity: -1,
-    flags: &[
+    flags: Flags::of(&[
         Flag::Admin,
         Flag::NoScript,
         Flag::Loading,
         Flag::Stale,
         Flag::NoMulti,
         Flag::AllowBusy,
-    ],
+    ]),
     summary: "Ends the server, with a snapshot if it has a --dir; without, filters are lost",
     syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
     handler: shutdown,
@@ -107,7 +107,7 @@ pub const WAITAOF: Command = Command {
 pub const ROLE: Command = Command {
     name: "role",
     arity: 1,
-    flags: &[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast],
+    flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast]),
     categories: &["admin", "dangerous"],
     summary: "Tells that this server is a master without replicas",
     handler: role,
@@ -156,8 +156,10 @@ pub const DEBUG: Command = Command {
     ..SERVER
 };
 
-const ADMIN: Command =
-    Command { flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale], ..SERVER };
+const ADMIN: Command = Command {
+    flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
+    ..SERVER
+};
 
 const NOT_DURABLE: ReplyError = ReplyError::new(
     "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \
