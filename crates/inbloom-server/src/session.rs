@@ -111,6 +111,9 @@ fn is_http(word: &[u8]) -> bool {
 struct Run<'i> {
     command: &'static Command,
     batched: Batched,
+    /// The command as the client spells it.
+    word: &'i [u8],
+    /// The key.
     name: &'i [u8],
     entry: Arc<Entry>,
 }
@@ -118,9 +121,7 @@ struct Run<'i> {
 impl Run<'_> {
     /// Whether a request is one more of these.
     fn takes(&self, arguments: Arguments<'_>) -> bool {
-        arguments.len() == 3
-            && arguments[1] == *self.name
-            && arguments[0].eq_ignore_ascii_case(self.command.name.as_bytes())
+        arguments.len() == 3 && arguments[1] == *self.name && arguments[0] == *self.word
     }
 }
 
@@ -432,15 +433,15 @@ impl Session {
         let Some(batched) = command.batched else { return Err(request) };
         let is_answered = self.state.reply_mode == ReplyMode::On;
         let is_kept = batched == Batched::Query || server.trouble().is_none();
-        let name = part_of(raw, &arguments[1]);
-        match (request.entry, name) {
-            (Some(entry), Some(name))
+        let (word, name) = (part_of(raw, &arguments[0]), part_of(raw, &arguments[1]));
+        match (request.entry, word.zip(name)) {
+            (Some(entry), Some((word, name)))
                 if is_answered && is_kept && matches!(entry.value, Value::Bloom(_)) =>
             {
                 let digests = &mut self.state.scratch.digests;
                 digests.clear();
                 digests.push(server.hasher.digest(&arguments[2]));
-                Ok(Run { command, batched, name, entry })
+                Ok(Run { command, batched, word, name, entry })
             }
             (entry, _) => Err(Request { entry, ..request }),
         }
