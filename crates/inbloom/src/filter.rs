@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::format;
 use crate::key::AsKey;
+use crate::kind::Kind;
 use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::Ribbon;
 use crate::membership::{Membership, contains_keys, insert_keys};
@@ -31,7 +32,7 @@ use crate::state::{
     Measured, State, cannot_advance, cannot_change, cannot_intersect, cannot_remove,
     has_no_positions,
 };
-use crate::storage::Order;
+use crate::storage::{self, Cells, Order};
 
 pub(crate) use content::Content;
 pub(crate) use texts::{MAX_TEXT, Texts};
@@ -75,6 +76,43 @@ impl Filter {
     pub fn with_hasher(plan: Plan, hasher: Hasher) -> Result<Filter> {
         check_hasher(&plan, &hasher)?;
         Ok(Filter::from_parts(hasher, Content::new(plan)?, 0))
+    }
+
+    /// Creates a classic filter over the bits of these words, of which each key has `probes`: for
+    /// those who keep bits themselves, as with `From` of Go's bits-and-blooms. The words are
+    /// copied; the filter's keys are hashed by XXH3-128 under seed 0.
+    ///
+    /// # Errors
+    ///
+    /// Refuses no words, and numbers of probes that the kind cannot have: see [`Plan::exact`].
+    ///
+    /// ```
+    /// use inbloom::Filter;
+    ///
+    /// let mut filter = Filter::from_words(&[0; 16], 4)?;
+    /// filter.insert("alice")?;
+    /// let words = filter.to_words().expect("a classic filter is an array of bits");
+    /// assert!(Filter::from_words(&words, 4)?.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn from_words(words: &[u64], probes: u32) -> Result<Filter> {
+        let plan = Plan::exact(Kind::Classic, words.len() as u64 * 64, probes)?;
+        let mut cells = Cells::zeroed(plan.bytes())?;
+        for (bytes, word) in cells.bytes_mut()?.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        let ones = cells.count_ones();
+        let content = Content::from_cells(plan, cells, ones)?;
+        let inserted = content.measured().estimate(None).rounded();
+        Ok(Filter::from_parts(plan.kind().default_hasher(), content, inserted))
+    }
+
+    /// Returns the words of a filter that is an array of bits: the way back from
+    /// [`Filter::from_words`].
+    #[must_use]
+    pub fn to_words(&self) -> Option<Vec<u64>> {
+        let bits = self.content.measured().bits()?;
+        Some(storage::words(bits.cells.bytes()).collect())
     }
 
     /// A filter of content that is there already; the hasher was checked.
@@ -696,7 +734,7 @@ impl Filter {
     }
 
     /// The most set bits that are left alone.
-    fn auto_clear_ones(&self) -> u64 {
+    pub(crate) fn auto_clear_ones(&self) -> u64 {
         self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().cells() as f64) as u64)
     }
 
@@ -776,8 +814,7 @@ impl Filter {
     /// Turns the filter over to many threads, without copying (unless it is open read-only, and of
     /// a kind that takes inserts). The way back is [`SharedFilter::into_exclusive`].
     ///
-    /// Refused for a filter that clears itself: a key inserted while another thread clears could be
-    /// lost. A blocked filter is read all through, and refused if a bit is set that no key sets:
+    /// Refused for shards that clear themselves, each alone. A blocked filter is read all through, and refused if a bit is set that no key sets:
     /// its lines are locked by it.
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)

@@ -19,6 +19,12 @@
 //! inserts of one key share: exactly one of them returns "new", and only that one changes anything.
 //! Queries never wait for the lock, nor do inserts of most other keys. In the other kinds exactly
 //! one insert returns "new" in any case.
+//!
+//! **Clearing.** A filter that clears itself ([`Filter::set_auto_clear`]) has a gate. Inserts pass
+//! it together; the one that finds too many cells in use closes it, waits until the inserts under
+//! way have returned, and empties the filter. So a clear and an insert never overlap: keys that were
+//! inserted before it are removed, all of them, and a key whose insert begins later is kept. Queries
+//! do not pass the gate: one that overlaps with a clear may still find an old key.
 
 use std::any::Any;
 use std::fmt;
@@ -40,7 +46,7 @@ use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::Plan;
 use crate::state::{State, cannot_advance, cannot_remove};
 use crate::storage::{Bits, Cells, Shared};
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, unpoisoned};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, unpoisoned};
 
 /// A filter that many threads insert into and query at once.
 ///
@@ -69,9 +75,19 @@ pub struct SharedFilter {
     content: SharedContent,
     inserted: Counter,
     texts: Texts,
+    auto_clear: Option<Box<AutoClear>>,
     /// Serialize [`SharedFilter::insert_if_absent`] and removals of one key: its digest picks the
     /// lock.
     locks: Box<[Mutex<()>]>,
+}
+
+/// When a filter clears itself.
+struct AutoClear {
+    share: f64,
+    /// The most cells in use that are left alone.
+    most: u64,
+    /// Held together by inserts, and by the thread that clears alone.
+    gate: RwLock<()>,
 }
 
 enum SharedContent {
@@ -94,7 +110,7 @@ enum Shape {
     Counting(counting::Racing),
 }
 
-/// A filter that clears itself is not for several threads.
+/// Refuses a filter that clears itself, where there is no gate for it.
 pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
     match filter.auto_clear() {
         None => Ok(()),
@@ -112,8 +128,13 @@ const LOCKS: u64 = if cfg!(loom) { 2 } else { 256 };
 
 impl SharedFilter {
     pub(crate) fn from_exclusive(filter: Filter) -> Result<SharedFilter> {
-        refuse_auto_clear(&filter)?;
+        if filter.shards().len() > 1 {
+            refuse_auto_clear(&filter)?; // Each shard would clear itself alone.
+        }
         let inserted = filter.inserted();
+        let auto_clear = filter.auto_clear().map(|share| {
+            Box::new(AutoClear { share, most: filter.auto_clear_ones(), gate: RwLock::new(()) })
+        });
         let Filter { hasher, content, texts, .. } = filter;
         let state = content.into_state();
         let plan = *state.plan();
@@ -150,6 +171,7 @@ impl SharedFilter {
             content,
             inserted: Counter::new(inserted),
             texts,
+            auto_clear,
             locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
         })
     }
@@ -170,7 +192,7 @@ impl SharedFilter {
             hasher: self.hasher,
             content,
             inserted: self.inserted.total(),
-            auto_clear: None,
+            auto_clear: self.auto_clear.map(|auto| auto.share),
             texts: self.texts,
         }
     }
@@ -241,6 +263,12 @@ impl SharedFilter {
 
     /// [`SharedFilter::insert`] for a key that is hashed already.
     pub fn insert_digest(&self, digest: Digest) -> Result<bool> {
+        let _gate = self.make_room(digest)?;
+        self.insert_inside(digest)
+    }
+
+    /// Inserts a digest that has passed the gate.
+    fn insert_inside(&self, digest: Digest) -> Result<bool> {
         let new = match &self.content {
             SharedContent::Words(words) => words.insert(digest)?,
             SharedContent::Scalable(scalable) => scalable.insert(digest)?,
@@ -290,23 +318,55 @@ impl SharedFilter {
         if self.contains_digest(digest) {
             return Ok(false);
         }
+        let _gate = self.make_room(digest)?;
         match &self.content {
             // One word, the locks of the lines, or the lock of the table elect one winner; the
             // others change nothing.
             SharedContent::Words(Words { shape: Shape::Blocked(_) | Shape::Bitmap(_), .. })
-            | SharedContent::Scalable(_) => self.insert_digest(digest),
+            | SharedContent::Scalable(_) => self.insert_inside(digest),
             SharedContent::Words(_) => {
                 let _guard = self.lock_of(digest);
                 if self.contains_digest(digest) {
                     return Ok(false);
                 }
-                self.insert_digest(digest)
+                self.insert_inside(digest)
             }
             SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
                 let new = !state.contains_digest(digest) && state.insert_digest(digest)?;
                 self.inserted.add(u64::from(new));
                 Ok(new)
+            }
+        }
+    }
+
+    /// Passes the gate of a filter that clears itself, having cleared it if it is too full, unless
+    /// the digest is going to be refused. Inserts hold what is returned until they are done.
+    #[inline]
+    fn make_room(&self, digest: Digest) -> Result<Option<RwLockReadGuard<'_, ()>>> {
+        match &self.auto_clear {
+            None => Ok(None),
+            Some(auto) => self.pass(auto, digest).map(Some),
+        }
+    }
+
+    #[inline(never)]
+    fn pass<'a>(&'a self, auto: &'a AutoClear, digest: Digest) -> Result<RwLockReadGuard<'a, ()>> {
+        loop {
+            let gate = unpoisoned(auto.gate.read());
+            if self.occupied() <= auto.most {
+                return Ok(gate);
+            }
+            drop(gate);
+            match &self.content {
+                SharedContent::Words(words) => words.check(digest)?,
+                SharedContent::Scalable(_) => {}
+                SharedContent::Locked(lock) => unpoisoned(lock.read()).check(digest)?,
+            }
+            let _alone = unpoisoned(auto.gate.write());
+            // Another thread may have cleared it meanwhile.
+            if self.occupied() > auto.most {
+                self.clear_inside()?;
             }
         }
     }
@@ -333,6 +393,7 @@ impl SharedFilter {
     /// Fails if there is no memory for a second copy. Inserts wait only in the kinds behind a lock
     /// (see the head of this file), and into the shard of a scalable filter that is being copied.
     pub fn snapshot(&self) -> Result<Filter> {
+        let _gate = self.auto_clear.as_ref().map(|auto| unpoisoned(auto.gate.read()));
         let mut filter = match &self.content {
             SharedContent::Words(words) => {
                 let _guards = self.stop_removals();
@@ -347,6 +408,7 @@ impl SharedFilter {
             }
         };
         filter.texts = self.texts.clone();
+        filter.auto_clear = self.auto_clear.as_ref().map(|auto| auto.share);
         Ok(filter)
     }
 
@@ -373,8 +435,14 @@ impl SharedFilter {
     ///
     /// A key whose insert overlaps with the call may be lost, or be there: insert it again after
     /// the call, and do not remove it before. A filter that must not lose such keys belongs behind
-    /// a lock of the caller's.
+    /// a lock of the caller's. (One that clears itself has such a lock, and loses none.)
     pub fn clear(&self) -> Result<()> {
+        let _alone = self.auto_clear.as_ref().map(|auto| unpoisoned(auto.gate.write()));
+        self.clear_inside()
+    }
+
+    /// Clears behind the gate, if there is one.
+    fn clear_inside(&self) -> Result<()> {
         let _guards = self.stop_removals();
         match &self.content {
             SharedContent::Words(words) => words.clear(),
@@ -511,6 +579,14 @@ impl Words {
         self.ones.change(-(emptied as i64));
     }
 
+    /// Returns the error of an insert, if it would be refused.
+    fn check(&self, digest: Digest) -> Result<()> {
+        match &self.shape {
+            Shape::Bitmap(bitmap) => bitmap.check(digest),
+            Shape::Classic(_) | Shape::Blocked(_) | Shape::Counting(_) => Ok(()),
+        }
+    }
+
     fn contains(&self, digest: Digest) -> bool {
         let words = self.cells.words();
         match &self.shape {
@@ -585,6 +661,36 @@ impl Membership for &SharedFilter {
     }
 
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        let Some(auto) = &self.auto_clear else { return self.insert_run_inside(run, next, new) };
+        let mut rest = run;
+        while let Some(first) = rest.first() {
+            let _gate = self.pass(auto, *first)?;
+            let sure = auto.sure(&self.plan, self.occupied()).min(rest.len());
+            let (now, later) = rest.split_at(sure);
+            self.insert_run_inside(now, if later.is_empty() { next } else { later }, new)?;
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+impl AutoClear {
+    /// As many keys as cannot, whatever they set, take the filter above its limit before the last of
+    /// them: so that the answers of one thread are those of single inserts. At least one.
+    fn sure(&self, plan: &Plan, occupied: u64) -> usize {
+        let room = self.most.saturating_sub(occupied);
+        (room / u64::from(plan.probes())).max(1) as usize
+    }
+}
+
+impl SharedFilter {
+    /// Inserts a run that has passed the gate.
+    fn insert_run_inside(
+        &self,
+        run: &[Digest],
+        next: &[Digest],
+        new: &mut Vec<bool>,
+    ) -> Result<()> {
         let before = new.len();
         let result = match &self.content {
             SharedContent::Words(words) => words.insert_run(Run { keys: run, next }, new),

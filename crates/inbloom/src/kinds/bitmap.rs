@@ -425,6 +425,11 @@ impl Racing {
                 == 1
     }
 
+    /// Returns the error of an insert, if it would be refused.
+    pub(crate) fn check(&self, digest: Digest) -> Result<()> {
+        value(digest, self.universe).map(drop)
+    }
+
     /// Sets the value's bit and returns how many bits this call has set.
     pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> Result<u32> {
         let value = value(digest, self.universe)?;

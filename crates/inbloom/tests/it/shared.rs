@@ -2,7 +2,8 @@
 //! exactly one is told "new" where that is promised. Every interleaving of small cases is in
 //! `loom.rs`; here are real threads, on filters large enough for them to be at different places.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use crate::common::{key, keys, shapes, shapes_for, used_cells};
@@ -337,13 +338,108 @@ fn a_filter_comes_back_from_sharing_as_it_went() {
 fn what_cannot_be_shared_says_so() {
     let refusal = |filter: Filter| filter.into_shared().expect_err("a refusal").to_string();
     let plan = Plan::builder(Kind::Blocked).items(10).build().unwrap();
-    let mut filter = Filter::new(plan).unwrap();
+    let mut filter = Filter::sharded(plan, 2).unwrap();
     filter.set_auto_clear(Some(0.5)).unwrap();
     assert_eq!(
         refusal(filter),
         "kind blocked cannot clear itself while it is shared: a key inserted while another thread \
          clears could be lost; switch auto-clear off, or keep the filter behind a lock"
     );
+}
+
+/// A small filter of each content that can clear itself, above three tenths.
+fn clearing() -> impl Iterator<Item = Filter> {
+    let kinds = [Kind::Bitmap, Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo];
+    kinds.into_iter().map(|kind| {
+        let plan = match kind {
+            Kind::Bitmap => Plan::builder(kind).universe(1 << 10).build(),
+            _ => Plan::builder(kind).items(200).build(),
+        };
+        let mut filter = Filter::new(plan.unwrap()).unwrap();
+        filter.set_auto_clear(Some(0.3)).unwrap();
+        filter
+    })
+}
+
+/// Keys that come in this order: spread, each for the first time until all 1024 have come.
+fn spread(number: u64) -> u64 {
+    number.wrapping_mul(389) % 1024
+}
+
+#[test]
+fn a_shared_filter_clears_itself_when_one_thread_alone_would() {
+    for filter in clearing() {
+        let name = filter.plan().kind();
+        let (one_by_one, at_once) = (filter.clone(), filter.clone());
+        let [one_by_one, at_once, if_absent] =
+            [one_by_one, at_once, filter.clone()].map(|filter| filter.into_shared().unwrap());
+        let (mut alone, mut alone_if_absent) = (filter.clone(), filter);
+        let keys: Vec<u64> = (0..900).map(spread).collect();
+        let expected: Vec<bool> = keys.iter().map(|key| alone.insert(key).unwrap()).collect();
+        assert!(alone.inserted() < 600, "{name} never cleared itself");
+        let answers: Vec<bool> = keys.iter().map(|key| one_by_one.insert(key).unwrap()).collect();
+        assert_eq!(answers, expected, "{name}");
+        let mut answers = Vec::new();
+        at_once.insert_many(&keys, &mut answers).unwrap();
+        assert_eq!(answers, expected, "{name}");
+        for key in &keys {
+            let expected = alone_if_absent.insert_if_absent(key).unwrap();
+            assert_eq!(if_absent.insert_if_absent(key).unwrap(), expected, "{name}");
+        }
+        for shared in [one_by_one, at_once] {
+            assert_eq!(shared.snapshot().unwrap().auto_clear(), Some(0.3));
+            let back = shared.into_exclusive();
+            assert!(back == alone, "{name}");
+            assert_eq!(
+                (back.occupied(), back.inserted(), back.auto_clear()),
+                (alone.occupied(), alone.inserted(), Some(0.3)),
+                "{name}"
+            );
+        }
+        assert!(if_absent.into_exclusive() == alone_if_absent, "{name}");
+    }
+}
+
+/// In each phase the filter is too full when all threads insert one key each at once. Whoever comes
+/// first clears it; so all keys of the phase come after the clear, and are there at its end.
+#[test]
+fn no_key_is_lost_that_comes_while_another_thread_clears() {
+    const THREADS: u64 = 4;
+    const PHASES: u64 = 300;
+    for filter in clearing() {
+        let name = filter.plan().kind();
+        let shared = filter.into_shared().unwrap();
+        let barrier = Barrier::new(THREADS as usize);
+        let lost = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (shared, barrier, lost) = (&shared, &barrier, &lost);
+                scope.spawn(move || {
+                    for phase in 0..PHASES {
+                        if thread == 0 {
+                            let mut others = (0..1000).map(|number| spread(number + phase));
+                            while shared.fill() <= 0.3 {
+                                shared.insert(others.next().unwrap()).unwrap();
+                            }
+                        }
+                        barrier.wait();
+                        let key = 1000 + thread;
+                        let inserted = match phase % 2 {
+                            0 => shared.insert(key).map(drop),
+                            _ => shared.insert_many(&[key], &mut Vec::new()),
+                        };
+                        inserted.unwrap();
+                        barrier.wait();
+                        if !shared.contains(key) {
+                            lost.fetch_add(1, Ordering::Relaxed);
+                        }
+                        barrier.wait();
+                    }
+                });
+            }
+        });
+        assert_eq!(lost.into_inner(), 0, "{name}");
+    }
 }
 
 /// Every thread inserts and removes keys of its own, in filters in which they share counters,

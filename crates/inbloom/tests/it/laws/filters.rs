@@ -543,3 +543,20 @@ fn a_wrapper_answers_every_question_as_what_it_wraps_while_it_adds_nothing() {
         assert!(wrapper.clone() == wrapped && wrapper.shards().len() == 1, "{kind}");
     }
 }
+
+#[test]
+fn a_filter_from_words_has_the_bits_of_the_words() {
+    let mut filter = Filter::from_words(&[0; 40], 5).unwrap();
+    assert_eq!((filter.plan().bits(), filter.plan().probes(), filter.inserted()), (2560, 5, 0));
+    for key in 0..200 {
+        filter.insert(key).unwrap();
+    }
+    let words = filter.to_words().unwrap();
+    let bits: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
+    assert_eq!(bits, filter.occupied());
+    let again = Filter::from_words(&words, 5).unwrap();
+    assert!(again == filter && (0..200).all(|key| again.contains(key)));
+    let estimated = again.inserted() as f64;
+    assert!((estimated - filter.estimated_items().items).abs() <= 0.5, "{estimated}");
+    assert!(Filter::from_words(&[], 5).is_err() && Filter::from_words(&[0], 0).is_err());
+}
