@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use inbloom::{Filter, Kind, Plan};
+use inbloom::BloomFilter;
 
 const USERS: u64 = 2_000;
 const ARTICLES: u64 = 100_000;
@@ -25,16 +25,16 @@ struct Outcome {
     withheld: u64,
 }
 
-fn run() -> inbloom::Result<Outcome> {
-    let plan = Plan::builder(Kind::Blocked).items(READ_AT_MOST).rate(RATE).build()?;
-    let mut read: HashMap<u64, Filter> = HashMap::new();
+fn run() -> Outcome {
+    let mut read: HashMap<u64, BloomFilter> = HashMap::new();
     let mut exact: HashMap<u64, HashSet<u64>> = HashMap::new(); // to compare
     for user in 0..USERS {
+        let empty = || BloomFilter::new(READ_AT_MOST as usize, RATE);
         let (filter, set) =
-            (read.entry(user).or_insert(Filter::new(plan)?), exact.entry(user).or_default());
+            (read.entry(user).or_insert_with(empty), exact.entry(user).or_default());
         for nth in 0..READ_AT_MOST / 2 + mix(user) % (READ_AT_MOST / 2) {
             let article = mix(user << 32 | nth) % ARTICLES;
-            filter.insert(article.to_le_bytes())?;
+            filter.insert(article);
             set.insert(article);
         }
     }
@@ -46,7 +46,7 @@ fn run() -> inbloom::Result<Outcome> {
                 0 => mix(user << 32 | candidate) % ARTICLES, // one that the user has read
                 _ => mix(user << 32 | 1 << 31 | candidate) % ARTICLES,
             };
-            let recommended = !filter.contains(article.to_le_bytes());
+            let recommended = !filter.contains(article);
             if exact[user].contains(&article) {
                 repeated += u64::from(recommended);
             } else {
@@ -59,24 +59,23 @@ fn run() -> inbloom::Result<Outcome> {
     // What the map of users takes is the same on both sides. A set of integers takes 9 bytes for
     // each of its slots, which are 8/7 of its capacity.
     let set_bytes = |set: &HashSet<u64>| size_of_val(set) + set.capacity() * 8 / 7 * 9;
-    Ok(Outcome {
+    Outcome {
         filter_bytes: read.values().map(|each| size_of_val(each) as u64 + each.bytes()).sum(),
         set_bytes: exact.values().map(|set| set_bytes(set) as u64).sum(),
         repeated,
         unread,
         withheld,
-    })
+    }
 }
 
-fn main() -> inbloom::Result<()> {
-    let outcome = run()?;
+fn main() {
+    let outcome = run();
     let share = 100.0 * outcome.withheld as f64 / outcome.unread as f64;
     println!("{USERS} users who have read up to {READ_AT_MOST} articles each");
     println!("as filters: {} bytes per user", outcome.filter_bytes / USERS);
     println!("as sets:    {} bytes per user", outcome.set_bytes / USERS);
     println!("articles recommended that were read: {}", outcome.repeated);
     println!("not recommended though not read: {share:.2}% of {} candidates", outcome.unread);
-    Ok(())
 }
 
 /// Splitmix64: numbers that look random and are the same in every run.
@@ -93,7 +92,7 @@ mod tests {
 
     #[test]
     fn no_article_is_repeated_and_few_are_withheld() {
-        let outcome = run().unwrap();
+        let outcome = run();
         assert_eq!(outcome.repeated, 0);
         let expected = outcome.unread as f64 * RATE;
         let most = expected + 5.0 * expected.sqrt();

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use inbloom::{Filter, Kind, Plan};
+use inbloom::BloomFilter;
 
 const ROWS: u64 = 10_000;
 const PUTS: u64 = 2_000;
@@ -13,7 +13,7 @@ const RATE: f64 = 0.01;
 
 /// The back end with its cache, and perhaps a guard before it.
 struct Shop {
-    guard: Option<Filter>,
+    guard: Option<BloomFilter>,
     cache: HashMap<u64, String>,
     back_end: HashMap<u64, String>,
     calls: u64,
@@ -24,7 +24,7 @@ impl Shop {
         if let Some(row) = self.cache.get(&id) {
             return Some(row.clone());
         }
-        if self.guard.as_ref().is_some_and(|guard| !guard.contains(id.to_le_bytes())) {
+        if self.guard.as_ref().is_some_and(|guard| !guard.contains(id)) {
             return None; // certainly not there
         }
         self.calls += 1;
@@ -34,12 +34,11 @@ impl Shop {
     }
 
     /// The guard learns of a row before the back end has it: it must never deny one that is there.
-    fn put(&mut self, id: u64, row: String) -> inbloom::Result<()> {
+    fn put(&mut self, id: u64, row: String) {
         if let Some(guard) = &mut self.guard {
-            guard.insert(id.to_le_bytes())?;
+            guard.insert(id);
         }
         self.back_end.insert(id, row);
-        Ok(())
     }
 }
 
@@ -49,16 +48,16 @@ struct Outcome {
     denied: u64,
 }
 
-fn run(guard: Option<Filter>) -> inbloom::Result<Outcome> {
+fn run(guard: Option<BloomFilter>) -> Outcome {
     let (cache, back_end) = (HashMap::new(), HashMap::new());
     let mut shop = Shop { guard, cache, back_end, calls: 0 };
     for number in 0..ROWS {
-        shop.put(mix(number), format!("row {number}"))?;
+        shop.put(mix(number), format!("row {number}"));
     }
     let (mut rows, mut for_absent, mut denied) = (ROWS, 0, 0);
     for request in 0..REQUESTS {
         if request % (REQUESTS / PUTS) == 0 {
-            shop.put(mix(rows), format!("row {rows}"))?;
+            shop.put(mix(rows), format!("row {rows}"));
             rows += 1;
         }
         if request % 10 == 0 {
@@ -70,20 +69,19 @@ fn run(guard: Option<Filter>) -> inbloom::Result<Outcome> {
             for_absent += shop.calls - calls;
         }
     }
-    Ok(Outcome { calls: shop.calls, for_absent, denied })
+    Outcome { calls: shop.calls, for_absent, denied }
 }
 
-fn guard() -> inbloom::Result<Filter> {
-    Filter::new(Plan::builder(Kind::Blocked).items(ROWS + PUTS).rate(RATE).build()?)
+fn guard() -> BloomFilter {
+    BloomFilter::new((ROWS + PUTS) as usize, RATE)
 }
 
-fn main() -> inbloom::Result<()> {
-    let (without, with) = (run(None)?, run(Some(guard()?))?);
+fn main() {
+    let (without, with) = (run(None), run(Some(guard())));
     println!("{REQUESTS} requests, 90% of them for keys that do not exist");
     println!("without guard: {} calls, {} in vain", without.calls, without.for_absent);
     println!("with guard:    {} calls, {} in vain", with.calls, with.for_absent);
-    println!("the guard takes {} bytes; existing keys denied: {}", guard()?.bytes(), with.denied);
-    Ok(())
+    println!("the guard takes {} bytes; existing keys denied: {}", guard().bytes(), with.denied);
 }
 
 /// Splitmix64: numbers that look random and are the same in every run.
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn nearly_no_call_is_in_vain_and_no_existing_key_is_denied() {
-        let (without, with) = (run(None).unwrap(), run(Some(guard().unwrap())).unwrap());
+        let (without, with) = (run(None), run(Some(guard())));
         assert_eq!((without.denied, with.denied), (0, 0));
         let absent = REQUESTS / 10 * 9;
         assert_eq!(without.for_absent, absent);

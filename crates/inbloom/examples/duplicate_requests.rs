@@ -29,7 +29,7 @@ impl Interceptor {
     /// every retry, and who retries every five minutes would never be let in again.
     fn accept(&mut self, now_ms: u64, id: u64) -> inbloom::Result<bool> {
         self.recent.advance(now_ms)?;
-        self.recent.insert_if_absent(id.to_le_bytes())
+        self.recent.insert_if_absent(id)
     }
 }
 

@@ -2,7 +2,7 @@
 //! lookup reads only the blocks whose filter says "probably". The filters are used in place, in the
 //! bytes of the table. Run it with `cargo run --release -p inbloom --example filter_per_block`.
 
-use inbloom::{Filter, Kind, Plan};
+use inbloom::{BloomFilter, Filter};
 
 const BLOCKS: u64 = 100;
 const ROWS: u64 = 1000;
@@ -19,15 +19,12 @@ struct Outcome {
 
 fn run() -> inbloom::Result<Outcome> {
     // The table: for every block, the bytes of its filter. (The rows themselves are left out.)
-    let plan = Plan::builder(Kind::Blocked).items(ROWS).rate(RATE).build()?;
     let mut table = Vec::new();
     let mut offsets = vec![0];
     for block in 0..BLOCKS {
-        let mut filter = Filter::new(plan)?;
-        for row in 0..ROWS {
-            filter.insert((block * ROWS + row).to_le_bytes())?;
-        }
-        filter.write_to(&mut table)?;
+        let mut filter = BloomFilter::new(ROWS as usize, RATE);
+        filter.extend(block * ROWS..(block + 1) * ROWS);
+        filter.as_filter().write_to(&mut table)?;
         offsets.push(table.len());
     }
 
@@ -35,7 +32,7 @@ fn run() -> inbloom::Result<Outcome> {
         let mut blocks = Vec::new();
         for (block, range) in (0..).zip(offsets.windows(2)) {
             let filter = Filter::view(&table[range[0]..range[1]])?; // no copy
-            if filter.contains(key.to_le_bytes()) {
+            if filter.contains(key) {
                 blocks.push(block);
             }
         }

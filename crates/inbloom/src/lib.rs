@@ -3,23 +3,41 @@
 //! is always true, "probably yes" is wrong at most at the rate you asked for.
 //!
 //! ```
-//! use inbloom::{Filter, Kind, Plan};
+//! use inbloom::BloomFilter;
 //!
-//! // Plan first: how many keys, how often may it be wrong? The plan tells what that takes.
-//! let plan = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
-//! assert!(plan.bytes() < 2_000_000);
-//!
-//! let mut seen = Filter::new(plan)?;
-//! assert!(seen.insert("https://example.org/a")?); // true: certainly new
-//! assert!(!seen.insert("https://example.org/a")?); // false: seen before
+//! let mut seen = BloomFilter::new(1_000_000, 0.001); // 1 million keys, 0.1% false positives
+//! assert!(seen.insert("https://example.org/a")); // true: certainly new
+//! assert!(!seen.insert("https://example.org/a")); // false: probably seen before
 //! assert!(!seen.contains("https://example.org/b")); // false is certain, true is probable
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("seen.ib");
-//! seen.save(&path)?; // old or new, never half
-//! assert!(Filter::open(&path)?.contains("https://example.org/a")); // mapped, not read
+//! seen.save(&path)?; // the old file or the new one, never half of it
+//! assert!(BloomFilter::open(&path)?.contains("https://example.org/a")); // mapped, not read
 //! # Ok::<(), inbloom::Error>(())
 //! ```
+//!
+//! # Two levels
+//!
+//! [`BloomFilter`] takes two numbers and cannot fail: what most programs need. [`Filter`] is any kind
+//! of filter, from any source, and returns an error where a call can fail:
+//!
+//! ```
+//! use inbloom::{Filter, Kind, Plan};
+//!
+//! // Plan first: how many keys, at which rate? The plan tells what that takes.
+//! let plan = Plan::builder(Kind::Cuckoo).items(1_000_000).rate(0.001).build()?;
+//! assert!(plan.bytes() < 1_800_000);
+//!
+//! let mut sessions = Filter::new(plan)?;
+//! sessions.insert(42)?; // keys are text, bytes or integers
+//! assert!(sessions.remove(42)?); // this kind can
+//! assert!(!sessions.contains(42));
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! [`OpenOptions`] opens files of any kind: to query or to change them, with a secret key, checked or
+//! as they are. [`SharedFilter`] is for many threads.
 //!
 //! # Which kind
 //!
