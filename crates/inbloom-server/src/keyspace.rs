@@ -15,19 +15,27 @@
 //! whole part that its cursor points into. 48 bits, because some clients keep cursors as doubles,
 //! which are exact to 53.
 //!
+//! **Changes.** [`Keyspace::apply`] changes the content of an entry; `create`, `replace`, `remove`,
+//! `rename`, `expire` and `flush` change what names stand for. Each of them locks, changes, tells the
+//! [`Journal`] and enters the memory. Recovery changes content by `apply` too, before there is a journal;
+//! names it gives all at once, by `restore`, when the last record has told them.
+//!
 //! **Locks.** Whoever holds two parts took them in the order of database and part; the calendar's
 //! lock comes after, that of the log last. No filter is asked, changed or freed under any of them.
 //! Names are written down in the log under the lock of their part: in the order in which they change.
 
+mod entry;
 mod expiry;
 pub mod journal;
 mod reaper;
+mod scan;
+mod visit;
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashTable;
@@ -35,22 +43,21 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::value::Value;
 use crate::value::change::{Change, Effect, Refusal};
+use entry::GONE;
 use expiry::Calendar;
 use journal::{Journal, Record};
 use reaper::Reaper;
+use scan::{cursor_of, part_of_cursor};
+use visit::Moved;
+
+pub use entry::{Entry, New, Restored, Stamp};
 
 /// Databases that SELECT chooses from, as many as Redis has by default.
 pub const DATABASES: usize = 16;
 /// So many that a table of a million keys is well filled: tables double when they are 7/8 full.
 pub const PARTS: u64 = 1280;
-/// Of a place in the order of scanning.
-const CURSOR_BITS: u32 = 48;
 /// Entry, table slot and the like, beside name and cells: what a small filter was measured to take.
 const ENTRY_BYTES: u64 = 192;
-/// No time: the key does not expire.
-const NEVER: u64 = u64::MAX;
-/// Instead of the bytes of an entry that no name leads to, not yet or not any more.
-const GONE: u64 = u64::MAX;
 /// A table is made smaller when less than one of so many slots is taken.
 const SPARSE: usize = 8;
 
@@ -70,13 +77,6 @@ pub struct Keyspace {
     moved: Mutex<Option<Moved>>,
 }
 
-/// What [`Keyspace::visit_changed`] has to look at beside the tables.
-struct Moved {
-    entries: Vec<Restored>,
-    /// Entries with this number and larger ones are in the log from their beginning.
-    fence: u64,
-}
-
 /// The parts of a database come into being with its first key: most servers use one database.
 #[derive(Default)]
 struct Database {
@@ -90,128 +90,6 @@ struct Part(RwLock<HashTable<Slot>>);
 struct Slot {
     name: Box<[u8]>,
     entry: Arc<Entry>,
-}
-
-/// What a name stands for.
-pub struct Entry {
-    /// Its number, which no other entry has had.
-    pub id: u64,
-    /// Milliseconds since 1970, or `NEVER`.
-    expires: AtomicU64,
-    /// The bytes of the value that are on the keyspace's account, or `GONE`.
-    accounted: AtomicU64,
-    /// The second of the calendar that has this entry, 0 if none does.
-    listed: AtomicU32,
-    /// How often it was given another name.
-    moves: AtomicU16,
-    /// Whether anything of it was changed since the last snapshot.
-    changed: AtomicBool,
-    /// The filter.
-    pub value: Value,
-}
-
-/// A filter that is to have a name.
-pub struct New {
-    value: Value,
-    /// What the log says of it: see `value::spec`.
-    birth: Vec<u8>,
-    expires: Option<u64>,
-}
-
-impl New {
-    /// One with its birth, until some time.
-    pub fn with(value: Value, birth: Vec<u8>, expires: Option<u64>) -> New {
-        New { value, birth, expires }
-    }
-}
-
-impl From<Value> for New {
-    fn from(value: Value) -> New {
-        New::with(value, Vec::new(), None)
-    }
-}
-
-/// An entry that is not in a table, with its name.
-pub struct Restored {
-    database: usize,
-    name: Box<[u8]>,
-    /// What the name stands for.
-    pub entry: Arc<Entry>,
-}
-
-impl Restored {
-    /// Of this database and name.
-    pub fn new(database: usize, name: &[u8], entry: Arc<Entry>) -> Restored {
-        Restored { database, name: name.into(), entry }
-    }
-
-    /// Its database and name.
-    pub fn key(&self) -> (usize, &[u8]) {
-        (self.database, &self.name)
-    }
-
-    /// Gives it another name.
-    pub fn rename(&mut self, database: usize, name: &[u8]) {
-        (self.database, self.name) = (database, name.into());
-    }
-}
-
-/// What differs when an entry was changed in between, as WATCH needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    expires: u64,
-    moves: u16,
-    value: u64,
-}
-
-impl Entry {
-    /// A filter with its number, and until when it lives. It is on no account before it has a name.
-    pub fn new(id: u64, value: Value, expires: Option<u64>) -> Entry {
-        Entry {
-            id,
-            expires: AtomicU64::new(expires.unwrap_or(NEVER)),
-            accounted: AtomicU64::new(GONE),
-            listed: AtomicU32::new(0),
-            moves: AtomicU16::new(0),
-            changed: AtomicBool::new(false),
-            value,
-        }
-    }
-
-    /// Notes that it is not as the last snapshot has it. Always after the change, and before it is
-    /// written down.
-    pub fn set_changed(&self) {
-        self.changed.store(true, Ordering::Release);
-    }
-
-    /// Whether it is not as the last snapshot has it; from now on it counts as if.
-    pub fn take_changed(&self) -> bool {
-        self.changed.swap(false, Ordering::AcqRel)
-    }
-
-    /// Sets until when it lives, while no table has it.
-    pub fn set_expires(&self, at: Option<u64>) {
-        self.expires.store(at.unwrap_or(NEVER), Ordering::Relaxed);
-    }
-
-    /// Whether it can still be reached by its name at this time.
-    pub fn is_live(&self, now: u64) -> bool {
-        self.accounted.load(Ordering::Acquire) != GONE && now < self.expires.load(Ordering::Relaxed)
-    }
-
-    /// When it expires, in milliseconds since 1970.
-    pub fn expires(&self) -> Option<u64> {
-        Some(self.expires.load(Ordering::Relaxed)).filter(|at| *at != NEVER)
-    }
-
-    /// Differs when the content, the time of expiry or the name has changed.
-    pub fn stamp(&self) -> Stamp {
-        Stamp {
-            expires: self.expires.load(Ordering::Relaxed),
-            moves: self.moves.load(Ordering::Relaxed),
-            value: self.value.stamp(),
-        }
-    }
 }
 
 /// A name, in one of the databases.
@@ -568,54 +446,6 @@ impl Keyspace {
         count
     }
 
-    /// Names of a database in the order of their hashes, from a cursor on, about as many as asked
-    /// for, and the cursor to go on with: 0 at the end. They are visited without a lock.
-    pub fn scan(
-        &self,
-        database: usize,
-        cursor: u64,
-        count: usize,
-        now: u64,
-        mut visit: impl FnMut(&[u8], &Entry),
-    ) -> u64 {
-        let Some(parts) = self.databases[database].parts.get() else { return 0 };
-        if cursor >> CURSOR_BITS != 0 {
-            return 0; // Beyond the last.
-        }
-        let mut left = count.max(1);
-        for (index, part) in parts.iter().enumerate().skip(part_of_cursor(cursor)) {
-            let table = part.0.read();
-            let mut found: Vec<(u64, &Slot)> = table
-                .iter()
-                .map(|slot| (cursor_of(self.hash(&slot.name)), slot))
-                .filter(|(place, _)| *place >= cursor)
-                .collect();
-            let mut next = None;
-            if found.len() > left {
-                // Names of one place are returned together, or the rest of them would be lost.
-                let (_, (last, _), _) =
-                    found.select_nth_unstable_by_key(left - 1, |(place, _)| *place);
-                let last = *last;
-                found.retain(|(place, _)| *place <= last);
-                next = Some(last + 1);
-            }
-            left = left.saturating_sub(found.len());
-            let live = found.iter().filter(|(_, slot)| slot.entry.is_live(now));
-            let live: Vec<(Box<[u8]>, Arc<Entry>)> =
-                live.map(|(_, slot)| (slot.name.clone(), Arc::clone(&slot.entry))).collect();
-            drop(table);
-            for (name, entry) in live {
-                visit(&name, &entry);
-            }
-            let after = ((index as u64 + 1) << CURSOR_BITS).div_ceil(PARTS);
-            let next = next.unwrap_or(after);
-            if left == 0 && next >> CURSOR_BITS == 0 {
-                return next;
-            }
-        }
-        0
-    }
-
     /// The keys of a database. Expired ones are counted until they are removed, a second or so
     /// later.
     pub fn len(&self, database: usize) -> u64 {
@@ -653,96 +483,6 @@ impl Keyspace {
         }
         drop(tables);
         self.reaper.take(removed);
-    }
-
-    /// Remembers an entry that leaves its place while all are visited. After that was written down.
-    fn note_moved(&self, key: Key<'_>, entry: &Arc<Entry>) {
-        if let Some(moved) = &mut *self.moved.lock()
-            && entry.id < moved.fence
-        {
-            moved.entries.push(Restored::new(key.database, key.name, Arc::clone(entry)));
-        }
-    }
-
-    /// From now on no entry is missed by [`Keyspace::visit_changed`], which is to follow.
-    pub fn prepare_visit(&self) {
-        *self.moved.lock() = Some(Moved { entries: Vec::new(), fence: u64::MAX });
-    }
-
-    /// The log has begun anew: entries that come from now on need no visit.
-    pub fn begin_visit(&self) {
-        let fence = self.number();
-        if let Some(moved) = &mut *self.moved.lock() {
-            moved.fence = fence;
-        }
-    }
-
-    /// There will be no visit.
-    pub fn abandon_visit(&self) {
-        *self.moved.lock() = None;
-    }
-
-    /// Visits all entries that have changed since the last snapshot, without a lock. Some may be
-    /// visited twice, under two names: the second is right, or the log tells a later one.
-    ///
-    /// Those that were renamed since the visit was prepared are visited too, as they may have gone from
-    /// where it was still to be looked to where it was looked already. And so are those that were
-    /// removed: until that is in the log, they may come back, and then must have all their changes.
-    pub fn visit_changed(&self, mut visit: impl FnMut(usize, &[u8], &Arc<Entry>)) {
-        for (database, content) in self.databases.iter().enumerate() {
-            for part in content.parts.get().into_iter().flatten() {
-                let table = part.0.read();
-                let changed =
-                    table.iter().filter(|slot| slot.entry.changed.load(Ordering::Acquire));
-                let changed: Vec<(Box<[u8]>, Arc<Entry>)> =
-                    changed.map(|slot| (slot.name.clone(), Arc::clone(&slot.entry))).collect();
-                drop(table);
-                changed.iter().for_each(|(name, entry)| visit(database, name, entry));
-            }
-        }
-        let moved = self.moved.lock().take().map_or(Vec::new(), |moved| moved.entries);
-        for Restored { database, name, entry } in &moved {
-            visit(*database, name, entry);
-        }
-    }
-
-    /// Lets all entries count as changed.
-    pub fn set_all_changed(&self) {
-        for content in &self.databases {
-            for part in content.parts.get().into_iter().flatten() {
-                part.0.read().iter().for_each(|slot| slot.entry.set_changed());
-            }
-        }
-    }
-
-    /// A key of a database, if there is one, each as likely as the others.
-    pub fn any(&self, database: usize, seed: u64, now: u64) -> Option<Vec<u8>> {
-        /// So often is an expired key drawn only if there is hardly another.
-        const TRIES: u64 = 100;
-        let parts = self.databases[database].parts.get()?;
-        for attempt in 0..TRIES {
-            let drawn = self.hasher.hash_one((seed, attempt));
-            let mut at = drawn.checked_rem(self.len(database))? as usize;
-            for part in parts {
-                let table = part.0.read();
-                if let Some(rest) = at.checked_sub(table.len()) {
-                    at = rest;
-                    continue;
-                }
-                let slot = table.iter().nth(at).expect("fewer than there are");
-                if slot.entry.is_live(now) {
-                    return Some(slot.name.to_vec());
-                }
-                break;
-            }
-        }
-        let (mut name, mut cursor) = (None, 0);
-        loop {
-            cursor = self.scan(database, cursor, 1, now, |found, _| name = Some(found.into()));
-            if cursor == 0 || name.is_some() {
-                return name;
-            }
-        }
     }
 
     /// The bytes that all keys take.
@@ -826,15 +566,6 @@ impl Keyspace {
 
 fn part_of(hash: u64) -> usize {
     part_of_cursor(cursor_of(hash))
-}
-
-/// The place of a hash in the order of scanning.
-fn cursor_of(hash: u64) -> u64 {
-    hash >> (64 - CURSOR_BITS)
-}
-
-fn part_of_cursor(cursor: u64) -> usize {
-    ((cursor * PARTS) >> CURSOR_BITS) as usize
 }
 
 /// What a key takes beside its filter.

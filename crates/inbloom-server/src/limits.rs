@@ -132,7 +132,7 @@ impl MemoryLimits {
 }
 
 impl Grants for MemoryLimits {
-    type Room = Room;
+    type Grant = Room;
 
     fn limit(&self) -> u64 {
         self.limit_for(0)

@@ -118,7 +118,7 @@ fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
             let (trial, _room) = copy(call.server, &entry.value)?;
             for source in &sources {
                 let _room = room_to_unite(call.server, &trial, &source.value)?;
-                let (from, _room) = apart(call.server, &source.value)?;
+                let (from, _room) = apart(call.server, &trial, &source.value)?;
                 let from = from.as_ref().unwrap_or(&source.value);
                 let change = Change::Merge { from, image: &[], hasher: call.server.hasher };
                 let tried = trial.apply(&change, &mut Vec::new(), |_| ());
@@ -170,7 +170,7 @@ fn unite_new(server: &Server, into: &mut Value, from: &Value) -> Result<(), Repl
         }
         (into, from) => room_to_unite(server, into, from)?,
     };
-    let (copy, _room) = apart(server, from)?;
+    let (copy, _room) = apart(server, into, from)?;
     let united = into.merge_alone(copy.as_ref().unwrap_or(from), server.hasher, None);
     united.map_err(|refusal| refused(server, refusal))
 }
@@ -184,7 +184,7 @@ fn unite(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> 
         united.map_err(|refusal| refused(server, refusal))
     };
     let Some(store) = server.store() else {
-        let (copy, _room) = apart(server, from)?;
+        let (copy, _room) = apart(server, &into.value, from)?;
         return merge(copy.as_ref().unwrap_or(from), &[]);
     };
     let failed = |error| ReplyError::with(format!("ERR the merge cannot be written down: {error}"));
@@ -199,15 +199,19 @@ fn unite(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> 
     united
 }
 
-/// A copy of a filter with a lock, so that never two locks are held at once. Others are merged as they
-/// are, while clients add to them.
-fn apart(server: &Server, value: &Value) -> Result<(Option<Value>, Option<Room>), ReplyError> {
-    match value {
-        Value::Filter(guarded) => {
+/// A copy of a filter with a lock that is to be merged into another with one, so that never two locks
+/// are held at once. Filters without a lock are merged as they are, while clients add to them.
+fn apart(
+    server: &Server,
+    into: &Value,
+    from: &Value,
+) -> Result<(Option<Value>, Option<Room>), ReplyError> {
+    match (into, from) {
+        (Value::Filter(_), Value::Filter(guarded)) => {
             let (filter, room) = guarded_copy(server, guarded)?;
             Ok((Some(Value::filter(filter)), Some(room)))
         }
-        Value::Bloom(_) | Value::RedisBloom(_) | Value::Cuckoo(_) => Ok((None, None)),
+        _ => Ok((None, None)),
     }
 }
 

@@ -74,7 +74,7 @@ pub struct Materials<'a> {
 /// Who grants memory to filters.
 pub trait Grants {
     /// Bytes that were granted, until it is dropped.
-    type Room;
+    type Grant;
     /// The bytes that a filter may take in all.
     fn limit(&self) -> u64;
     /// Grants the bytes of a filter.
@@ -82,14 +82,14 @@ pub trait Grants {
     /// # Errors
     ///
     /// There is no room for it.
-    fn grant(&self, bytes: u64) -> Result<Self::Room, ReplyError>;
+    fn grant(&self, bytes: u64) -> Result<Self::Grant, ReplyError>;
 }
 
 /// For filters whose memory was granted before.
 pub struct Granted;
 
 impl Grants for Granted {
-    type Room = ();
+    type Grant = ();
 
     fn limit(&self) -> u64 {
         u64::MAX
@@ -122,7 +122,7 @@ impl Spec {
         with: &Materials<'_>,
         now: u64,
         grants: &G,
-    ) -> Result<(Value, G::Room), ReplyError> {
+    ) -> Result<(Value, G::Grant), ReplyError> {
         match *self {
             Spec::Bloom(wish) => {
                 let shape = with.shapes.get(wish)?;
