@@ -96,7 +96,7 @@ impl HashArgs {
     /// The hash of a new filter of this kind.
     pub fn hasher(&self, kind: Kind) -> Result<Hasher> {
         let given = self.given()?;
-        if kind != Kind::Bitmap {
+        if !kind.is_exact() {
             return Ok(given.map_or_else(Hasher::default, |(_, hasher)| hasher));
         }
         if let Some((option, _)) = given {
@@ -288,12 +288,12 @@ pub fn count_new(new: &[bool]) -> u64 {
 pub fn exceeds_promise(filter: &Filter) -> bool {
     let (plan, rate, estimate) = (filter.plan(), filter.rate(), filter.estimated_items());
     let planned = plan.items() as f64;
-    let within_chance = match plan.kind() {
+    let within_chance = if plan.kind().forgets() {
         // A window may hold its keys unevenly: its rate tells, not their number.
-        Kind::Window => rate <= plan.rate_at(planned + 3.0 * estimate.error),
-        // How many keys there are leaves nothing to chance.
-        Kind::Scalable | Kind::Ribbon => false,
-        _ => estimate.items - 3.0 * estimate.error <= planned,
+        rate <= plan.rate_at(planned + 3.0 * estimate.error)
+    } else {
+        // Where the rate does not follow from how many keys there are, nothing is left to chance.
+        !plan.kind().keeps_rate() && estimate.items - 3.0 * estimate.error <= planned
     };
     rate > plan.rate() && !within_chance
 }

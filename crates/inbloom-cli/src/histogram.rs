@@ -3,7 +3,7 @@
 //! A good hash fills every slice of the array alike. The plot is scaled to what there is, so that
 //! bands show even where they are slight; whether they mean anything is what the sentence says.
 
-use inbloom::{Filter, Kind, Slice};
+use inbloom::{Filter, Slice};
 
 use crate::numbers::rate;
 
@@ -70,14 +70,10 @@ pub fn expectation(filter: &Filter, slices: &[Slice]) -> String {
     if slices.is_empty() {
         return "nothing: it has no cells".to_string();
     }
-    if filter.plan().kind() == Kind::Bitmap {
+    if filter.plan().kind().is_exact() {
         return format!("{} on the whole", range(&|slice| slice.expected));
     }
-    let arrays = match filter.plan().kind() {
-        Kind::Window => ", generation by generation",
-        Kind::Scalable => ", table by table",
-        _ => "",
-    };
+    let arrays = filter.plan().kind().labels().arrays;
     format!(
         "{} in each of {} slices, deviation {}{arrays}",
         range(&|slice| slice.expected),
@@ -88,7 +84,7 @@ pub fn expectation(filter: &Filter, slices: &[Slice]) -> String {
 
 /// Whether chance explains what differs.
 pub fn verdict(filter: &Filter, slices: &[Slice]) -> String {
-    if filter.plan().kind() == Kind::Bitmap {
+    if filter.plan().kind().is_exact() {
         return "none: integers are not hashed, so this is where they are".to_string();
     }
     let out: Vec<usize> = (0..slices.len()).filter(|at| slices[*at].stands_out()).collect();

@@ -17,7 +17,7 @@ use std::iter;
 
 use anyhow::Result;
 use inbloom::kinds::bitmap::Bitmap;
-use inbloom::{Digest, Filter, Kind, Plan};
+use inbloom::{Digest, Filter, Kind, Plan, PlanBuilder};
 
 /// Bits of the range of integers that a container of a roaring bitmap is for.
 const RANGE: u32 = 16;
@@ -40,17 +40,21 @@ pub struct Scattered {
     room: usize,
 }
 
+fn bitmap(universe: u64) -> PlanBuilder {
+    Plan::builder(Kind::Bitmap).universe(universe)
+}
+
 impl Integers {
     /// An empty set of integers below `universe`, in so many bits, whatever comes.
     pub fn below(universe: u64) -> Result<Integers> {
         // Told that all of them may come, the plan does not choose the roaring bitmap.
-        let plan = Plan::builder(Kind::Bitmap).universe(universe).items(universe).build()?;
+        let plan = bitmap(universe).items(universe).build()?;
         Ok(Integers::Below(Filter::new(plan)?))
     }
 
     /// An empty set of any integers.
     pub fn any() -> Result<Integers> {
-        let plan = Plan::builder(Kind::Bitmap).universe(u64::MAX).build()?;
+        let plan = bitmap(u64::MAX).build()?;
         let scattered = Scattered { close: Bitmap::new(plan)?, loose: Vec::new(), room: ROOM };
         Ok(Integers::Any(scattered))
     }

@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::Path;
 
-use inbloom::{Digest, Filter, Kind, Paging};
+use inbloom::{Digest, Filter, Paging};
 use inbloom_server::units::machine;
 
 use crate::input::Input;
@@ -61,7 +61,7 @@ impl Situation {
     /// `memory` is what the person says is free, if anything.
     pub fn new(path: &Path, filter: &Filter, memory: Option<u64>, input: Option<u64>) -> Situation {
         let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-        let foreseen = filter.plan().kind() == Kind::Ribbon && is_file;
+        let foreseen = filter.plan().kind().foresees_pages() && is_file;
         Situation {
             filter: foreseen.then(|| filter.bytes()),
             shards: Some(filter.shards().len()).filter(|shards| *shards > 1),

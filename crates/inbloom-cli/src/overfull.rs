@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use inbloom::{Digest, Error, Estimate, Filter, Kind, Plan};
 
+use crate::sizing::kinds_that;
 use crate::{filter_file, numbers, output};
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,30 +44,27 @@ impl Overfull {
         growth: Option<u32>,
         clears_itself: bool,
     ) -> Result<Overfull> {
-        let is_fixed = kind == Kind::Scalable && growth == Some(0);
-        let never = match kind {
+        let is_fixed = kind.can_grow() && growth == Some(0);
+        let never = match is_fixed {
             _ if clears_itself => Some("empties itself (--auto-clear)"),
-            Kind::Scalable if is_fixed => None,
-            Kind::Scalable => Some("grows by itself, since there is no -n that it must keep to"),
-            Kind::Window => Some("forgets by itself"),
-            Kind::Bitmap => Some("is exact, however many integers it holds"),
-            Kind::Ribbon => Some("keeps its rate for any number of keys"),
-            _ => None,
+            true => None,
+            false => kind.labels().never_overfull,
         };
         match (never, asked) {
             (Some(_), None) => Ok(Overfull::Continue),
-            (Some(_), Some(Overfull::Grow)) if kind == Kind::Scalable => Ok(Overfull::Continue),
+            (Some(_), Some(Overfull::Grow)) if kind.can_grow() => Ok(Overfull::Continue),
             (Some(reason), Some(asked)) => bail!(
                 "--overfull {} has no meaning here: a filter of kind {kind} {reason}; leave it out",
                 asked.name(),
             ),
             (None, Some(Overfull::Grow)) if is_fixed => bail!(
-                "--overfull grow: with --growth 0 a scalable filter does not grow; leave one of \
-                 them out"
+                "--overfull grow: with --growth 0 a {kind} filter does not grow; leave one of them \
+                 out"
             ),
             (None, Some(Overfull::Grow)) if !kind.can_outgrow() => bail!(
-                "--overfull grow: kind {kind} cannot grow, but kinds blocked and classic can; \
-                 choose one of them, or stop or continue"
+                "--overfull grow: kind {kind} cannot grow, but kinds {} can; choose one of them, \
+                 or stop or continue",
+                kinds_that(Kind::can_outgrow),
             ),
             (None, None) if default == Overfull::Grow && !kind.can_outgrow() => Ok(Overfull::Stop),
             (None, asked) => Ok(asked.unwrap_or(default)),
@@ -176,7 +174,7 @@ impl Filling {
 
     fn warn_if_passed(&mut self, filter: &Filter) {
         // A window is filled step by step: what is said in the end is said of the last one.
-        let is_window = filter.plan().kind() == Kind::Window;
+        let is_window = filter.plan().kind().forgets();
         let may_pass = self.overfull == Overfull::Continue && !self.has_warned && !is_window;
         if may_pass && has_passed(filter) {
             self.has_warned = true;
@@ -193,12 +191,12 @@ impl Filling {
 /// Whether a filter holds more keys than it was planned for, at a rate above its target.
 pub fn has_passed(filter: &Filter) -> bool {
     let plan = filter.plan();
-    match plan.kind() {
-        Kind::Scalable | Kind::Ribbon | Kind::Bitmap => false,
+    let kind = plan.kind();
+    if kind.forgets() {
         // Its rate tells, not how many keys it has: they may be spread unevenly.
-        Kind::Window => filter_file::exceeds_promise(filter),
-        _ => filter.inserted() > plan.items() && filter.rate() > plan.rate(),
+        return filter_file::exceeds_promise(filter);
     }
+    !kind.keeps_rate() && filter.inserted() > plan.items() && filter.rate() > plan.rate()
 }
 
 /// Up to this rate the bits tell how many keys a filter holds. Beyond it most bits are set.

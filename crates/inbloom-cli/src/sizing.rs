@@ -198,15 +198,26 @@ pub fn particulars(plan: &Plan) -> [(&'static str, Value); 6] {
         None => (Value::Null, Value::Null),
     };
     let of = |has: bool, value: Value| if has { value } else { Value::Null };
-    let cells = matches!(kind, Kind::Counting | Kind::Cuckoo | Kind::Ribbon);
     [
-        ("width", of(cells, json!(plan.width()))),
-        ("growth", of(kind == Kind::Scalable, json!(plan.growth()))),
-        ("tightening", of(kind == Kind::Scalable, json!(plan.tightening()))),
+        ("width", of(kind.has_wide_cells(), json!(plan.width()))),
+        ("growth", of(kind.can_grow(), json!(plan.growth()))),
+        ("tightening", of(kind.can_grow(), json!(plan.tightening()))),
         ("window_ms", millis),
         ("window_keys", keys),
-        ("generations", of(kind == Kind::Window, json!(plan.generations()))),
+        ("generations", of(kind.forgets(), json!(plan.generations()))),
     ]
+}
+
+/// The names of the kinds that can do something, as `blocked and classic`: the default kind first.
+pub fn kinds_that(can: impl Fn(Kind) -> bool) -> String {
+    let mut kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|kind| can(*kind)).collect();
+    kinds.sort_by_key(|kind| (*kind != Kind::default(), *kind));
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+    match names.split_last() {
+        Some((last, [])) => last.to_string(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "none".to_string(),
+    }
 }
 
 /// Takes the names of the library's kinds, and lists them in help and errors.

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use inbloom::file::Watch;
-use inbloom::{Filter, Kind, OpenOptions, SecretKey};
+use inbloom::{Filter, OpenOptions, SecretKey};
 
 use crate::reply_error::{ReplyError, excerpt};
 
@@ -74,7 +74,7 @@ impl Imported {
                 filter.normalization()
             )));
         }
-        if filter.plan().kind() == Kind::Bitmap {
+        if filter.plan().kind().is_exact() {
             return Err(ReplyError::with(format!(
                 "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as \
                  another kind"

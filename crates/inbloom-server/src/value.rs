@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use inbloom::file::Watch;
 use inbloom::interop::redisbloom;
 use inbloom::memory::allocated;
-use inbloom::{Filter, Hasher, Kind};
+use inbloom::{Filter, Hasher};
 use parking_lot::RwLock;
 
 use crate::reply_error::{ReplyError, excerpt};
@@ -165,7 +165,7 @@ impl Guarded<Filter> {
 
     /// Lets a window forget what is too old before it is asked.
     pub fn follow_clock(&self, now: u64) {
-        if self.read(|filter| filter.plan().kind() == Kind::Window) {
+        if self.read(|filter| filter.plan().kind().forgets()) {
             // A clock that goes back is an error that a reader has no use for: nothing is forgotten.
             let _ = self.tend(|filter| filter.advance(now));
         }
@@ -256,15 +256,15 @@ pub fn bytes_of(filter: &Filter) -> u64 {
     if filter.is_read_only() {
         return 0;
     }
-    match filter.plan().kind() {
-        Kind::Window => filter.plan().bytes().max(filter.bytes()),
-        _ => filter.bytes(),
+    match filter.plan().kind().forgets() {
+        true => filter.plan().bytes().max(filter.bytes()),
+        false => filter.bytes(),
     }
 }
 
 /// Whether a filter loses items by itself.
 pub fn forgets(filter: &Filter) -> bool {
-    filter.plan().kind() == Kind::Window || filter.auto_clear().is_some()
+    filter.plan().kind().forgets() || filter.auto_clear().is_some()
 }
 
 /// Whether a filter takes more memory as it gets more keys: a file may bring a growing part, or be a

@@ -6,6 +6,7 @@ pub(crate) mod buckets;
 pub mod classic;
 pub mod counting;
 pub mod cuckoo;
+pub(crate) mod racing;
 pub mod ribbon;
 pub(crate) mod row;
 pub mod scalable;

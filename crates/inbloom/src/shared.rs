@@ -30,7 +30,6 @@ use std::any::Any;
 use std::fmt;
 #[cfg(feature = "file")]
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
@@ -39,9 +38,9 @@ use crate::filter::{Content, Filter, Texts};
 use crate::kernels::Run;
 use crate::kernels::lock::RESERVED;
 use crate::key::AsKey;
-use crate::kind::Kind;
+use crate::kinds::blocked;
+use crate::kinds::racing::Racing;
 use crate::kinds::scalable::{Scalable, SharedScalable};
-use crate::kinds::{bitmap, blocked, classic, counting};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::Plan;
 use crate::state::{State, cannot_advance, cannot_remove};
@@ -98,16 +97,9 @@ enum SharedContent {
 
 /// Cells that threads change word by word.
 struct Words {
-    shape: Shape,
+    shape: Racing,
     cells: Shared,
     ones: Counter,
-}
-
-enum Shape {
-    Bitmap(bitmap::Racing),
-    Classic(classic::Racing),
-    Blocked(Arc<blocked::Shape>),
-    Counting(counting::Racing),
 }
 
 /// Refuses a filter that clears itself, where there is no gate for it.
@@ -138,20 +130,16 @@ impl SharedFilter {
         let Filter { hasher, content, texts, .. } = filter;
         let state = content.into_state();
         let plan = *state.plan();
-        let shape = match plan.kind() {
-            // Its words are those of a filter that sees what is left of a digest.
-            _ if plan.shard().is_some() => None,
-            Kind::Bitmap if !plan.is_sparse() => Some(Shape::Bitmap(bitmap::Racing::new(&plan))),
-            Kind::Classic => Some(Shape::Classic(classic::Racing::new(&plan))),
-            Kind::Blocked => Some(Shape::Blocked(blocked::Shape::new(plan)?)),
-            Kind::Counting => Some(Shape::Counting(counting::Racing::new(&plan))),
-            _ => None,
+        // The words of a shard are those of a filter that sees what is left of a digest.
+        let shape = match plan.shard() {
+            Some(_) => None,
+            None => (plan.kind().row().racing)(plan)?,
         };
         let content = match shape.filter(|_| state.measured().bits().is_some()) {
             Some(shape) => {
                 let bits = state.into_bits().expect("just seen");
                 let cells = match shape {
-                    Shape::Blocked(_) => blocked::share(bits.cells)?,
+                    Racing::Blocked(_) => blocked::share(bits.cells)?,
                     _ => bits.cells.into_shared()?,
                 };
                 SharedContent::Words(Words { shape, cells, ones: Counter::new(bits.ones) })
@@ -235,7 +223,7 @@ impl SharedFilter {
     pub fn count(&self, key: impl AsKey) -> u64 {
         let digest = self.hasher.digest(key);
         match &self.content {
-            SharedContent::Words(Words { shape: Shape::Counting(counting), cells, .. }) => {
+            SharedContent::Words(Words { shape: Racing::Counting(counting), cells, .. }) => {
                 counting.count(cells.words(), digest)
             }
             SharedContent::Words(_) | SharedContent::Scalable(_) => {
@@ -322,7 +310,9 @@ impl SharedFilter {
         match &self.content {
             // One word, the locks of the lines, or the lock of the table elect one winner; the
             // others change nothing.
-            SharedContent::Words(Words { shape: Shape::Blocked(_) | Shape::Bitmap(_), .. })
+            SharedContent::Words(Words {
+                shape: Racing::Blocked(_) | Racing::Bitmap(_), ..
+            })
             | SharedContent::Scalable(_) => self.insert_inside(digest),
             SharedContent::Words(_) => {
                 let _guard = self.lock_of(digest);
@@ -380,7 +370,7 @@ impl SharedFilter {
     /// locks are taken in order, and nobody else takes two of them.
     fn stop_removals(&self) -> Vec<MutexGuard<'_, ()>> {
         match &self.content {
-            SharedContent::Words(Words { shape: Shape::Counting(_), .. }) => {
+            SharedContent::Words(Words { shape: Racing::Counting(_), .. }) => {
                 self.locks.iter().map(|lock| unpoisoned(lock.lock())).collect()
             }
             _ => Vec::new(),
@@ -556,7 +546,7 @@ impl Words {
     fn copy(&self, plan: &Plan) -> Result<Content> {
         let words = self.cells.words();
         let mut cells = Cells::zeroed(words.len() as u64 * 8)?;
-        let is_blocked = matches!(self.shape, Shape::Blocked(_));
+        let is_blocked = matches!(self.shape, Racing::Blocked(_));
         for (at, (bytes, word)) in cells.bytes_mut()?.chunks_exact_mut(8).zip(words).enumerate() {
             let locks = if is_blocked && at % 8 == 7 { RESERVED } else { 0 };
             bytes.copy_from_slice(&(word.load(Ordering::Relaxed) & !locks).to_ne_bytes());
@@ -572,9 +562,9 @@ impl Words {
     fn clear(&self) {
         let words = self.cells.words();
         let emptied = match &self.shape {
-            Shape::Bitmap(_) | Shape::Classic(_) => empty(words, |word| word),
-            Shape::Blocked(blocked) => blocked.clear(words),
-            Shape::Counting(counting) => empty(words, |word| counting.above_zero(word)),
+            Racing::Bitmap(_) | Racing::Classic(_) => empty(words, |word| word),
+            Racing::Blocked(blocked) => blocked.clear(words),
+            Racing::Counting(counting) => empty(words, |word| counting.above_zero(word)),
         };
         self.ones.change(-(emptied as i64));
     }
@@ -582,18 +572,18 @@ impl Words {
     /// Returns the error of an insert, if it would be refused.
     fn check(&self, digest: Digest) -> Result<()> {
         match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.check(digest),
-            Shape::Classic(_) | Shape::Blocked(_) | Shape::Counting(_) => Ok(()),
+            Racing::Bitmap(bitmap) => bitmap.check(digest),
+            Racing::Classic(_) | Racing::Blocked(_) | Racing::Counting(_) => Ok(()),
         }
     }
 
     fn contains(&self, digest: Digest) -> bool {
         let words = self.cells.words();
         match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.contains(words, digest),
-            Shape::Classic(classic) => classic.contains(words, digest),
-            Shape::Blocked(blocked) => blocked.contains(words, digest),
-            Shape::Counting(counting) => counting.contains(words, digest),
+            Racing::Bitmap(bitmap) => bitmap.contains(words, digest),
+            Racing::Classic(classic) => classic.contains(words, digest),
+            Racing::Blocked(blocked) => blocked.contains(words, digest),
+            Racing::Counting(counting) => counting.contains(words, digest),
         }
     }
 
@@ -601,10 +591,10 @@ impl Words {
     fn insert(&self, digest: Digest) -> Result<bool> {
         let words = self.cells.words();
         let taken = match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.insert(words, digest)?,
-            Shape::Classic(classic) => classic.insert(words, digest),
-            Shape::Blocked(blocked) => blocked.insert(words, digest),
-            Shape::Counting(counting) => counting.insert(words, digest),
+            Racing::Bitmap(bitmap) => bitmap.insert(words, digest)?,
+            Racing::Classic(classic) => classic.insert(words, digest),
+            Racing::Blocked(blocked) => blocked.insert(words, digest),
+            Racing::Counting(counting) => counting.insert(words, digest),
         };
         if taken != 0 {
             self.ones.add(u64::from(taken));
@@ -615,9 +605,9 @@ impl Words {
     fn remove(&self, plan: &Plan, digest: Digest) -> Result<bool> {
         let words = self.cells.words();
         let (removed, change) = match &self.shape {
-            Shape::Bitmap(bitmap) => bitmap.remove(words, digest),
-            Shape::Counting(counting) => counting.remove(words, digest),
-            Shape::Classic(_) | Shape::Blocked(_) => return Err(cannot_remove(plan)),
+            Racing::Bitmap(bitmap) => bitmap.remove(words, digest),
+            Racing::Counting(counting) => counting.remove(words, digest),
+            Racing::Classic(_) | Racing::Blocked(_) => return Err(cannot_remove(plan)),
         };
         self.ones.change(i64::from(change));
         Ok(removed)
@@ -642,14 +632,14 @@ impl Membership for &SharedFilter {
         let run = Run { keys: run, next };
         match &self.content {
             SharedContent::Words(Words { shape, cells, .. }) => match shape {
-                Shape::Bitmap(bitmap) => {
+                Racing::Bitmap(bitmap) => {
                     for (digest, found) in run.keys.iter().zip(found) {
                         *found = bitmap.contains(cells.words(), *digest);
                     }
                 }
-                Shape::Classic(classic) => classic.contains_run(cells.words(), run, found),
-                Shape::Blocked(blocked) => blocked.contains_run(cells.words(), run, found),
-                Shape::Counting(counting) => counting.contains_run(cells.words(), run, found),
+                Racing::Classic(classic) => classic.contains_run(cells.words(), run, found),
+                Racing::Blocked(blocked) => blocked.contains_run(cells.words(), run, found),
+                Racing::Counting(counting) => counting.contains_run(cells.words(), run, found),
             },
             SharedContent::Scalable(scalable) => {
                 (&**scalable).contains_run(run.keys, run.next, found)
@@ -712,19 +702,19 @@ impl Words {
         };
         let words = self.cells.words();
         let result = match &self.shape {
-            Shape::Bitmap(bitmap) => run.keys.iter().try_for_each(|digest| {
+            Racing::Bitmap(bitmap) => run.keys.iter().try_for_each(|digest| {
                 done(bitmap.insert(words, *digest)?);
                 Ok(())
             }),
-            Shape::Classic(classic) => {
+            Racing::Classic(classic) => {
                 classic.insert_run(words, run, done);
                 Ok(())
             }
-            Shape::Blocked(blocked) => {
+            Racing::Blocked(blocked) => {
                 ones = blocked.insert_run(words, run, new);
                 Ok(())
             }
-            Shape::Counting(counting) => {
+            Racing::Counting(counting) => {
                 counting.insert_run(words, run, done);
                 Ok(())
             }

@@ -28,7 +28,7 @@ use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
 use crate::lock::{Lock, WaitArgs};
 use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
-use crate::sizing::{Sizing, kind_parser};
+use crate::sizing::{Sizing, kind_parser, kinds_that};
 use crate::{count, numbers, output};
 use inbloom_server::units;
 use out_of_core::{Built, Resources};
@@ -43,7 +43,7 @@ pub struct Args {
     output: PathBuf,
 
     /// The structure; for a bitmap, lines are decimal integers
-    #[arg(long, default_value_t = Kind::Blocked, value_parser = kind_parser())]
+    #[arg(long, default_value_t = Kind::default(), value_parser = kind_parser())]
     kind: Kind,
 
     /// Text to keep in the file, shown by 'inbloom info'
@@ -232,25 +232,26 @@ const NO_AUTO_CLEAR: &str = "with --auto-clear a filter forgets the keys that ca
 fn check_resources(args: &Args) -> Result<()> {
     let (kind, resources) = (args.kind, &args.resources);
     if let Some(option) = resources.shards_given() {
-        match kind {
-            Kind::Ribbon => bail!("a ribbon has shards in its one file: leave {option} out"),
-            Kind::Bitmap => bail!(
-                "{option} divides keys by their hashes, and a bitmap does not hash: leave it out"
-            ),
-            Kind::Window => bail!(
-                "{option} takes keys out of their order, and a window forgets by it: leave it out"
-            ),
-            _ if args.auto_clear.is_some() => bail!("{NO_AUTO_CLEAR}"),
-            _ => return Ok(()),
-        }
+        ensure!(!kind.is_static(), "a {kind} has shards in its one file: leave {option} out");
+        ensure!(
+            kind.can_shard(),
+            "{option} divides keys by their hashes, and a {kind} does not hash: leave it out"
+        );
+        ensure!(
+            !kind.forgets(),
+            "{option} takes keys out of their order, and a {kind} forgets by it: leave it out"
+        );
+        ensure!(args.auto_clear.is_none(), "{NO_AUTO_CLEAR}");
+        return Ok(());
     }
     if resources.given().is_some() && args.auto_clear.is_some() {
         bail!("{NO_AUTO_CLEAR}");
     }
     match resources.given() {
-        Some(option) if !matches!(kind, Kind::Ribbon | Kind::Blocked) => bail!(
-            "{option} is for what is built in parts: kinds ribbon and blocked, and others in \
-             shards; give --shards, or leave {option} out",
+        Some(option) if !kind.can_build_in_parts() => bail!(
+            "{option} is for what is built in parts: kinds {}, and others in shards; give \
+             --shards, or leave {option} out",
+            kinds_that(Kind::can_build_in_parts),
         ),
         _ => Ok(()),
     }
@@ -322,7 +323,9 @@ impl Builder<'_> {
     /// Whether it can be built in parts though nobody asked for it.
     fn may_be_in_parts(&self) -> bool {
         let grows = self.overfull == Overfull::Grow;
-        self.args.kind == Kind::Blocked && self.args.auto_clear.is_none() && !grows
+        let kind = self.args.kind;
+        let in_parts = kind.can_build_in_parts() && !kind.is_static();
+        in_parts && self.args.auto_clear.is_none() && !grows
     }
 
     fn plan(&self, sizing: &Sizing) -> Result<Plan> {
@@ -357,11 +360,11 @@ impl Builder<'_> {
         let remedy = match self.args.sizing.bytes {
             Some(_) => format!("give more --bytes, or -n {read} instead"),
             // Nothing is counted first for a scalable filter.
-            None if plan.kind() == Kind::Scalable => format!("give -n {read}"),
+            None if plan.kind().can_grow() => format!("give -n {read}"),
             None => format!("give -n {read}, or leave -n out to have keys counted first"),
         };
         let others = match self.args.kind {
-            Kind::Scalable => "leave --growth out",
+            kind if kind.can_grow() => "leave --growth out",
             kind if kind.can_outgrow() && !self.in_parts => "choose --overfull grow or continue",
             _ => "choose --overfull continue",
         };
@@ -436,21 +439,16 @@ impl Builder<'_> {
     fn size_is_known(&self) -> bool {
         let sizing = &self.args.sizing;
         let from_memory = sizing.bytes.is_some() && sizing.rate.is_some();
-        let from_kind = match self.args.kind {
-            Kind::Bitmap | Kind::Scalable => true,
-            Kind::Window => matches!(sizing.window, Some(Span::Items(_))),
-            _ => false,
-        };
+        let kind = self.args.kind;
+        let last_keys = matches!(sizing.window, Some(Span::Items(_)));
+        let from_kind = kind.is_exact() || kind.can_grow() || kind.forgets() && last_keys;
         from_kind || sizing.items.is_some() || from_memory
     }
 
     /// The sizing for so many keys, which all come in one step of a window.
     fn sizing_for(&self, keys: u64) -> Sizing {
         let sizing = self.args.sizing;
-        let steps = match self.args.kind {
-            Kind::Window => sizing.steps(),
-            _ => 1,
-        };
+        let steps = if self.args.kind.forgets() { sizing.steps() } else { 1 };
         Sizing { items: Some(keys.saturating_mul(steps)), ..sizing }
     }
 
@@ -568,8 +566,8 @@ impl Builder<'_> {
     fn warning(&self, made: &Filter) -> Option<String> {
         let plan = made.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
-        match (plan.kind(), plan.span()) {
-            (Kind::Scalable | Kind::Ribbon, _) => None,
+        match (plan.kind().keeps_rate(), plan.span()) {
+            (true, _) => None,
             (_, Some(Span::Items(last))) => (self.new > last).then(|| {
                 format!(
                     "the filter holds the last {} and some before, as asked for",

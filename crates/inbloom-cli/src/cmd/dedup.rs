@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         args.filter.is_some() || !args.wait.is_given(),
         "--wait is for a filter that other programs change too: give --filter, or leave --wait out"
     );
-    let hasher = args.hash.hasher(Kind::Blocked)?;
+    let hasher = args.hash.hasher(Kind::default())?;
     let normalization = args.input.normalization(&args.normalize);
     let exact_keys = || args.input.keys(hasher, normalization);
     let keep = args.input.missing() == Missing::Keep;
@@ -505,11 +505,9 @@ impl KeptFilter {
         // In parts that do not change the filter much, so that its rate is known for each.
         let part = usize::try_from(self.filter.plan().items() / 32).unwrap_or(usize::MAX).max(64);
         for digests in digests.chunks(part) {
-            let inserted = match self.filter.plan().kind() {
+            let inserted = match self.filter.plan().kind().forgets() {
                 // Its time is counted from when it was printed, however often it is seen again.
-                Kind::Window => {
-                    filter_file::insert_absent(&mut self.filter, digests, &mut self.answers)
-                }
+                true => filter_file::insert_absent(&mut self.filter, digests, &mut self.answers),
                 _ if digests.len() as u64 > self.limit.saturating_sub(self.filter.inserted()) => {
                     self.insert_until_full(digests)
                 }
@@ -565,7 +563,7 @@ impl KeptFilter {
 
     fn emptied(&self) -> Option<String> {
         let filter = &self.filter;
-        let emptied = filter.inserted() < self.new && filter.plan().kind() != Kind::Window;
+        let emptied = filter.inserted() < self.new && !filter.plan().kind().forgets();
         emptied.then(|| {
             format!(
                 "the filter emptied itself (--auto-clear) and remembers the last {} only",
@@ -677,7 +675,7 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Over
         (overfull, plan) = (Overfull::Stop, sizing.plan(kind));
     }
     let plan = plan.map_err(|error| match error {
-        Error::Underspecified { .. } if kind != Kind::Bitmap => {
+        Error::Underspecified { .. } if !kind.is_exact() => {
             anyhow!("{error}: give -n, the lines to expect")
         }
         error => error.into(),
@@ -694,16 +692,16 @@ fn sizing(args: &Args) -> (Kind, Sizing) {
     let memory = bytes.is_some() || bits_per_key.is_some() || tier.is_some();
     let kind = args.kind.unwrap_or(match (window, items) {
         (Some(_), _) => Kind::Window,
-        (None, Some(_)) => Kind::Blocked,
-        (None, None) if memory => Kind::Blocked,
+        (None, Some(_)) => Kind::default(),
+        (None, None) if memory => Kind::default(),
         (None, None) => Kind::Scalable,
     });
     // Where keys and memory are given, they tell the rate.
     let told = memory && (items.is_some() || matches!(window, Some(Span::Items(_))));
-    let rate = rate.or((!told && kind != Kind::Bitmap).then_some(DEFAULT_RATE));
+    let rate = rate.or((!told && !kind.is_exact()).then_some(DEFAULT_RATE));
     // All lines of a time may come in one of its steps: a run over what has piled up.
-    let items = match (kind, window) {
-        (Kind::Window, Some(Span::Millis(_))) => {
+    let items = match (kind.forgets(), window) {
+        (true, Some(Span::Millis(_))) => {
             items.map(|items| items.saturating_mul(args.sizing.steps()))
         }
         _ => items,

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use inbloom::compose::grown::Grown;
 use inbloom::compose::overlay::Overlay;
-use inbloom::{Filter, Kind, Plan, Slice};
+use inbloom::{Filter, Plan, Slice};
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::KeyArgs;
@@ -115,13 +115,11 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     row("kind", kind.name());
     row("planned keys", &planned_keys(plan));
     row("promised rate", &rate(plan.rate()));
-    match kind {
-        Kind::Scalable | Kind::Ribbon => {}
-        Kind::Window => row("bits", &format!("{} in a generation", exact(plan.bits()))),
-        _ => row("bits", &exact(plan.bits())),
+    if let Some(of) = kind.labels().bits {
+        row("bits", &format!("{}{of}", exact(plan.bits())));
     }
     row("memory", &memory(filter));
-    if !matches!(kind, Kind::Cuckoo | Kind::Scalable | Kind::Ribbon) {
+    if kind.has_probes() {
         row("probes", &format!("{} per key", plan.probes()));
     }
     row("cache lines", &format!("{} per query", plan.cache_lines()));
@@ -139,12 +137,10 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     let (items, error) = (estimate.items.round() as u64, estimate.error.ceil() as u64);
     row("estimated keys", &format!("{} +- {}", exact(items), exact(error)));
     let in_use = format!("{} ({})", exact(filter.occupied()), share(filter.fill()));
-    match kind {
-        Kind::Counting => row("counters in use", &in_use),
-        Kind::Cuckoo | Kind::Ribbon => row("slots in use", &in_use),
-        // Its share of what it was planned for at the start says nothing.
-        Kind::Scalable => row("entries", &exact(filter.occupied())),
-        _ => row("bits set", &in_use),
+    match kind.can_grow() {
+        // The share of what it was planned for at the start says nothing.
+        true => row(kind.labels().in_use, &exact(filter.occupied())),
+        false => row(kind.labels().in_use, &in_use),
     }
     filter.details().iter().for_each(|(name, value)| row(name, value));
     row("current rate", &format!("{}, {}", rate(filter.rate()), verdict(filter)));
@@ -180,10 +176,10 @@ fn wrapped(label: &str, value: &str) -> String {
 
 fn planned_keys(plan: &Plan) -> String {
     let keys = numbers::exact(plan.items());
-    match (plan.kind(), plan.growth()) {
-        (Kind::Scalable, 0) => format!("{keys}, and no more"),
-        (Kind::Scalable, growth) => format!("{keys} at first; grows by {growth} when full"),
-        _ => keys,
+    match (plan.kind().can_grow(), plan.growth()) {
+        (true, 0) => format!("{keys}, and no more"),
+        (true, growth) => format!("{keys} at first; grows by {growth} when full"),
+        (false, _) => keys,
     }
 }
 
@@ -192,8 +188,9 @@ fn memory(filter: &Filter) -> String {
     let plan = filter.plan();
     let (now, planned) = (numbers::exact(filter.bytes()), numbers::exact(planned_bytes(filter)));
     let per_key = |bits: f64| format!("{bits:.2} bits per");
-    match plan.kind() {
-        Kind::Scalable | Kind::Ribbon => {
+    let kind = plan.kind();
+    match kind.can_grow() || kind.is_static() {
+        true => {
             let keys = filter.estimated_items().items.max(1.0);
             format!("{now} bytes, {} key it holds", per_key(filter.bytes() as f64 * 8.0 / keys))
         }
@@ -202,7 +199,7 @@ fn memory(filter: &Filter) -> String {
             let per_key = per_key(filter.bytes() as f64 * 8.0 / keys);
             format!("{now} bytes, {planned} of them planned, {per_key} key it holds")
         }
-        Kind::Window => {
+        _ if kind.forgets() => {
             let planned_bits = per_key(plan.bits_per_key());
             format!("{now} bytes of {planned}, {planned_bits} planned key")
         }
@@ -215,31 +212,21 @@ fn planned_bytes(filter: &Filter) -> u64 {
     filter.shards().iter().map(|shard| shard.plan().bytes()).sum()
 }
 
-fn verdict(filter: &Filter) -> &'static str {
-    if filter.shards().iter().any(is_full) {
-        "and FULL: more keys may be refused"
+fn verdict(filter: &Filter) -> String {
+    if is_full(filter) {
+        "and FULL: more keys may be refused".to_string()
     } else if filter.rate() <= filter.plan().rate() {
-        "within the promise"
+        "within the promise".to_string()
     } else if !filter_file::exceeds_promise(filter) {
-        "at the promise, within chance"
+        "at the promise, within chance".to_string()
     } else {
-        match filter.plan().kind() {
-            Kind::Window => "ABOVE the promise: more keys than planned in a step",
-            Kind::Scalable => "ABOVE the promise",
-            Kind::Ribbon => "ABOVE the promise: build it anew, with the keys that were added",
-            _ => "ABOVE the promise: it holds more keys than planned",
-        }
+        format!("ABOVE the promise{}", filter.plan().kind().labels().above_target)
     }
 }
 
-/// Whether it holds all that is sure to fit, in the kinds that refuse keys.
+/// Whether some shard of it holds all that is sure to fit.
 fn is_full(filter: &Filter) -> bool {
-    let plan = filter.plan();
-    match plan.kind() {
-        Kind::Cuckoo => filter.occupied() > plan.items_at(1.0),
-        Kind::Scalable => plan.growth() == 0 && filter.occupied() >= plan.items(),
-        _ => false,
-    }
+    filter.shards().iter().any(|shard| shard.plan().is_full(shard.occupied()))
 }
 
 fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bool) -> Value {
@@ -268,7 +255,7 @@ fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bo
         "ones": filter.occupied(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
-        "full": filter.shards().iter().any(is_full),
+        "full": is_full(filter),
         "details": details,
         "added": first.as_overlay().map(Overlay::added),
         "denied": first.as_overlay().map(Overlay::denied),

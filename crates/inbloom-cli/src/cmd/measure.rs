@@ -145,7 +145,7 @@ fn of_plan(args: &Args) -> Result<Report> {
     if args.key.key()?.is_some() {
         bail!("--key-file is for a filter in a file: give its name, or leave --key-file out");
     }
-    let plan = args.sizing.plan(args.kind.unwrap_or(Kind::Blocked))?;
+    let plan = args.sizing.plan(args.kind.unwrap_or_default())?;
     let queries = args.queries(&plan)?;
     let expected = plan.rate() * queries as f64;
     let filters = (KEYS_FOR_EACH * expected / plan.items() as f64).ceil() as u64;
@@ -214,7 +214,7 @@ impl Asked {
 fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
     let plan = filter.plan();
     ensure!(
-        plan.kind() != Kind::Bitmap,
+        !plan.kind().is_exact(),
         "a bitmap is exact, so there is nothing to measure; to test it nevertheless, give a list \
          of integers that are not in it"
     );

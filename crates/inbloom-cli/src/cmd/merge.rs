@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use inbloom::{Error, Filter, Kind};
+use inbloom::{Error, Filter};
 
 use crate::filter_file::{self, Changed, KeyArgs};
 use crate::lock::WaitArgs;
@@ -108,10 +108,10 @@ fn summarize(merged: &Filter, args: &Args) {
     let estimate = merged.estimated_items();
     let keys = numbers::keys(estimate.items.round() as u64);
     let about = if estimate.error > 0.0 { "about " } else { "" };
-    let fill = match plan.kind() {
+    let fill = match plan.kind().can_grow() {
         // Its share of what it was planned for at the start says nothing.
-        Kind::Scalable => String::new(),
-        _ => format!(", {} full", numbers::share(merged.fill())),
+        true => String::new(),
+        false => format!(", {} full", numbers::share(merged.fill())),
     };
     output::say(format_args!(
         "{} filters merged: {about}{keys}{fill}; {}, {}, rate {} promised, {} now; saved as {}",

@@ -136,27 +136,29 @@ fn compared(all: Sizing, kind: Kind) -> inbloom::Result<Plan> {
         tightening: None,
         ..all
     };
-    if kind == Kind::Scalable && items.is_none() {
+    if kind.can_grow() && items.is_none() {
         // It could start with any number, but a comparison needs one.
         return Err(Error::Underspecified { kind, needs: "the number of items to start with" });
     }
-    let sizing = match kind {
-        Kind::Bitmap => Sizing { items, universe, ..Sizing::default() },
-        Kind::Counting => Sizing { width, ..common },
-        Kind::Scalable => Sizing { growth, tightening, ..common },
-        Kind::Window => Sizing { window, generations, ..common },
-        _ => common,
+    let sizing = if kind.is_exact() {
+        Sizing { items, universe, ..Sizing::default() }
+    } else if kind.chooses_width() {
+        Sizing { width, ..common }
+    } else if kind.can_grow() {
+        Sizing { growth, tightening, ..common }
+    } else if kind.forgets() {
+        Sizing { window, generations, ..common }
+    } else {
+        common
     };
     with_window(sizing, kind).plan(kind)
 }
 
 /// A window that is not said to reach back further is one of the keys it is planned for.
 fn with_window(sizing: Sizing, kind: Kind) -> Sizing {
-    match kind {
-        Kind::Window => {
-            Sizing { window: sizing.window.or(sizing.items.map(Span::Items)), ..sizing }
-        }
-        _ => sizing,
+    match kind.forgets() {
+        true => Sizing { window: sizing.window.or(sizing.items.map(Span::Items)), ..sizing },
+        false => sizing,
     }
 }
 
@@ -171,7 +173,7 @@ fn refusals(rows: &[Row], given: &Sizing) -> String {
         };
         return format!(
             "{known}: add the number of keys (-n 1M) or the memory (--bytes 64MiB, -m 512M){}",
-            if rows.iter().any(|row| row.kind == Kind::Bitmap) {
+            if rows.iter().any(|row| row.kind.is_exact()) {
                 ", or for a bitmap the number of possible integers (--universe 10M)"
             } else {
                 ""
@@ -260,17 +262,17 @@ fn plot_of(plans: &[&Plan]) -> String {
     let curves: Vec<plot::Curve> = plans
         .iter()
         .map(|plan| plot::Curve {
-            letter: letter(plan.kind()),
+            letter: plan.kind().labels().letter,
             rate: Box::new(|share| rate_at(plan, plan.items() as f64 * share)),
         })
         .collect();
     // Kinds differ in their promise only if it follows from the memory: then the default kind's.
-    let default = plans.iter().find(|plan| plan.kind() == Kind::Blocked);
+    let default = plans.iter().find(|plan| plan.kind() == Kind::default());
     let Some(promised) = default.or(plans.first()).map(|plan| plan.rate()) else {
         return String::new();
     };
-    let mut legend: Vec<String> =
-        plans.iter().map(|plan| format!("{} {}", letter(plan.kind()), plan.kind())).collect();
+    let drawn = |plan: &&Plan| format!("{} {}", plan.kind().labels().letter, plan.kind());
+    let mut legend: Vec<String> = plans.iter().map(drawn).collect();
     if plans.len() > 1 {
         legend.push("* several".to_string());
     }
@@ -278,38 +280,29 @@ fn plot_of(plans: &[&Plan]) -> String {
     format!("{}\n{:>11}{}\n", plot::draw(&curves, promised), "", legend.join("   "))
 }
 
-/// A letter of the kind's name that no other kind has.
-fn letter(kind: Kind) -> char {
-    match kind {
-        Kind::Counting => 'n',
-        Kind::Cuckoo => 'k',
-        _ => kind.name().chars().next().unwrap_or('?'),
-    }
-}
-
 /// What the columns do not say of a kind.
 fn remark(plan: &Plan) -> Option<String> {
-    match (plan.kind(), plan.span()) {
-        (Kind::Scalable, _) if plan.growth() == 0 => {
-            Some("scalable takes no more than these keys, since it may not grow".to_string())
+    let kind = plan.kind();
+    match plan.span() {
+        _ if kind.can_grow() && plan.growth() == 0 => {
+            Some(format!("{kind} takes no more than these keys, since it may not grow"))
         }
-        (Kind::Scalable, _) => Some(format!(
-            "scalable starts at this size; what is full grows by {}, at the same rate",
+        _ if kind.can_grow() => Some(format!(
+            "{kind} starts at this size; what is full grows by {}, at the same rate",
             plan.growth()
         )),
-        (Kind::Ribbon, _) => Some(
-            "ribbon is built once from all its keys (static), and takes at most this size"
-                .to_string(),
-        ),
-        (Kind::Window, Some(span)) => {
+        _ if kind.is_static() => Some(format!(
+            "{kind} is built once from all its keys (static), and takes at most this size"
+        )),
+        Some(span) => {
             let span = match span {
                 Span::Items(items) => format!("the last {} keys", numbers::exact(items)),
                 Span::Millis(_) => span.to_string(),
             };
             let steps = plan.generations();
-            Some(format!("window keeps {span}, and forgets in {steps} steps"))
+            Some(format!("{kind} keeps {span}, and forgets in {steps} steps"))
         }
-        _ => None,
+        None => None,
     }
 }
 
@@ -351,8 +344,7 @@ fn table(plans: &[&Plan], scope: Scope) -> Vec<Vec<String>> {
 
 /// The bits tested per key, in kinds that test bits; the others compare fingerprints.
 fn probes(plan: &Plan) -> Option<u32> {
-    let fingerprints = matches!(plan.kind(), Kind::Cuckoo | Kind::Scalable | Kind::Ribbon);
-    (!fingerprints).then_some(plan.probes())
+    plan.kind().has_probes().then_some(plan.probes())
 }
 
 /// A line per share of the planned keys: the rate of each kind.
@@ -372,12 +364,7 @@ fn curve(plans: &[&Plan]) -> Vec<Vec<String>> {
 
 /// The rate with so many keys; None if the filter refuses some of them, because it is full.
 fn rate_at(plan: &Plan, items: f64) -> Option<f64> {
-    let refuses = match plan.kind() {
-        Kind::Cuckoo => true,
-        Kind::Scalable => plan.growth() == 0,
-        _ => false,
-    };
-    let most = if refuses { plan.items_at(1.0) as f64 } else { f64::INFINITY };
+    let most = plan.capacity().map_or(f64::INFINITY, |capacity| capacity as f64);
     (items <= most).then(|| plan.rate_at(items))
 }
 

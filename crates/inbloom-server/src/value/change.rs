@@ -7,7 +7,7 @@
 //! applies them again, by the same function: see [`Terms::Recorded`].
 
 use inbloom::interop::redisbloom::{Bloom as ForeignBloom, CuckooChain, Hash, Pair, Refused};
-use inbloom::{Digest, Error, Filter, Hasher, Kind};
+use inbloom::{Digest, Error, Filter, Hasher};
 
 use super::bloom::Bloom;
 use super::{Guarded, Value, forgets, grows};
@@ -368,10 +368,7 @@ fn insert(
 }
 
 fn advance(filter: &mut Filter, now: u64) -> Result<(), Error> {
-    match filter.plan().kind() {
-        Kind::Window => filter.advance(now),
-        _ => Ok(()),
-    }
+    if filter.plan().kind().forgets() { filter.advance(now) } else { Ok(()) }
 }
 
 /// Inserts into a filter that does not grow: it is full when it has what it is for, unless it forgets.

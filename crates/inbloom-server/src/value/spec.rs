@@ -141,7 +141,7 @@ impl Spec {
                 let filter = Filter::with_hasher(plan, *with.hasher);
                 let mut filter = filter.map_err(ReplyError::because)?;
                 filter.set_auto_clear(clear).map_err(ReplyError::because)?;
-                if kind == Kind::Window {
+                if kind.forgets() {
                     filter.advance(now).map_err(ReplyError::because)?;
                 }
                 Ok((Value::filter(filter), room))

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::KINDS;
+use super::racing::Racing;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::kind::{Abilities, Kind, Labels};
@@ -29,6 +30,8 @@ pub(crate) struct Row {
     pub read: fn(Plan, Cells, u64) -> Result<Box<dyn State>>,
     /// Makes a filter of all its digests, where it takes no others.
     pub build: Option<Build>,
+    /// Makes what many threads change without a lock, if a filter of the plan is such.
+    pub racing: fn(Plan) -> Result<Option<Racing>>,
 }
 
 pub(crate) type Build = fn(Plan, &[Digest]) -> Result<Box<dyn State>>;

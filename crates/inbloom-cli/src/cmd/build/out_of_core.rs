@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use inbloom::kinds::blocked::Pieces;
 use inbloom::kinds::ribbon::{Layout, Ribbon};
-use inbloom::{Digest, Filter, Kind, Plan};
+use inbloom::{Digest, Filter, Plan};
 use inbloom_server::units::{self, machine};
 use signal_hook::consts::SIGINT;
 
@@ -316,10 +316,10 @@ impl<'a, 'b> Work<'a, 'b> {
         }
         self.builder.read = self.spill.count();
         let plan = self.plan()?;
-        match (&self.output, plan.kind()) {
+        match (&self.output, plan.kind().is_static()) {
             (Output::Shards(..), _) => self.write_shards(plan),
-            (Output::File(_), Kind::Ribbon) => self.build_ribbon(plan),
-            (Output::File(_), _) => self.build_blocked(plan),
+            (Output::File(_), true) => self.build_ribbon(plan),
+            (Output::File(_), false) => self.build_blocked(plan),
         }
     }
 
@@ -452,7 +452,7 @@ impl<'a, 'b> Work<'a, 'b> {
         };
         let (parts, filter) = match &self.output {
             Output::Shards(_, shards) => (u64::from(*shards), self.check_shards(plan, *shards)?),
-            Output::File(_) if plan.kind() == Kind::Ribbon => {
+            Output::File(_) if plan.kind().is_static() => {
                 (Layout::new(plan).shards(), plan.bytes())
             }
             Output::File(_) => (Pieces::new(plan).count(), plan.bytes()),
@@ -520,7 +520,7 @@ impl<'a, 'b> Work<'a, 'b> {
 
     /// Whether a filter is built in memory, where its digests are. These have the rest of it.
     fn fits(&self, plan: &Plan) -> bool {
-        plan.kind() == Kind::Ribbon || plan.bytes() <= self.memory / 4
+        plan.kind().is_static() || plan.bytes() <= self.memory / 4
     }
 
     /// About how many keys there are in the files, by the first lines; None if not all are files.
@@ -547,7 +547,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let (args, count) = (self.args(), self.spill.count());
         // Shards of a ribbon for much fewer keys than there are would not fit into memory.
         let planned = args.sizing.items.unwrap_or(u64::MAX).max(MANY);
-        let fits = args.kind != Kind::Ribbon || count <= planned;
+        let fits = !args.kind.is_static() || count <= planned;
         if self.builder.size_is_known() && fits {
             return Ok(args.sizing.plan(args.kind)?);
         }
@@ -632,7 +632,7 @@ impl<'a, 'b> Work<'a, 'b> {
             self.keep_read(Position::default(), true)?;
         }
         if self.unfinished.is_some() {
-            let like = self.builder.filter(Plan::builder(Kind::Blocked).items(1).build()?)?;
+            let like = self.builder.filter(Plan::builder(plan.kind()).items(1).build()?)?;
             let (pieces, file) = (Pieces::new(plan), self.one_file());
             let path = file.path.clone();
             self.write(&parts::Blocked { plan, pieces, file, like: &like })?;

@@ -117,7 +117,10 @@ impl Options {
     pub(super) fn spec(&self, wish: Wish) -> Result<Spec, ReplyError> {
         let is_special = self.span.is_some() || self.clear.is_some();
         match self.kind {
-            None | Some(Choice::Ours(Kind::Blocked)) if !is_special => Ok(Spec::Bloom(wish)),
+            None if !is_special => Ok(Spec::Bloom(wish)),
+            Some(Choice::Ours(kind)) if kind == Kind::default() && !is_special => {
+                Ok(Spec::Bloom(wish))
+            }
             Some(Choice::RedisBloom) if !is_special => Ok(Spec::RedisBloom {
                 rate: wish.rate(),
                 capacity: wish.capacity,
@@ -137,7 +140,7 @@ impl Options {
         let (kind, span, clear) = match (kind, self.span, self.clear) {
             (None, Some(span), None) => (Kind::Window, Some(span), None),
             (Some(Choice::Ours(kind)), None, clear) => (kind, None, clear),
-            (None, None, clear) => (Kind::Blocked, None, clear),
+            (None, None, clear) => (Kind::default(), None, clear),
             _ => {
                 let text = "ERR WINDOW goes with neither KIND nor AUTOCLEAR, and AUTOCLEAR not with \
                             KIND redisbloom";
@@ -153,14 +156,24 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
     if parse::is(word, "REDISBLOOM") {
         return Ok(Choice::RedisBloom);
     }
-    let kinds = [Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo];
-    let found = kinds.into_iter().find(|kind| parse::is(word, kind.name()));
+    let found = reservable().into_iter().find(|kind| parse::is(word, kind.name()));
     found.map(Choice::Ours).ok_or_else(|| {
+        let names: Vec<&str> = reservable().iter().map(|kind| kind.name()).collect();
         ReplyError::with(format!(
-            "ERR KIND is blocked, classic, counting, cuckoo or redisbloom, not '{}'",
+            "ERR KIND is {} or redisbloom, not '{}'",
+            names.join(", "),
             excerpt(word, 64)
         ))
     })
+}
+
+/// The kinds that are made from a capacity and a rate and stay as large, the default one first.
+fn reservable() -> Vec<Kind> {
+    let is_other = |kind: &Kind| kind.is_exact() || kind.is_static() || kind.forgets();
+    let all = Kind::ALL.iter().copied();
+    let mut kinds: Vec<Kind> = all.filter(|kind| !is_other(kind) && !kind.can_grow()).collect();
+    kinds.sort_by_key(|kind| *kind != Kind::default());
+    kinds
 }
 
 /// As `90s`, `15m`, `12h`, `7d`, `2w`; `500ms`.

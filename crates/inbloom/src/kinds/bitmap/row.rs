@@ -5,6 +5,7 @@ use super::{Bitmap, Store};
 use crate::digest::Hasher;
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds::Row;
+use crate::kinds::racing::Racing;
 use crate::storage::Bits;
 
 impl Kind {
@@ -44,4 +45,5 @@ pub(crate) static ROW: Row = Row {
         }
     },
     build: None,
+    racing: |plan| Ok((!plan.is_sparse()).then(|| Racing::Bitmap(super::Racing::new(&plan)))),
 };

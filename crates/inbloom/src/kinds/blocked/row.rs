@@ -1,10 +1,11 @@
 //! The row of the blocked filter in the table of kinds.
 
-use super::Blocked;
 use super::plan::BlockedPlan;
+use super::{Blocked, Shape};
 use crate::digest::Hasher;
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds::Row;
+use crate::kinds::racing::Racing;
 use crate::storage::Bits;
 
 impl Kind {
@@ -39,4 +40,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Blocked::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
+    racing: |plan| Ok(Some(Racing::Blocked(Shape::new(plan)?))),
 };

@@ -5,6 +5,7 @@ use super::plan::ClassicPlan;
 use crate::digest::Hasher;
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds::Row;
+use crate::kinds::racing::Racing;
 use crate::storage::Bits;
 
 impl Kind {
@@ -26,4 +27,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Classic::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
+    racing: |plan| Ok(Some(Racing::Classic(super::Racing::new(&plan)))),
 };

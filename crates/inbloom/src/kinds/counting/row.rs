@@ -5,6 +5,7 @@ use super::plan::CountingPlan;
 use crate::digest::Hasher;
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds::Row;
+use crate::kinds::racing::Racing;
 use crate::storage::Bits;
 
 impl Kind {
@@ -34,4 +35,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Counting::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
+    racing: |plan| Ok(Some(Racing::Counting(super::Racing::new(&plan)))),
 };

@@ -33,4 +33,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Cuckoo::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
+    racing: |_| Ok(None),
 };

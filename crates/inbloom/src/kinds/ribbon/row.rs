@@ -45,4 +45,5 @@ pub(crate) static ROW: Row = Row {
     },
     read: |plan, cells, _| Ok(Box::new(Ribbon::from_cells(plan, cells)?)),
     build: Some(|plan, digests| Ok(Box::new(Ribbon::build(plan, digests)?))),
+    racing: |_| Ok(None),
 };

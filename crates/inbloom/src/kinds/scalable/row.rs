@@ -35,4 +35,5 @@ pub(crate) static ROW: Row = Row {
     new: |plan| Ok(Box::new(Scalable::new(plan)?)),
     read: |plan, cells, _| Ok(Box::new(Scalable::from_cells(plan, cells)?)),
     build: None,
+    racing: |_| Ok(None),
 };

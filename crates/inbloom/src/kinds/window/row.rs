@@ -36,4 +36,5 @@ pub(crate) static ROW: Row = Row {
     new: |plan| Ok(Box::new(Window::new(plan)?)),
     read: |plan, cells, _| Ok(Box::new(Window::from_cells(plan, cells)?)),
     build: None,
+    racing: |_| Ok(None),
 };

@@ -1,0 +1,13 @@
+//! The kinds that many threads change without a lock: arrays of cells in words of 64 bits.
+
+use std::sync::Arc;
+
+use super::{bitmap, blocked, classic, counting};
+
+/// How the words of one of them are read and changed, while others do it too.
+pub(crate) enum Racing {
+    Bitmap(bitmap::Racing),
+    Classic(classic::Racing),
+    Blocked(Arc<blocked::Shape>),
+    Counting(counting::Racing),
+}
