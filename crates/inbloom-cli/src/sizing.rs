@@ -210,7 +210,7 @@ pub fn particulars(plan: &Plan) -> [(&'static str, Value); 6] {
 
 /// The names of the kinds that can do something, as `blocked and classic`: the default kind first.
 pub fn kinds_that(can: impl Fn(Kind) -> bool) -> String {
-    let mut kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(|kind| can(*kind)).collect();
+    let mut kinds: Vec<Kind> = Kind::offered().filter(|kind| can(*kind)).collect();
     kinds.sort_by_key(|kind| (*kind != Kind::default(), *kind));
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
     match names.split_last() {
@@ -222,7 +222,8 @@ pub fn kinds_that(can: impl Fn(Kind) -> bool) -> String {
 
 /// Takes the names of the library's kinds, and lists them in help and errors.
 pub fn kind_parser() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.name()))
+    let described = |kind: &Kind| PossibleValue::new(kind.name()).hide(kind.is_experimental());
+    PossibleValuesParser::new(Kind::ALL.iter().map(described))
         .map(|name| name.parse().expect("the name is one of Kind::ALL"))
 }
 

@@ -410,7 +410,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let mut fields = Decoder(&header[10..]);
     let kind_id = fields.u16().ok_or_else(cut)?;
     let kind = Kind::from_id(kind_id).ok_or_else(|| {
-        let names = Kind::ALL.iter().map(|kind| format!("{} ({kind})", kind.id()));
+        let names = Kind::offered().map(|kind| format!("{} ({kind})", kind.id()));
         unknown("kind", names.collect::<Vec<_>>().join(", "), kind_id)
     })?;
     let _sections = fields.u32().ok_or_else(cut)?;

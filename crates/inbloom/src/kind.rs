@@ -55,6 +55,8 @@ pub(crate) struct Abilities {
     pub wide: bool,
     /// Whether that width can be chosen.
     pub chooses_width: bool,
+    /// Whether lists and messages leave it out; it works for those who name it.
+    pub is_experimental: bool,
     /// Why it cannot be divided into shards, if it cannot.
     pub undivided: Option<&'static str>,
 }
@@ -78,6 +80,7 @@ impl Abilities {
         lines: false,
         wide: false,
         chooses_width: false,
+        is_experimental: false,
         undivided: None,
     };
 }
@@ -86,7 +89,7 @@ impl Abilities {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Labels {
-    /// A letter of the name that no other kind has: draws its curve.
+    /// A letter of the name that draws its curve.
     pub letter: char,
     /// Names the number of bits: what they are the bits of. None if the number says nothing.
     pub bits: Option<&'static str>,

@@ -75,6 +75,17 @@ impl Kind {
         self.row().name
     }
 
+    /// Whether lists and messages leave it out. It works for those who name it.
+    #[must_use]
+    pub fn is_experimental(self) -> bool {
+        self.abilities().is_experimental
+    }
+
+    /// The kinds that lists and messages name, in the order of their numbers.
+    pub fn offered() -> impl Iterator<Item = Kind> {
+        Kind::ALL.iter().copied().filter(|kind| !kind.is_experimental())
+    }
+
     /// Words that describe its filters.
     #[must_use]
     pub fn labels(self) -> &'static Labels {
@@ -215,7 +226,7 @@ impl FromStr for Kind {
         Kind::ALL.iter().copied().find(|kind| kind.name() == text).ok_or_else(|| Error::Parameter {
             name: "kind",
             got: text.to_owned(),
-            expected: one_of(Kind::ALL.iter().map(|kind| kind.name())),
+            expected: one_of(Kind::offered().map(Kind::name)),
         })
     }
 }

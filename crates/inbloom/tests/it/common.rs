@@ -74,6 +74,12 @@ pub fn shapes_for(items: u64, most: u64) -> Vec<(String, Plan)> {
     shapes.push(("scalable from 100 on".to_owned(), built(plan(100))));
     shapes.push(("scalable as planned".to_owned(), built(plan(items))));
     shapes.push(("scalable that does not grow".to_owned(), built(plan(most).growth(0))));
+    for &kind in Kind::ALL {
+        let is_there = |(_, plan): &(String, Plan)| plan.kind() == kind;
+        if !kind.is_static() && !shapes.iter().any(is_there) {
+            shapes.push((kind.to_string(), built(Plan::builder(kind).items(most).rate(1e-3))));
+        }
+    }
     shapes
 }
 

@@ -158,7 +158,8 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
     }
     let found = reservable().into_iter().find(|kind| parse::is(word, kind.name()));
     found.map(Choice::Ours).ok_or_else(|| {
-        let names: Vec<&str> = reservable().iter().map(|kind| kind.name()).collect();
+        let offered = reservable().into_iter().filter(|kind| !kind.is_experimental());
+        let names: Vec<&str> = offered.map(Kind::name).collect();
         ReplyError::with(format!(
             "ERR KIND is {} or redisbloom, not '{}'",
             names.join(", "),

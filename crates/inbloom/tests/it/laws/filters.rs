@@ -294,7 +294,7 @@ fn plans_for_other_items_and_rates_merge_if_their_bits_agree() {
 
 /// Whether the kind can tell where a key's cells are: always at the same places.
 fn has_positions(plan: &Plan) -> bool {
-    !matches!(plan.kind(), Kind::Cuckoo | Kind::Scalable | Kind::Window | Kind::Ribbon)
+    matches!(plan.kind(), Kind::Bitmap | Kind::Classic | Kind::Blocked | Kind::Counting)
 }
 
 #[test]
