@@ -6,6 +6,8 @@ pub(crate) mod buckets;
 pub mod classic;
 pub mod counting;
 pub mod cuckoo;
+#[cfg(feature = "example-kind")]
+mod prints;
 pub(crate) mod racing;
 pub mod ribbon;
 pub(crate) mod row;
@@ -24,4 +26,6 @@ pub(crate) static KINDS: &[&Row] = &[
     &scalable::ROW,
     &window::ROW,
     &ribbon::ROW,
+    #[cfg(feature = "example-kind")]
+    &prints::ROW,
 ];

@@ -13,6 +13,8 @@ mod folder;
 mod r#gen;
 mod info;
 mod input;
+#[cfg(feature = "example-kind")]
+mod kinds;
 mod lines;
 mod links;
 mod man;

@@ -851,6 +851,22 @@ fn blocked_filters_and_those_of_redisbloom_grow() {
     }
 }
 
+/// The server has no word about this kind: it is a folder and a row of the library.
+#[test]
+#[cfg(feature = "example-kind")]
+fn a_kind_that_is_only_a_row_is_reserved_by_its_name() {
+    let server = server();
+    let mut client = Client::new(&server);
+    assert_eq!(client.say("BF.RESERVE f 0.0001 5000 KIND prints"), "+OK\r\n");
+    let items = names("f", 5000);
+    assert_eq!(add(&mut client, "f", &items), 5000);
+    assert_eq!(claimed(&mut client, "f", &items), 5000);
+    assert_eq!(claimed(&mut client, "f", &names("g", 5000)), 0);
+    assert_eq!(client.say("BF.CARD f"), ":5000\r\n");
+    assert_eq!(client.say("BF.INFO f CAPACITY"), "*1\r\n:5000\r\n");
+    assert_refused(&mut client, "BF.RESERVE g 0.01 10 KIND nothing", "KIND is blocked");
+}
+
 #[test]
 fn wrong_words_are_errors_that_say_what_was_expected() {
     let server = server();
