@@ -88,7 +88,7 @@ fn a_saved_filter_is_the_same_by_every_way_in_and_goes_on() {
             assert!(*view == *shard && view.inserted() == shard.inserted(), "{name}");
             assert_eq!((view.rate(), view.details()), (shard.rate(), shard.details()), "{name}");
             let digests = digests(name, 3000);
-            assert_eq!(found(&*view, &digests), found(shard, &digests), "{name}");
+            assert_eq!(found(&view, &digests), found(shard, &digests), "{name}");
             assert!(file_of(&view) == *file && file_of(&view.clone()) == *file, "{name}");
         }
         for other in [&opened, &changed, &read] {
