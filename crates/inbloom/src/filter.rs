@@ -1,6 +1,8 @@
 //! The filter that users hold: a kind, its hash, and what is known about its content.
 
 mod content;
+mod merge;
+mod parts;
 #[cfg(feature = "serde")]
 mod serde;
 mod shards;
@@ -11,8 +13,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::{Read, Write};
 
-use crate::compose::grown::{self, Grown};
-use crate::compose::overlay::Overlay;
+use crate::compose::grown;
 use crate::compose::sharded::Sharded;
 use crate::digest::{Digest, Hasher, Scheme};
 use crate::error::{Error, Result};
@@ -25,13 +26,10 @@ use crate::kinds::ribbon::Ribbon;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
-use crate::plan::{Plan, cannot_grow};
+use crate::plan::Plan;
 use crate::profile::Slice;
 use crate::shared::SharedFilter;
-use crate::state::{
-    Measured, State, cannot_advance, cannot_change, cannot_intersect, cannot_remove,
-    has_no_positions,
-};
+use crate::state::{Measured, cannot_advance, cannot_change, cannot_remove, has_no_positions};
 use crate::storage::{self, Cells, Order};
 
 pub(crate) use content::Content;
@@ -155,98 +153,6 @@ impl Filter {
         Ok(Filter::from_parts(hasher, Content::other(ribbon), inserted))
     }
 
-    /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
-    /// beside what was built, see [`living`](crate::compose::overlay). The other kinds take them as
-    /// they are.
-    ///
-    /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
-    /// is added takes a tenth of it at most, so that a filter which is to be changed should be
-    /// planned for nine tenths ([`BASE_SHARE`](crate::compose::overlay::BASE_SHARE)).
-    ///
-    /// Only the filter at hand takes changes, not what is read from its file again.
-    ///
-    /// ```
-    /// use inbloom::{Filter, Hasher, Kind, Plan};
-    ///
-    /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
-    /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(0.9e-6).build()?;
-    /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
-    /// let mut list = Filter::build(plan, hasher, &digests)?.into_overlay(1e-6)?;
-    /// assert!(list.insert("dave")? && list.remove("alice")?);
-    /// assert!(list.contains("dave") && list.contains("bob") && !list.contains("alice"));
-    /// assert!(list.rate() <= 1e-6);
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn into_overlay(mut self, promise: f64) -> Result<Filter> {
-        if !self.plan().kind().is_static() {
-            return Err(Error::Unsupported {
-                kind: self.plan().kind(),
-                verb: "be made a living list",
-                remedy: "it takes changes as it is; insert into it, and remove if the kind can",
-            });
-        }
-        self.content =
-            Content::other(Overlay::open(self.content.into_state(), self.hasher, promise)?);
-        Ok(self)
-    }
-
-    /// Lets a filter go on past the keys that it was planned for, at its target rate: further keys
-    /// go into a growing part beside it, see [`grown`](crate::compose::grown). What is read from
-    /// its file again grows too.
-    ///
-    /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves
-    /// the growing part its share of the rate. A filter that was planned without it grows as long
-    /// as its keys have not used up the rate. A scalable filter grows as it is.
-    ///
-    /// ```
-    /// use inbloom::{Filter, Kind, Plan};
-    ///
-    /// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).growing().build()?;
-    /// let mut seen = Filter::new(plan)?.into_growing()?;
-    /// for key in 0..50_000_u64 {
-    ///     seen.insert(key.to_le_bytes())?;
-    /// }
-    /// assert!(seen.contains(49_999_u64.to_le_bytes()));
-    /// assert!(seen.rate() <= 0.01);
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Refuses kinds that have no growing part, shards, filters that clear themselves, and those
-    /// that have used up their rate.
-    pub fn into_growing(mut self) -> Result<Filter> {
-        self.check_growing_kind()?;
-        if self.plan().growth() == 0 && self.as_grown().is_none() {
-            let state = self.content.into_state();
-            self.content = Content::other(Grown::open(state, self.hasher, self.inserted)?);
-        }
-        Ok(self)
-    }
-
-    /// Returns the error of [`Filter::into_growing`], if there is one: before the filter is given
-    /// away.
-    pub fn check_growth(&self) -> Result<()> {
-        self.check_growing_kind()?;
-        if self.plan().growth() == 0 && self.as_grown().is_none() {
-            grown::rate_left(self.content.state(), self.inserted)?;
-        }
-        Ok(())
-    }
-
-    fn check_growing_kind(&self) -> Result<()> {
-        let plan = self.plan();
-        let can_grow = plan.growth() > 0
-            || plan.kind().can_outgrow() && plan.shard().is_none() && self.shards().len() == 1;
-        if !can_grow {
-            return Err(cannot_grow(plan));
-        }
-        match self.auto_clear() {
-            Some(_) => Err(grown::clears_itself(plan.kind())),
-            None => Ok(()),
-        }
-    }
-
     /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
     /// from somebody else.
     pub fn new_within(plan: Plan, limit: u64) -> Result<Filter> {
@@ -328,35 +234,6 @@ impl Filter {
             }
         }
         Ok(removed)
-    }
-
-    /// Answers "no" from now on for those of these keys that are claimed, and tells how many there
-    /// are: for keys that were never in, and must not be hit by accident. Only a list can that
-    /// [`Filter::into_overlay`] has made.
-    ///
-    /// To queries it is the same as to remove them; but they do not count as keys that have left,
-    /// in [`Filter::inserted`] and [`Filter::estimated_items`]. A key that is in should be removed.
-    ///
-    /// ```
-    /// use inbloom::{Filter, Hasher, Kind, Plan};
-    ///
-    /// let hasher = Hasher::default();
-    /// let digests: Vec<_> = (0..2000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
-    /// let (members, foreign) = digests.split_at(1000);
-    /// let plan = Plan::builder(Kind::Ribbon).items(1000).rate(0.1).build()?;
-    /// let mut list = Filter::build(plan, hasher, members)?.into_overlay(0.1)?;
-    /// assert!(list.deny_digests(foreign)? > 0);
-    /// assert!(!foreign.iter().any(|digest| list.contains_digest(*digest)));
-    /// assert_eq!(list.inserted(), 1000);
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn deny_digests(&mut self, digests: &[Digest]) -> Result<u64> {
-        let kind = self.plan().kind();
-        let Some(list) = self.as_overlay_mut() else {
-            let remedy = "only a list can that Filter::into_overlay has made of a static filter";
-            return Err(Error::Unsupported { kind, verb: "deny keys by name", remedy });
-        };
-        list.deny(digests, "deny keys by name")
     }
 
     /// How often a key was inserted and not removed, where the kind can tell: counting filters up to
@@ -622,79 +499,6 @@ impl Filter {
         self.content.measured().rate()
     }
 
-    /// Keeps in this filter what either filter has.
-    ///
-    /// Both must have the same plan, as far as their cells depend on it, and the same hash; the error names
-    /// what differs. (Items and rate are intentions and may differ, except the rate of a scalable
-    /// filter.) Counting and cuckoo filters add their counts. If a cuckoo filter has no room for both the
-    /// answer is [`Error::Full`] or [`Error::Copies`], and if a scalable one would break its promise,
-    /// [`Error::MergedRate`]; nothing has changed then.
-    pub fn merge(&mut self, other: &Filter) -> Result<()> {
-        if !self.plan().kind().can_merge() {
-            return Err(cannot_change(self.plan(), "merge"));
-        }
-        self.check_compatible(other)?;
-        self.unite(other)?;
-        let (here, there) = (self.inserted(), other.inserted());
-        let distinct = self.content.measured().estimate(None).rounded();
-        self.inserted = distinct.clamp(here.max(there), here.saturating_add(there));
-        Ok(())
-    }
-
-    fn unite(&mut self, other: &Filter) -> Result<()> {
-        if self.as_grown().is_some() {
-            return self.content.state_mut().unite(other.content.state());
-        }
-        let (base, growing) = grown::parts(other.content.state());
-        let Some(growing) = growing else { return self.content.state_mut().unite(base) };
-        if self.is_read_only() {
-            return Err(Error::ReadOnly);
-        }
-        if self.auto_clear.is_some() {
-            return Err(grown::clears_itself(self.plan().kind()));
-        }
-        let (state, growing) = (self.content.state().copy()?, growing.try_clone()?);
-        let mut united = Grown::from_parts(state, growing, self.inserted);
-        united.unite(base)?;
-        self.content = Content::other(united);
-        Ok(())
-    }
-
-    /// Keeps in this filter what both filters have.
-    ///
-    /// Every key that was inserted into both is in the result. So are the false positives that both
-    /// have in common, which are more than a filter of the common keys alone would have; at most
-    /// as many as the better of the two has.
-    pub fn intersect(&mut self, other: &Filter) -> Result<()> {
-        self.check_compatible(other)?;
-        let plan = *self.plan();
-        match (self.content.state_mut().intersecting(), grown::parts(other.content.state())) {
-            (Some(here), (base, None)) => here.intersect(base)?,
-            _ => return Err(cannot_intersect(&plan)),
-        }
-        let most = self.inserted.min(other.inserted);
-        self.inserted = self.content.measured().estimate(None).rounded().min(most);
-        Ok(())
-    }
-
-    pub(crate) fn check_compatible(&self, other: &Filter) -> Result<()> {
-        let (here, there) = (self.shards(), other.shards());
-        if here.len() != there.len() {
-            return Err(shards::other_number(here.len() as u32, there.len() as u32));
-        }
-        if here.len() > 1 {
-            return here[0].check_compatible(&there[0]);
-        }
-        if let Some((field, left, right)) = self.plan().difference(other.plan()) {
-            return Err(Error::Mismatch { field, left, right });
-        }
-        self.check_same_hash(other)
-    }
-
-    pub(crate) fn check_same_hash(&self, other: &Filter) -> Result<()> {
-        self.hasher.check_same(&other.hasher)
-    }
-
     /// Forgets every key. Notes stay.
     pub fn clear(&mut self) -> Result<()> {
         self.content.state_mut().clear()?;
@@ -758,23 +562,6 @@ impl Filter {
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
         (self.content.state() as &dyn Any).downcast_ref()
-    }
-
-    /// What was added to a static filter and what it denies, if there is such: see
-    /// [`Filter::into_overlay`].
-    #[must_use]
-    pub fn as_overlay(&self) -> Option<&Overlay> {
-        (self.content.state() as &dyn Any).downcast_ref()
-    }
-
-    /// Returns the growing part of a filter, if it can have one: see [`Filter::into_growing`].
-    #[must_use]
-    pub fn as_grown(&self) -> Option<&Grown> {
-        (self.content.state() as &dyn Any).downcast_ref()
-    }
-
-    fn as_overlay_mut(&mut self) -> Option<&mut Overlay> {
-        (self.content.state_mut() as &mut dyn Any).downcast_mut()
     }
 
     /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the

@@ -107,7 +107,6 @@ impl Sharded {
         new: &mut Vec<bool>,
     ) -> Result<()> {
         new.clear();
-        self.check_writable()?;
         let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
         for keys in keys.chunks(BATCH) {
             digest_all(hasher, keys, &mut digests);
@@ -187,6 +186,7 @@ impl Sharded {
         sorted: &mut Sorted,
         new: &mut Vec<bool>,
     ) -> Result<()> {
+        self.check_writable()?;
         if self.may_refuse() || self.is_few(digests) {
             // One by one, so that the answers tell how many were inserted before a refusal.
             for run in digests.chunks(RUN) {
@@ -384,7 +384,6 @@ impl Membership for Sharded {
 
     fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         new.clear();
-        self.check_writable()?;
         let mut sorted = Sorted::default();
         let mut batches = digests.chunks(BATCH);
         batches.try_for_each(|batch| self.insert_batch(batch, &mut sorted, new))
