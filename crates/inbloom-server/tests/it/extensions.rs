@@ -886,7 +886,7 @@ fn wrong_words_are_errors_that_say_what_was_expected() {
         ("WINDOW d", window),
         ("WINDOW 0d", window),
         ("WINDOW -1d", window),
-        ("WINDOW 1.5d", window),
+        ("WINDOW 1.5ms", window),
         ("WINDOW 99999999999999999999w", window),
         ("WINDOW 9223372036854775807w", window),
         ("WINDOW", window),
