@@ -1,9 +1,12 @@
 //! A server of membership filters that any Redis client can talk to.
 //!
+//! The modules are layers: each uses only those above it, and `tests/it/house.rs` checks that.
+//!
 //! | module | what is in it |
 //! |---|---|
+//! | [`clock`], [`log_throttle`] | the time of day; what is logged only now and then |
+//! | `parse`, `reply_error`, [`units`] | numbers, error texts, sizes and times in settings |
 //! | [`resp`] | bytes of requests to arguments, replies to bytes |
-//! | [`clock`], `parse`, `reply_error` | time, numbers and error texts as Redis has them |
 //! | [`value`] | what a name stands for: filters; their dumps |
 //! | [`keyspace`] | names, databases, expiry |
 //! | [`persist`] | the log and the snapshots on disk |
@@ -19,10 +22,9 @@
 //! | `commands/`, [`command_table`] | every command: its row and the function that does it |
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`tls`], [`connection`] | sockets and threads; [`run`] |
-//! | [`http`], [`metrics`] | figures for Prometheus, and whether all is well |
-//! | [`log_throttle`] | what is logged only now and then |
+//! | [`metrics`], [`http`] | figures for Prometheus, and whether all is well |
 //!
-//! Everything below `connection` works on bytes, without sockets, and is tested so. Files are touched by
+//! Everything above `connection` works on bytes, without sockets, and is tested so. Files are touched by
 //! `persist`, `import` (IB.OPEN and IB.SAVE), `users` and `secret` alone.
 
 pub mod clients;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use inbloom_server::command::{Command, Flag};
+use inbloom_server::command::{Command, Flag, Keys};
 use inbloom_server::command_table::commands;
 use inbloom_server::users::{Class, Role};
 
@@ -114,6 +114,9 @@ fn every_row_is_whole() {
         assert!(row.keys.first < row.arity.abs() || row.arity == -1, "{name}");
         let is_both = row.has(Flag::Write) && row.has(Flag::ReadOnly);
         assert!(!is_both, "{name} cannot both write and only read");
+        // A run compares name and key, and takes the third word for the item.
+        let is_single = row.arity == 3 && row.keys == Keys::ONE;
+        assert!(row.batched.is_none() || is_single, "{name} has no single item");
     }
 }
 
