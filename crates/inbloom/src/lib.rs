@@ -73,6 +73,7 @@
 //! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
 //! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
 
+#![warn(missing_debug_implementations)]
 // A build with fewer features has no callers for some functions. The full one has these lints.
 #![cfg_attr(not(all(feature = "file", feature = "internals")), allow(dead_code, unused_imports))]
 #![cfg_attr(not(feature = "sparse-bitmap"), allow(unreachable_code))]

@@ -3,6 +3,7 @@
 //! Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 
 /// A generator, from its seed.
+#[derive(Clone, Debug)]
 pub struct SplitMix(pub u64);
 
 impl SplitMix {

@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -72,6 +73,14 @@ impl dyn State {
     pub(crate) fn of<T: State>(&self) -> &T {
         (self as &dyn Any).downcast_ref().expect("one plan, one kind")
     }
+}
+
+/// Writes what `Debug` shows of a content: its plan, and how many cells are in use.
+pub(crate) fn debug(name: &str, content: &dyn State, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.debug_struct(name)
+        .field("plan", content.plan())
+        .field("occupied", &content.measured().occupied())
+        .finish_non_exhaustive()
 }
 
 /// What is known about a content.

@@ -24,6 +24,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
@@ -104,6 +105,12 @@ pub struct Grown {
     /// Keys that came after the base was closed, and whether it is.
     growing: Filter,
     closed: bool,
+}
+
+impl fmt::Debug for Grown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Grown", self, f)
+    }
 }
 
 impl Grown {

@@ -41,6 +41,7 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::compose::grown::{also_ask, estimate_behind};
 use crate::digest::{Digest, Hasher};
@@ -71,6 +72,12 @@ pub struct Overlay {
     /// MORE, whatever is in there.
     asks_added: bool,
     denied: Denied,
+}
+
+impl fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Overlay", self, f)
+    }
 }
 
 impl Overlay {

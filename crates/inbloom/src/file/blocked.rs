@@ -1,5 +1,6 @@
 //! A blocked filter's file, written piece by piece: one that is larger than memory never is in it.
 
+use std::fmt;
 use std::path::Path;
 
 use super::payload::{Kept, Payload};
@@ -37,6 +38,15 @@ pub struct BlockedWriter {
     pieces: u64,
     inserted: u64,
     ones: u64,
+}
+
+impl fmt::Debug for BlockedWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockedWriter")
+            .field("pieces", &self.pieces)
+            .field("inserted", &self.inserted)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Bytes that are kept of a piece: what was inserted, the set bits, the length and the checksum.

@@ -1,5 +1,6 @@
 //! A ribbon filter's file, written shard by shard: one that is larger than memory never is in it.
 
+use std::fmt;
 use std::path::Path;
 
 use super::payload::{Kept, Payload};
@@ -40,6 +41,12 @@ pub struct RibbonWriter {
     thresholds: Vec<u8>,
     directory: Vec<u8>,
     keys: u64,
+}
+
+impl fmt::Debug for RibbonWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RibbonWriter").field("keys", &self.keys).finish_non_exhaustive()
+    }
 }
 
 impl RibbonWriter {

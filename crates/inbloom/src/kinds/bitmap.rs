@@ -16,6 +16,7 @@ mod row;
 mod sparse;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use crate::digest::{Digest, NOT_AN_INTEGER};
@@ -49,6 +50,12 @@ use sparse::Sparse;
 pub struct Bitmap {
     plan: Plan,
     pub(crate) store: Store,
+}
+
+impl fmt::Debug for Bitmap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Bitmap", self, f)
+    }
 }
 
 pub(crate) enum Store {

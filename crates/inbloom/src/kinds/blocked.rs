@@ -40,6 +40,7 @@ pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -62,6 +63,12 @@ pub struct Blocked {
     geometry: Geometry,
     kernel: &'static Kernel,
     pub(crate) bits: Bits,
+}
+
+impl fmt::Debug for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Blocked", self, f)
+    }
 }
 
 impl Blocked {

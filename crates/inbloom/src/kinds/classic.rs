@@ -24,6 +24,7 @@ mod plan;
 mod row;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::Result;
@@ -45,6 +46,12 @@ pub(crate) use row::ROW;
 pub struct Classic {
     plan: Plan,
     pub(crate) bits: Bits,
+}
+
+impl fmt::Debug for Classic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Classic", self, f)
+    }
 }
 
 /// The increment of wyrand.

@@ -48,6 +48,7 @@ mod plan;
 mod row;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -75,6 +76,12 @@ pub struct Counting {
     kernel: &'static Kernel,
     /// The counters; `ones` is the number of those above zero.
     pub(crate) bits: Bits,
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Counting", self, f)
+    }
 }
 
 impl Counting {

@@ -44,6 +44,7 @@ mod plan;
 mod row;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -70,6 +71,12 @@ pub struct Cuckoo {
     pub(crate) bits: Bits,
     /// The least number of entries, above the planned one, at which there was no room for another.
     refused_at: u64,
+}
+
+impl fmt::Debug for Cuckoo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Cuckoo", self, f)
+    }
 }
 
 impl Cuckoo {

@@ -64,6 +64,7 @@ mod shard;
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 use crate::digest::Digest;
@@ -102,6 +103,12 @@ pub struct Ribbon {
     thresholds: usize,
     /// Only of a filter whose cells are a mapped file.
     mapped: Option<Mapped>,
+}
+
+impl fmt::Debug for Ribbon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Ribbon", self, f)
+    }
 }
 
 /// What is kept in memory of a filter whose cells may not be: so that a lookup touches one random

@@ -50,6 +50,7 @@ mod shared;
 mod table;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::codec::Decoder;
 use crate::digest::Digest;
@@ -127,6 +128,12 @@ pub struct Scalable {
     early: u32,
     /// Of all tables.
     bytes: u64,
+}
+
+impl fmt::Debug for Scalable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Scalable", self, f)
+    }
 }
 
 /// Shard i has the places whose top 12 bits are in `BOUNDS[i]..BOUNDS[i + 1]`.

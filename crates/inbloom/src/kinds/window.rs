@@ -29,6 +29,7 @@ mod row;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::fmt;
 
 use crate::codec;
 use crate::digest::Digest;
@@ -53,6 +54,12 @@ pub struct Window {
     now: Option<u64>,
     /// Oldest first; the last is being filled. Never empty.
     generations: VecDeque<Generation>,
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::state::debug("Window", self, f)
+    }
 }
 
 struct Generation {

@@ -2,6 +2,7 @@
 //! threads. One after the other they are the filter to the byte, which need never be in memory as a
 //! whole.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::digest::Digest;
@@ -97,6 +98,15 @@ pub struct Piece {
     first_block: u64,
     cells: Cells,
     inserted: u64,
+}
+
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Piece")
+            .field("first_block", &self.first_block)
+            .field("inserted", &self.inserted)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Piece {

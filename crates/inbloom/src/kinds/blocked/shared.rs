@@ -40,6 +40,7 @@
 //! **When not.** For one thread, [`Blocked`](super::Blocked) needs no lock, and knows how many bits
 //! are set at no cost; here they are counted. It cannot forget: make a new one.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ pub struct Shape {
     plan: Plan,
     geometry: Geometry,
     kernel: &'static Kernel,
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shape").field("plan", &self.plan).finish_non_exhaustive()
+    }
 }
 
 impl Shape {
@@ -159,6 +166,12 @@ pub(crate) fn share(cells: Cells) -> Result<Shared> {
 pub struct SharedBlocked {
     shape: Arc<Shape>,
     cells: Shared,
+}
+
+impl fmt::Debug for SharedBlocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedBlocked").field("plan", &self.shape.plan).finish_non_exhaustive()
+    }
 }
 
 impl SharedBlocked {

@@ -108,6 +108,7 @@ impl Layout {
 
 /// A shard of a filter: its columns, its thresholds and its entry in the directory, as they are
 /// kept.
+#[derive(Debug)]
 pub struct Part {
     /// A filter of this shard alone, whose payload has the three one after the other.
     alone: Ribbon,

@@ -44,6 +44,7 @@
 //! racing inserts of one new key exactly one is told so: they meet at one mutex.
 
 use std::any::Any;
+use std::fmt;
 use std::mem;
 
 use super::allowance::{Account, Allowance};
@@ -99,6 +100,12 @@ pub struct SharedScalable {
     early: u32,
     small: Guarded,
     divided: OnceLock<Divided>,
+}
+
+impl fmt::Debug for SharedScalable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedScalable").field("plan", &self.plan).finish_non_exhaustive()
+    }
 }
 
 /// What comes in the place of the small table.
