@@ -12,8 +12,6 @@ use std::path::Path;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-#[cfg(feature = "file")]
-use crate::file::OpenOptions;
 use crate::filter::{Content, Filter, Texts, View, check_hasher};
 use crate::key::AsKey;
 use crate::kind::Kind;
@@ -244,18 +242,6 @@ impl BloomFilter {
     #[cfg(feature = "file")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.as_filter().save(path)
-    }
-
-    /// Opens a file that [`BloomFilter::save`] has written. The file is mapped, so that only what
-    /// is used is read, and pages that inserts change are copied: the file itself stays as it is
-    /// until the filter is saved.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read, is no filter, or is one of another kind.
-    #[cfg(feature = "file")]
-    pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        BloomFilter::from_filter(OpenOptions::new().writable(true).open(path)?)
     }
 
     /// Lends the filter as a [`Filter`], to write it, to ask for its rate, or to compare it with

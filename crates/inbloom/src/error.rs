@@ -1,5 +1,6 @@
 //! Everything that can go wrong, each with what was expected, what came, and what to do next.
 
+use std::fmt::Display;
 use std::io;
 
 use crate::kind::Kind;
@@ -222,6 +223,13 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+}
+
+const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
+
+/// Bytes that are not what they should be.
+pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
+    Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
 }
 
 /// What is wrong with a set of shards, in words.

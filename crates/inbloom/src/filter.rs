@@ -6,19 +6,18 @@ mod parts;
 #[cfg(feature = "serde")]
 mod serde;
 mod shards;
+mod shared_kinds;
 mod texts;
 mod view;
 
 use std::any::Any;
 use std::fmt;
-use std::io::{Read, Write};
 
 use crate::compose::grown;
 use crate::compose::sharded::Sharded;
 use crate::digest::{Digest, Hasher, Scheme};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::format;
 use crate::key::AsKey;
 use crate::kind::Kind;
 use crate::kinds::bitmap::Bitmap;
@@ -605,20 +604,6 @@ impl Filter {
     /// its lines are locked by it.
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
-    }
-
-    /// Writes the filter in the file format of docs/format.md. Shards are written one after the
-    /// other, each as a whole file: [`Filter::read_shards_from`] reads them.
-    pub fn write_to(&self, mut writer: impl Write) -> Result<()> {
-        self.shards().iter().try_for_each(|shard| format::write(shard, &mut writer))
-    }
-
-    /// Reads a filter that [`Filter::write_to`] has written, checks all of it, and leaves the reader
-    /// just behind it.
-    ///
-    /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
-    pub fn read_from(reader: impl Read) -> Result<Filter> {
-        format::read(reader, None)
     }
 
     /// A filter of another plan with this one's hash and texts, from the keys, where they are at hand: the

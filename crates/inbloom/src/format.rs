@@ -5,6 +5,8 @@
 //! header and trust the payload, at a cost that does not depend on its size; [`Filter::read_from`] and
 //! [`verify`] check everything.
 
+mod filters;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -15,7 +17,7 @@ use crate::codec::Decoder;
 use crate::compose::grown::Grown;
 use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, mismatch};
 use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
 use crate::kind::Kind;
 use crate::plan::{Plan, Span};
@@ -60,7 +62,6 @@ const MORE: [u8; 4] = *b"MORE";
 /// Of a static filter: the digests that are denied.
 const GONE: [u8; 4] = *b"GONE";
 
-const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
 const FOREIGN: &str = "this is not an inbloom filter: check the path";
 /// The header's checksum is right, so that what is not known is no damage.
 const NEWER: &str = "the file needs a newer inbloom: upgrade it";
@@ -72,10 +73,6 @@ const MAX_INSERTED: u64 = 1 << 63;
 const PIECE: u64 = 1 << 20;
 /// What is checked at once, so that whoever looks at it next finds it in the nearest caches.
 const LOOK: usize = 32 << 10;
-
-pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
-    Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
-}
 
 fn unknown(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: NEWER }

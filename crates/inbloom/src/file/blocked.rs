@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::payload::{Kept, Payload};
 use crate::error::Result;
+use crate::error::mismatch;
 use crate::filter::Filter;
-use crate::format::mismatch;
 use crate::kinds::blocked::{Piece, Pieces};
 use crate::plan::Plan;
 

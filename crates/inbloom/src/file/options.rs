@@ -4,6 +4,7 @@ use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 use super::{Watch, all_shards, map, open_file, privately, shards_of, stem_of};
+use crate::bloom::BloomFilter;
 use crate::digest::SecretKey;
 use crate::error::{Error, Result};
 use crate::filter::{Filter, View};
@@ -191,5 +192,27 @@ impl OpenOptions {
             format::verify(bytes)?;
         }
         format::view(bytes, self.secret.as_ref())
+    }
+}
+
+impl Filter {
+    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
+    /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
+    /// this shard alone.) For a filter with a secret key, see [`OpenOptions::read_shards_from`].
+    pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
+        OpenOptions::new().read_shards_from(reader)
+    }
+}
+
+impl BloomFilter {
+    /// Opens a file that [`BloomFilter::save`] has written. The file is mapped, so that only what
+    /// is used is read, and pages that inserts change are copied: the file itself stays as it is
+    /// until the filter is saved.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, is no filter, or is one of another kind.
+    pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
+        BloomFilter::from_filter(OpenOptions::new().writable(true).open(path)?)
     }
 }

@@ -9,8 +9,9 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
 use super::{OpenOptions, create_without_links, failed, open_without_links, sync_folder};
 use crate::error::Result;
+use crate::error::mismatch;
 use crate::filter::Filter;
-use crate::format::{self, LARGE, Written, mismatch};
+use crate::format::{self, LARGE, Written};
 use crate::plan::Plan;
 
 /// See the top of this file. It is locked for as long as this is there, and gets its name only when

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::payload::{Kept, Payload};
 use crate::error::Result;
+use crate::error::mismatch;
 use crate::filter::Filter;
-use crate::format::mismatch;
 use crate::kinds::ribbon::plan::{ENTRY, TAIL};
 use crate::kinds::ribbon::{Layout, Lengths, Part};
 

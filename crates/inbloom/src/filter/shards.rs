@@ -1,16 +1,13 @@
 //! Filters in shards: how they are made, taken apart and put together.
 
 use std::any::Any;
-use std::io::Read;
 use std::slice;
 
 use super::{Content, Filter};
 use crate::compose::grown::is_not_its_bits;
 use crate::compose::sharded::Sharded;
 use crate::digest::Hasher;
-use crate::error::{Error, Result};
-use crate::file::OpenOptions;
-use crate::format;
+use crate::error::{Error, Result, mismatch};
 use crate::key::AsKey;
 use crate::kind::Kind;
 use crate::plan::Plan;
@@ -164,7 +161,7 @@ impl Filter {
             let ones = uncounted
                 .measured()
                 .recount()
-                .ok_or_else(|| format::mismatch("unused bits", "zeros", "some that are set"))?;
+                .ok_or_else(|| mismatch("unused bits", "zeros", "some that are set"))?;
             let cells = uncounted.into_state().into_bits().expect("blocks").cells;
             // Nobody knows how many keys were inserted into this part: they are shared out by bits.
             ones_before += ones;
@@ -231,13 +228,6 @@ impl Filter {
             Some(sharded) => sharded.insert_parallel(hasher, keys, threads),
             None => self.insert_many(keys, &mut Vec::new()),
         }
-    }
-
-    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
-    /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
-    /// this shard alone.) For a filter with a secret key, see [`OpenOptions::read_shards_from`].
-    pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
-        OpenOptions::new().read_shards_from(reader)
     }
 
     pub(super) fn as_sharded(&self) -> Option<&Sharded> {

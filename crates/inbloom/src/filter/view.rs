@@ -5,35 +5,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use super::Filter;
-use crate::error::Result;
-use crate::format;
 use crate::kinds::blocked::Blocked;
 use crate::storage::{Bits, Cells};
-
-impl Filter {
-    /// Uses a filter in bytes that it was written to, without copying them: for a database that
-    /// keeps a filter with every block.
-    ///
-    /// Costs the same whatever the size: the header is checked, the payload is not
-    /// ([`format::verify`](crate::format::verify) does that). The bytes may be at any alignment.
-    ///
-    /// ```
-    /// use inbloom::{Filter, Kind, Plan};
-    ///
-    /// let mut filter = Filter::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
-    /// filter.insert("alice")?;
-    /// let mut bytes = Vec::new();
-    /// filter.write_to(&mut bytes)?;
-    ///
-    /// let view = Filter::view(&bytes)?;
-    /// assert!(view.contains("alice"));
-    /// assert!(!view.contains("bob"));
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn view(bytes: &[u8]) -> Result<View<'_>> {
-        format::view(bytes, None)
-    }
-}
 
 /// A filter in bytes that somebody else holds, see [`Filter::view`]. It answers everything that a
 /// `&Filter` does; `clone` gives a filter of its own.

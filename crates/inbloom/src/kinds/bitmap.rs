@@ -8,8 +8,8 @@
 //! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (Lemire et al., "Roaring
 //! bitmaps", 2016), which does the same verbs: about 2 bytes per member where they lie close, up to
 //! some 260 where each is alone. It cannot be
-//! queried in place in a file, nor shared without locks: it is rebuilt when read, and
-//! [`Filter::into_shared`](crate::Filter::into_shared) refuses it.
+//! queried in place in a file: it is rebuilt when read. Threads share it behind a lock, see
+//! [`Filter::into_shared`](crate::Filter::into_shared).
 
 mod plan;
 mod row;

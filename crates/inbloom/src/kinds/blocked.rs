@@ -43,9 +43,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::digest::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, mismatch};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::kernels::{self, Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;

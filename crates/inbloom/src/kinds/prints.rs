@@ -18,9 +18,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::digest::Digest;
-use crate::error::Result;
+use crate::error::{Result, mismatch};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::Plan;

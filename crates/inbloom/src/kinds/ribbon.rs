@@ -68,9 +68,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::digest::Digest;
-use crate::error::Result;
+use crate::error::{Result, mismatch};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::kernels::bits::Kernel;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 use crate::kind::Kind;

@@ -54,9 +54,8 @@ use std::fmt;
 
 use crate::codec::Decoder;
 use crate::digest::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, mismatch};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::kernels::{FITS_IN_L2, Towards};
 use crate::kind::Kind;
 use crate::math;

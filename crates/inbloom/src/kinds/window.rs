@@ -33,9 +33,8 @@ use std::fmt;
 
 use crate::codec;
 use crate::digest::Digest;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, mismatch};
 use crate::estimate::Estimate;
-use crate::format::mismatch;
 use crate::kind::Kind;
 use crate::kinds::blocked::Blocked;
 use crate::membership::Membership;

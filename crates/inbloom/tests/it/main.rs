@@ -7,6 +7,7 @@ mod file;
 mod format;
 mod golden;
 mod grown;
+mod house;
 mod laws;
 mod overlay;
 mod plans;

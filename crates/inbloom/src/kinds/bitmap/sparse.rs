@@ -12,7 +12,7 @@ mod roaring_treemap {
     use roaring::RoaringTreemap;
 
     use crate::error::Result;
-    use crate::format::mismatch;
+    use crate::error::mismatch;
 
     /// Integers, of which few are near each other.
     #[derive(Clone, PartialEq)]

@@ -41,23 +41,18 @@
 //! are set at no cost; here they are counted. It cannot forget: make a new one.
 
 use std::fmt;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::check_reserved;
-use crate::compose::grown::is_not_its_bits;
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::filter::{Content, Filter, check_hasher};
-use crate::format;
 use crate::kernels::lock::{Line, Locked, RESERVED, has_all, set_locked};
 use crate::kernels::{Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::plan::Plan;
-use crate::shared::refuse_auto_clear;
-use crate::storage::{self, Bits, Cells, Order, Shared};
+use crate::storage::{self, Cells, Order, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What filters of one plan have in common, so that they can have it once.
@@ -188,22 +183,8 @@ impl SharedBlocked {
         Ok(SharedBlocked { shape: Arc::clone(shape), cells })
     }
 
-    /// Takes over the bits of a filter, without copying unless it is open read-only, and with a
-    /// shape of its own: see [`SharedBlocked::share_shape`]. Its hash, its texts and its count of
-    /// inserts are the caller's to keep.
-    ///
-    /// Reads everything: a reserved bit that is set, in a file that nobody has verified, is
-    /// refused, since it would lock its line for ever. So is what [`Shape::new`] refuses, and a
-    /// filter that clears itself.
-    pub fn from_filter(filter: Filter) -> Result<SharedBlocked> {
-        let (shape, cells) = taken_over(filter)?;
-        Ok(SharedBlocked { shape, cells: share(cells)? })
-    }
-
-    /// The same without reading anything, for those who have seen that no reserved bit is set.
-    pub(crate) fn from_checked(filter: Filter) -> Result<SharedBlocked> {
-        let (shape, cells) = taken_over(filter)?;
-        Ok(SharedBlocked { shape, cells: cells.into_shared()? })
+    pub(crate) fn with_cells(shape: Arc<Shape>, cells: Shared) -> SharedBlocked {
+        SharedBlocked { shape, cells }
     }
 
     /// Lets go of its own shape for that of others, if it is of the same plan.
@@ -305,53 +286,6 @@ impl SharedBlocked {
         Ok(())
     }
 
-    /// A copy as a filter of its own, with the hash that the digests come from and the number of
-    /// inserts that were told "new": what this type does not know. As [`SharedBlocked::copy_to`]
-    /// copies.
-    pub fn snapshot(&self, hasher: Hasher, inserted: u64) -> Result<Filter> {
-        check_hasher(self.plan(), &hasher)?;
-        let mut cells = Cells::zeroed(self.bytes())?;
-        self.copy_to(0, cells.bytes_mut()?);
-        let ones = cells.count_ones();
-        let content = Content::with_bits(*self.plan(), Bits { cells, ones });
-        Ok(Filter::from_parts(hasher, content, inserted))
-    }
-
-    /// Writes it in the file format of docs/format.md while others insert, with the hash and the
-    /// count that [`SharedBlocked::snapshot`] takes, as [`SharedBlocked::copy_to`] copies: without
-    /// a second copy, 1 MiB at a time.
-    ///
-    /// `put` is given bytes and where in the file they belong: the file from its beginning to its
-    /// end, then the header once more, since that has a checksum of all that follows. Until then
-    /// there are zeros in its place, and nobody takes the file for a filter.
-    ///
-    /// ```
-    /// use inbloom::kinds::blocked::{Shape, SharedBlocked};
-    /// use inbloom::{Filter, Hasher, Kind, Plan};
-    ///
-    /// let shape = Shape::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
-    /// let shared = SharedBlocked::new(&shape)?;
-    /// shared.insert(Hasher::default().digest("alice"));
-    /// let mut file = Vec::new();
-    /// shared.write_in_pieces(Hasher::default(), 1, |at, bytes| {
-    ///     file.resize(file.len().max(at as usize + bytes.len()), 0);
-    ///     file[at as usize..][..bytes.len()].copy_from_slice(bytes);
-    ///     Ok(())
-    /// })?;
-    /// assert!(Filter::read_from(&file[..])?.contains("alice"));
-    /// # Ok::<(), inbloom::Error>(())
-    /// ```
-    pub fn write_in_pieces(
-        &self,
-        hasher: Hasher,
-        inserted: u64,
-        put: impl FnMut(u64, &[u8]) -> io::Result<()>,
-    ) -> Result<()> {
-        check_hasher(self.plan(), &hasher)?;
-        let copy = |at, out: &mut [u8]| self.copy_to(at, out);
-        format::write_in_pieces(*self.plan(), &hasher, inserted, copy, put)
-    }
-
     #[inline]
     fn words(&self) -> &[AtomicU64] {
         self.cells.words()
@@ -390,15 +324,6 @@ impl Membership for &SharedBlocked {
         self.shape.insert_run(self.words(), Run { keys: run, next }, new);
         Ok(())
     }
-}
-
-/// The cells of a blocked filter that may be shared, and a shape for them.
-fn taken_over(filter: Filter) -> Result<(Arc<Shape>, Cells)> {
-    refuse_auto_clear(&filter)?;
-    let shape = Shape::new(*filter.plan())?;
-    let bits = filter.content.into_state().into_bits();
-    let bits = bits.ok_or_else(|| is_not_its_bits(Kind::Blocked, "be shared by its blocks"))?;
-    Ok((shape, bits.cells))
 }
 
 /// A line as it is in memory, without its lock.

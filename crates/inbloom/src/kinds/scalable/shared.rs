@@ -53,12 +53,10 @@ use super::{
     Growth, Lengths, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate,
     grow, route, share_of,
 };
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::filter::{Content, Filter, Texts, check_hasher};
 use crate::kernels::{FITS_IN_L2, Towards};
-use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::plan::Plan;
 use crate::state::State;
@@ -132,22 +130,6 @@ impl SharedScalable {
         Scalable::new(plan).map(SharedScalable::from_scalable)
     }
 
-    /// Turns a filter of the scalable kind over to many threads, without copying, unless it is open
-    /// read-only. Its hash and its notes are not kept: digests come from the caller.
-    ///
-    /// Refused for other kinds, and for one shard of several.
-    pub fn from_filter(filter: Filter) -> Result<SharedScalable> {
-        let plan = *filter.plan();
-        if plan.kind() != Kind::Scalable || plan.shard().is_some() {
-            return Err(Error::Unsupported {
-                kind: plan.kind(),
-                verb: "become a SharedScalable",
-                remedy: "that takes a whole filter of kind scalable; Filter::into_shared takes any",
-            });
-        }
-        SharedScalable::from_state(filter.content.into_state())
-    }
-
     /// Panics if the state is not that of a scalable filter.
     pub(crate) fn from_state(state: Box<dyn State>) -> Result<SharedScalable> {
         let state = if state.measured().is_read_only() { state.copy()? } else { state };
@@ -168,13 +150,6 @@ impl SharedScalable {
         SharedScalable { plan, account: Account::new(bytes), largest, early, small, divided }
     }
 
-    /// Turns the filter back, without copying. It takes the only handle, so that no thread is still
-    /// at it. Refused if the hash is not one for this kind; it must be the one that the digests are
-    /// from.
-    pub fn into_filter(self, hasher: Hasher) -> Result<Filter> {
-        filter(self.into_scalable(), hasher)
-    }
-
     pub(crate) fn into_scalable(self) -> Scalable {
         let len = self.len();
         let (guarded, early) = match self.divided.into_inner() {
@@ -185,12 +160,8 @@ impl SharedScalable {
         Scalable::of(self.plan, tables.collect(), len, early)
     }
 
-    /// A copy, made shard by shard while others go on. It has every digest whose insert had
-    /// returned when the call began, and some of those that came in meanwhile. An insert waits
-    /// while its shard is copied; queries do not.
-    ///
-    /// Fails if there is no memory for the copy, which the limit does not count.
-    pub fn snapshot(&self, hasher: Hasher) -> Result<Filter> {
+    /// A copy for one thread: see [`SharedScalable::snapshot`].
+    pub(crate) fn copy(&self) -> Result<Scalable> {
         let (mut tables, mut early) = (Vec::new(), self.early);
         let len = self.hold_each(|_, table| {
             tables.push(table.copy()?);
@@ -199,7 +170,7 @@ impl SharedScalable {
             }
             Ok(())
         })?;
-        filter(Scalable::of(self.plan, tables, len, early), hasher)
+        Ok(Scalable::of(self.plan, tables, len, early))
     }
 
     /// Reads every table, one after the other, while nobody changes it, and returns the number of
@@ -637,12 +608,6 @@ fn nothing() -> Table {
 
 fn most_slots(tables: &[Table]) -> u64 {
     tables.iter().map(|table| table.shape().all_slots()).max().unwrap_or(0)
-}
-
-fn filter(scalable: Scalable, hasher: Hasher) -> Result<Filter> {
-    check_hasher(&scalable.plan, &hasher)?;
-    let (inserted, content, texts) = (scalable.len, Content::other(scalable), Texts::default());
-    Ok(Filter { hasher, content, inserted, auto_clear: None, texts })
 }
 
 #[cfg(test)]

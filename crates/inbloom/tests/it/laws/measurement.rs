@@ -26,10 +26,7 @@ fn a_measurement_finds_the_promise_kept() {
             // And of small filters with the same plan some are much better than others.
             let share = if plan.kind() == Kind::Scalable { 0.0 } else { 0.6 * filled };
             let model = plan.rate_at(plan.items() as f64).min(plan.rate());
-            assert!(
-                plan.rate() < 1e-4 || measured.high >= model * share,
-                "{name}: {measured:?}"
-            );
+            assert!(plan.rate() < 1e-4 || measured.high >= model * share, "{name}: {measured:?}");
         }
     }
 }

@@ -1,3 +1,6 @@
+use crate::digest::Hasher;
+use crate::filter::{Content, Filter};
+use crate::storage::Bits;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;

@@ -1,3 +1,6 @@
+use crate::digest::Hasher;
+use crate::filter::Filter;
+use crate::kind::Kind;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::mpsc;
 use std::thread;
