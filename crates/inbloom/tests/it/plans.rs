@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::line_shapes;
-use inbloom::{Error, Filter, Kind, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, Tier};
+use inbloom::{Error, Filter, Hasher, Kind, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, Tier};
 use proptest::prelude::*;
 
 const HASHED: [Kind; 2] = [Kind::Classic, Kind::Blocked];
@@ -856,4 +856,55 @@ fn memory_that_is_not_there_is_refused() {
     let text = refusal(Filter::new(plan));
     assert!(text.starts_with("could not get 9007199254740992 bytes of memory for the filter ("));
     assert!(text.ends_with("): plan a smaller filter or free memory"), "{text}");
+}
+
+/// Sizes are in files and in people's calculations: a change of this number is one of sizes.
+#[test]
+fn sizes_over_a_grid_are_what_they_were() {
+    type Given = fn(PlanBuilder) -> PlanBuilder;
+    let memory: [Given; 4] = [
+        |plan| plan,
+        |plan| plan.bytes(5000),
+        |plan| plan.bytes(1 << 26),
+        |plan| plan.bits_per_key(11.3),
+    ];
+    let options: [Given; 7] = [
+        |plan| plan,
+        |plan| plan.probes(8),
+        |plan| plan.lines(2),
+        |plan| plan.width(2),
+        |plan| plan.growth(4),
+        |plan| plan.universe(1_000_000_000),
+        |plan| plan.window(Duration::from_secs(60)),
+    ];
+    let names =
+        ["bitmap", "classic", "blocked", "counting", "cuckoo", "scalable", "window", "ribbon"];
+    let mut sizes = Vec::new();
+    let mut count = 0;
+    for kind in names.map(|name| name.parse::<Kind>().unwrap()) {
+        for items in [None, Some(0), Some(1), Some(50), Some(1000), Some(9_000_000), Some(1 << 40)]
+        {
+            for rate in [None, Some(0.1), Some(0.01), Some(1e-4), Some(3e-6), Some(1e-12)] {
+                for give in memory.iter().flat_map(|memory| options.map(|option| (memory, option)))
+                {
+                    let mut plan = give.1(give.0(Plan::builder(kind)));
+                    plan = items.map_or(plan, |items| plan.items(items));
+                    plan = rate.map_or(plan, |rate| plan.rate(rate));
+                    let Ok(plan) = plan.build() else { continue };
+                    let shard = plan.for_shard(1, 7).unwrap_or(plan);
+                    for plan in [plan, shard] {
+                        count += 1;
+                        let numbers =
+                            [plan.probes(), plan.lines(), plan.width(), plan.cache_lines()];
+                        sizes.extend(
+                            [plan.items(), plan.bits(), plan.bytes()].map(u64::to_le_bytes),
+                        );
+                        sizes.extend(numbers.map(|number| u64::from(number).to_le_bytes()));
+                    }
+                }
+            }
+        }
+    }
+    let digest = Hasher::default().digest(sizes.concat());
+    assert_eq!((count, digest.place), (3016, 755_487_530_848_405_541));
 }
