@@ -198,6 +198,7 @@ impl AsKey for isize {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_borrows_for_generic_args, reason = "that references are keys is tested")]
 mod tests {
     use super::*;
 

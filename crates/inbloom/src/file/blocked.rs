@@ -222,7 +222,7 @@ mod tests {
         let kept = writer.append(&pieces[0]).expect("it is appended");
         let error = writer.seal().expect_err("pieces are missing");
         assert!(error.to_string().contains("bytes of the pieces"), "{error}");
-        let error = BlockedWriter::create(&partial, plan, &like).err().expect("it is locked");
+        let error = BlockedWriter::create(&partial, plan, &like).expect_err("it is locked");
         assert!(error.to_string().contains("another program"), "{error}");
         drop(writer);
         for end in 1..kept.len() {
@@ -232,7 +232,7 @@ mod tests {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         fs::write(&partial, &bytes).expect("it is written");
-        let error = BlockedWriter::resume(&partial, plan, &like, &kept).err().expect("changed");
+        let error = BlockedWriter::resume(&partial, plan, &like, &kept).expect_err("changed");
         assert!(error.to_string().contains("checksum of a part"), "{error}");
         fs::write(&partial, b"short").expect("it is written");
         assert!(BlockedWriter::resume(&partial, plan, &like, &kept).is_err());

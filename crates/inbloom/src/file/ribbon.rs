@@ -229,7 +229,7 @@ mod tests {
         let kept = writer.append(&parts[0]).expect("it is appended");
         let error = writer.seal().expect_err("shards are missing");
         assert!(error.to_string().contains("number of shards"), "{error}");
-        let error = RibbonWriter::create(&partial, &filter).err().expect("it is locked");
+        let error = RibbonWriter::create(&partial, &filter).expect_err("it is locked");
         assert!(error.to_string().contains("another program"), "{error}");
         drop(writer);
         for end in 1..kept.len() {
@@ -242,7 +242,7 @@ mod tests {
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
         fs::write(&partial, &bytes).expect("it is written");
-        let error = RibbonWriter::resume(&partial, &filter, &kept).err().expect("it has changed");
+        let error = RibbonWriter::resume(&partial, &filter, &kept).expect_err("it has changed");
         assert!(error.to_string().contains("checksum of a part"), "{error}");
         fs::write(&partial, b"short").expect("it is written");
         assert!(RibbonWriter::resume(&partial, &filter, &kept).is_err());

@@ -309,7 +309,7 @@ fn unfinished_files_are_written_through_no_link() {
     let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
     let like = Filter::new(plan).unwrap();
     for (there, problem) in [(&link, "a symbolic link"), (&second, "a second name")] {
-        let error = file::BlockedWriter::create(there, plan, &like).err().expect("it is refused");
+        let error = file::BlockedWriter::create(there, plan, &like).expect_err("it is refused");
         assert!(error.to_string().contains(problem), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
