@@ -218,6 +218,15 @@ impl Bloom {
         answers: &mut Vec<bool>,
     ) -> Result<(), Refusal> {
         let items = self.items().saturating_add(new);
+        if !self.has_room(digests.len()) && self.rest.get().is_none() {
+            // A base that was copied while these were added has bits of them, but its number of
+            // items is older. They count now: else as many others would get into a full base.
+            let mut there = Vec::new();
+            self.base.contains_digests(digests, &mut there);
+            let there = there.iter().filter(|is_there| **is_there).count() as u64;
+            let early = there.saturating_sub((digests.len() as u64).saturating_sub(new));
+            self.items.fetch_add(early, Ordering::Relaxed);
+        }
         let mut result = self.insert(digests, answers, u64::MAX, |_, _| ());
         if let Err(Refusal::Full) = result {
             // It was taken when it was added first, so that it must not be missing now.
@@ -565,6 +574,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A snapshot copies a base while clients go on adding: it may have bits of what the log has
+    /// after it.
+    #[test]
+    fn what_an_image_has_early_does_not_overfill_its_base() {
+        let wish = Wish::new(0.01, 1000, NonZeroU32::new(2));
+        let shape = wish.shape().unwrap();
+        let digest = |number: u64| inbloom::Hasher::default().digest(number);
+        let digests: Vec<Digest> = (0..1400).map(digest).collect();
+        let (before, record) = digests.split_at(800);
+        let (mut answers, live) = (Vec::new(), Bloom::new(wish, &shape).unwrap());
+        live.insert(before, &mut answers, u64::MAX, |_, _| ()).unwrap();
+        let items = live.items();
+        let mut new = 0;
+        live.insert(record, &mut answers, u64::MAX, |_, count| new = count).unwrap();
+        assert!(live.rest().is_some());
+
+        let recovered = Bloom::new(wish, &shape).unwrap();
+        recovered.insert(before, &mut answers, u64::MAX, |_, _| ()).unwrap();
+        recovered.insert(&record[..200], &mut answers, u64::MAX, |_, _| ()).unwrap();
+        recovered.set_items(items);
+        recovered.replay(record, new, &mut answers).unwrap();
+        assert_eq!(recovered.items(), live.items());
+        let (copied, whole) = (recovered.base().occupied(), live.base().occupied());
+        assert!(copied <= whole + 16, "{copied} bits in a base of {whole}");
+        recovered.contains(&digests, &mut answers);
+        assert!(answers.iter().all(|found| *found));
     }
 
     #[test]
