@@ -50,8 +50,8 @@ pub use view::View;
 /// ```
 ///
 /// It never denies a key that was inserted. It may claim one that was not, at the rate that the
-/// [`Plan`] promises for the number of keys it was made for. Integers are given as their 8
-/// little-endian bytes: `filter.insert(42u64.to_le_bytes())`.
+/// [`Plan`] promises for the number of keys it was made for. Keys are bytes, text
+/// and integers: `filter.insert(42)`.
 pub struct Filter {
     pub(crate) hasher: Hasher,
     pub(crate) content: Content,
@@ -104,10 +104,17 @@ impl Filter {
         Ok(Filter::from_parts(plan.kind().default_hasher(), content, inserted))
     }
 
-    /// Returns the words of a filter that is an array of bits: the way back from
-    /// [`Filter::from_words`].
+    /// Returns the words of a filter that [`Filter::from_words`] makes again: of a whole classic
+    /// filter with the default hash. Of others it is `None`, as their words would deny their keys.
     #[must_use]
     pub fn to_words(&self) -> Option<Vec<u64>> {
+        let plan = self.plan();
+        if plan.kind() != Kind::Classic
+            || plan.shard().is_some()
+            || self.hasher != Hasher::default()
+        {
+            return None;
+        }
         let bits = self.content.measured().bits()?;
         Some(storage::words(bits.cells.bytes()).collect())
     }

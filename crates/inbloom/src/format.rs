@@ -815,6 +815,18 @@ fn check_padding(bytes: &[u8]) -> Result<()> {
     Err(mismatch("padding", "zeros", "something else"))
 }
 
+/// Reads shards that were written one after the other: see [`Filter::read_shards_from`].
+pub(crate) fn read_shards(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Filter> {
+    let first = read(&mut reader, key)?;
+    let (_, count) = first.plan().shard().unwrap_or((0, 1));
+    // The number is untrusted: no memory is taken before a shard has arrived.
+    let mut shards = vec![first];
+    for _ in 1..count {
+        shards.push(read(&mut reader, key)?);
+    }
+    Filter::from_shards(shards)
+}
+
 /// Reads a filter from a stream, up to its last byte and not further.
 pub(crate) fn read(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Filter> {
     let mut header = Vec::new();

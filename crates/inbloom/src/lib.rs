@@ -69,7 +69,7 @@
 //!
 //! | feature | default | brings |
 //! |---|---|---|
-//! | `file` | yes | [`file`]: mapping, saving and watching; memory in huge pages |
+//! | `file` | yes | [`file`](mod@file): mapping, saving and watching; memory in huge pages |
 //! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
 //! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
 

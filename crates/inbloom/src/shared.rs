@@ -425,7 +425,8 @@ impl SharedFilter {
     ///
     /// A key whose insert overlaps with the call may be lost, or be there: insert it again after
     /// the call, and do not remove it before. A filter that must not lose such keys belongs behind
-    /// a lock of the caller's. (One that clears itself has such a lock, and loses none.)
+    /// a lock of the caller's. (One that clears itself has such a lock: what is inserted after the
+    /// clearing began stays.)
     pub fn clear(&self) -> Result<()> {
         let _alone = self.auto_clear.as_ref().map(|auto| unpoisoned(auto.gate.write()));
         self.clear_inside()
@@ -435,7 +436,14 @@ impl SharedFilter {
     fn clear_inside(&self) -> Result<()> {
         let _guards = self.stop_removals();
         match &self.content {
-            SharedContent::Words(words) => words.clear(),
+            SharedContent::Words(words) => {
+                words.clear();
+                if self.auto_clear.is_some() {
+                    // Nobody inserts now. The count began as a file has it, which may be wrong, and
+                    // a filter that stayed full by it would be cleared for ever.
+                    words.ones.reset();
+                }
+            }
             SharedContent::Scalable(scalable) => scalable.clear()?,
             SharedContent::Locked(lock) => {
                 let mut state = unpoisoned(lock.write());
@@ -781,4 +789,31 @@ fn stripe() -> usize {
 #[cfg(loom)]
 fn stripe() -> usize {
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::Content;
+    use crate::kind::Kind;
+    use crate::storage::Cells;
+
+    /// The count of a file that is opened without being verified may be anything.
+    #[test]
+    fn a_wrong_count_of_cells_ends_with_the_first_clearing() {
+        for kind in [Kind::Bitmap, Kind::Classic, Kind::Blocked, Kind::Counting] {
+            let builder = Plan::builder(kind);
+            let plan = match kind {
+                Kind::Bitmap => builder.universe(1000).build().unwrap(),
+                _ => builder.items(1000).build().unwrap(),
+            };
+            let mut filter = Filter::new(plan).unwrap();
+            let cells = Cells::zeroed(plan.bytes()).unwrap();
+            filter.content = Content::from_cells(plan, cells, plan.cells() * 9 / 10).unwrap();
+            filter.set_auto_clear(Some(0.5)).unwrap();
+            let shared = filter.into_shared().unwrap();
+            assert!(shared.insert(7_u64).unwrap(), "{kind}");
+            assert!(shared.contains(7_u64) && !shared.contains(8_u64), "{kind}");
+        }
+    }
 }

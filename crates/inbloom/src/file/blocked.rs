@@ -129,7 +129,7 @@ impl BlockedWriter {
         self.payload.seal(&[], self.inserted, self.ones)
     }
 
-    /// Gives a sealed file its name, as [`save`](super::save) does.
+    /// Gives a sealed file its name, as [`Filter::save`](crate::Filter::save) does.
     pub fn publish(self, path: impl AsRef<Path>) -> Result<()> {
         self.payload.publish(path.as_ref())
     }

@@ -174,15 +174,8 @@ impl OpenOptions {
 
     /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
     /// other, as the first one says there are. Each is read as [`OpenOptions::read_from`] does.
-    pub fn read_shards_from(self, mut reader: impl Read) -> Result<Filter> {
-        let first = self.read_from(&mut reader)?;
-        let (_, count) = first.plan().shard().unwrap_or((0, 1));
-        // The number is untrusted: no memory is taken before a shard has arrived.
-        let mut shards = vec![first];
-        for _ in 1..count {
-            shards.push(self.read_from(&mut reader)?);
-        }
-        Filter::from_shards(shards)
+    pub fn read_shards_from(self, reader: impl Read) -> Result<Filter> {
+        format::read_shards(reader, self.secret.as_ref())
     }
 
     /// Uses a filter in bytes that it was written to, without copying them: see [`Filter::view`].
@@ -192,15 +185,6 @@ impl OpenOptions {
             format::verify(bytes)?;
         }
         format::view(bytes, self.secret.as_ref())
-    }
-}
-
-impl Filter {
-    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
-    /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
-    /// this shard alone.) For a filter with a secret key, see [`OpenOptions::read_shards_from`].
-    pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
-        OpenOptions::new().read_shards_from(reader)
     }
 }
 

@@ -163,7 +163,7 @@ impl Payload {
         OpenOptions::new().secret(self.like.hasher().key()).open(&self.path)
     }
 
-    /// Gives a sealed file its name, as [`save`](super::save) does.
+    /// Gives a sealed file its name, as [`Filter::save`](crate::Filter::save) does.
     pub fn publish(self, path: &Path) -> Result<()> {
         if self.is_small() {
             self.reopen()?.save(path)?;

@@ -140,7 +140,7 @@ impl RibbonWriter {
         self.payload.seal(&end, self.keys, self.keys)
     }
 
-    /// Gives a sealed file its name, as [`save`](super::save) does.
+    /// Gives a sealed file its name, as [`Filter::save`](crate::Filter::save) does.
     pub fn publish(self, path: impl AsRef<Path>) -> Result<()> {
         self.payload.publish(path.as_ref())
     }

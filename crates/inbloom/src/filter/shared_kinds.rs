@@ -57,10 +57,11 @@ impl SharedScalable {
     /// Turns a filter of the scalable kind over to many threads, without copying, unless it is open
     /// read-only. Its hash and its notes are not kept: digests come from the caller.
     ///
-    /// Refused for other kinds, and for one shard of several.
+    /// Refused for other kinds, and for shards, one or all.
     pub fn from_filter(filter: Filter) -> Result<SharedScalable> {
         let plan = *filter.plan();
-        if !plan.kind().can_grow() || plan.shard().is_some() {
+        let is_whole = plan.shard().is_none() && filter.shards().len() == 1;
+        if !plan.kind().can_grow() || !is_whole {
             return Err(Error::Unsupported {
                 kind: plan.kind(),
                 verb: "become a SharedScalable",

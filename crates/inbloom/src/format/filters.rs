@@ -23,6 +23,13 @@ impl Filter {
         format::read(reader, None)
     }
 
+    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
+    /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
+    /// this shard alone.)
+    pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
+        format::read_shards(reader, None)
+    }
+
     /// Uses a filter in bytes that it was written to, without copying them: for a database that
     /// keeps a filter with every block.
     ///

@@ -122,7 +122,7 @@ impl Blocked {
     }
 
     /// Inserts, and tells whether the digest is certainly new, without counting bits: the count
-    /// ([`State::occupied`]) is wrong from now on, see [`Blocked::recounted`]. Panics if the cells
+    /// (`Measured::occupied`) is wrong from now on, see [`Blocked::recounted`]. Panics if the cells
     /// are read-only.
     #[inline]
     pub(crate) fn set(&mut self, digest: Digest) -> bool {

@@ -299,7 +299,7 @@ impl CuckooChain {
         self.insert_unique_hash(Hash::of(item), limit)
     }
 
-    /// As [`insert_unique`](Cuckoo::insert_unique), for an item that was hashed.
+    /// As [`insert_unique`](CuckooChain::insert_unique), for an item that was hashed.
     pub fn insert_unique_hash(&mut self, hash: Hash, limit: u64) -> Result<bool, Refused> {
         if self.contains_hash(hash) {
             return Ok(false);
@@ -307,7 +307,7 @@ impl CuckooChain {
         self.insert_hash(hash, limit).map(|()| true)
     }
 
-    /// As [`insert`](Cuckoo::insert), for an item that was hashed.
+    /// As [`insert`](CuckooChain::insert), for an item that was hashed.
     pub fn insert_hash(&mut self, hash: Hash, limit: u64) -> Result<(), Refused> {
         if self.items >= MAX_COUNT {
             return Err(Refused::Full);
@@ -360,7 +360,7 @@ impl CuckooChain {
         self.contains_hash(Hash::of(item))
     }
 
-    /// As [`contains`](Cuckoo::contains), for an item that was hashed.
+    /// As [`contains`](CuckooChain::contains), for an item that was hashed.
     #[must_use]
     pub fn contains_hash(&self, hash: Hash) -> bool {
         let entry = hash.entry();
@@ -377,12 +377,12 @@ impl CuckooChain {
     /// Removes an item once, and tells whether it was there, or seemed to be.
     ///
     /// A small filter is compacted on the way, once more than a tenth as many items were deleted as
-    /// there are. A large one only says so: see [`is_compaction_due`](Cuckoo::is_compaction_due).
+    /// there are. A large one only says so: see [`is_compaction_due`](CuckooChain::is_compaction_due).
     pub fn remove(&mut self, item: &[u8]) -> bool {
         self.remove_hash(Hash::of(item))
     }
 
-    /// As [`remove`](Cuckoo::remove), for an item that was hashed.
+    /// As [`remove`](CuckooChain::remove), for an item that was hashed.
     pub fn remove_hash(&mut self, hash: Hash) -> bool {
         let entry = hash.entry();
         for filter in self.filters.iter_mut().rev() {
@@ -418,7 +418,7 @@ impl CuckooChain {
     /// after which the next call begins anew.
     ///
     /// Between steps the filter may be used and changed: no entry is ever missing. If it was not
-    /// changed, it ends as [`compact`](Cuckoo::compact) would have left it.
+    /// changed, it ends as [`compact`](CuckooChain::compact) would have left it.
     pub fn compact_step(&mut self, budget: usize) -> bool {
         let mut left = budget.max(1);
         let newest = self.filters.len() - 1;
@@ -553,7 +553,7 @@ impl CuckooChain {
         self.arrays().try_for_each(|array| writer.write_all(array))
     }
 
-    /// Reads all bytes in the place of those that are there: what [`write_body`](Cuckoo::write_body)
+    /// Reads all bytes in the place of those that are there: what [`write_body`](CuckooChain::write_body)
     /// wrote of a filter of the same header.
     pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
         // What a compaction has seen so far is no longer so.
@@ -562,7 +562,7 @@ impl CuckooChain {
     }
 
     /// The filter that a header describes, without its entries: those come by
-    /// [`load`](Cuckoo::load).
+    /// [`load`](CuckooChain::load).
     pub fn from_header(header: &[u8], limit: u64) -> Result<CuckooChain, LoadError> {
         let length = header.len() as u64;
         let Some((counts, shape, max_iterations)) = fields_of(header) else {
@@ -698,7 +698,7 @@ impl PartialEq for CuckooChain {
 
 impl fmt::Debug for CuckooChain {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut fields = formatter.debug_struct("Cuckoo");
+        let mut fields = formatter.debug_struct("CuckooChain");
         fields.field("items", &self.items).field("deletes", &self.deletes);
         fields.field("filters", &self.filters()).field("buckets", &self.buckets());
         fields.field("bucket_size", &self.bucket_size).field("expansion", &self.expansion);
