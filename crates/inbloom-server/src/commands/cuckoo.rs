@@ -325,7 +325,8 @@ fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
         Some(entry) => entry,
         None => create(call, name, CuckooWish::default(call.server))?,
     };
-    let added = add(call.server, &entry, call.arguments.skip(2), repeated).swap_remove(0);
+    let mut added = Ok(false);
+    add(call.server, &entry, call.arguments.skip(2), repeated, |result| added = result);
     call.reply.truth(added.map_err(|refusal| refused(call.server, refusal))?);
     Ok(())
 }
@@ -347,29 +348,39 @@ fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     }
 }
 
-/// Adds items, and tells of each whether it was added, or why not.
+/// Adds items. Calls `report` for each, in order: whether it was added, or why not.
+///
+/// Hashes and answers are kept for one run at a time, so that a command of many items takes no memory
+/// for each of them beside its reply.
 fn add(
     server: &Server,
     entry: &Entry,
     items: Arguments<'_>,
     repeated: Repeated,
-) -> Vec<Result<bool, Refusal>> {
-    let hashes: Vec<Hash> = items.iter().map(Hash::of).collect();
-    let (mut results, mut answers) = (Vec::with_capacity(items.len()), Vec::new());
-    while results.len() < hashes.len() {
-        let rest = &hashes[results.len()..];
-        let run = if rest.len() == 1 { 1 } else { filter_of(entry).read(run_in).min(rest.len()) };
-        let change = match repeated {
-            Repeated::Added => Items::AddHashes(&rest[..run]),
-            Repeated::LeftOut => Items::AddNewHashes(&rest[..run]),
-        };
-        let refusal = server.apply(entry, change, &mut answers).err();
-        results.extend(answers.iter().map(|is_new| Ok(*is_new)));
-        // Those after it may still have a place.
-        results.extend(refusal.map(Err));
+    mut report: impl FnMut(Result<bool, Refusal>),
+) {
+    let (mut hashes, mut answers, mut added) = (Vec::new(), Vec::new(), 0);
+    let mut rest = items;
+    while !rest.is_empty() {
+        let run = if rest.len() == 1 { 1 } else { filter_of(entry).read(run_in) };
+        hashes.clear();
+        hashes.extend(rest.iter().take(run).map(Hash::of));
+        rest = rest.skip(hashes.len());
+        let mut left = &hashes[..];
+        while !left.is_empty() {
+            let change = match repeated {
+                Repeated::Added => Items::AddHashes(left),
+                Repeated::LeftOut => Items::AddNewHashes(left),
+            };
+            let refusal = server.apply(entry, change, &mut answers).err();
+            added += answers.len();
+            // Those after one that is refused may still have a place.
+            left = &left[answers.len() + usize::from(refusal.is_some())..];
+            answers.iter().for_each(|is_new| report(Ok(*is_new)));
+            refusal.into_iter().for_each(|refusal| report(Err(refusal)));
+        }
     }
-    server.statistics.count_added(results.iter().filter(|result| result.is_ok()).count());
-    results
+    server.statistics.count_added(added);
 }
 
 /// Items for which the lock is held at a time: about 50 microseconds, fewer where every item has
@@ -410,22 +421,20 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyErro
         None if only_existing => return Err(ReplyError::NOT_FOUND),
         None => create(call, &words[1], wish)?,
     };
-    let results = add(call.server, &entry, items, repeated);
-    call.reply.array(results.len());
+    call.reply.array(items.len());
     let is_truth = repeated == Repeated::Added && call.reply.protocol() == Protocol::Resp3;
-    for result in results {
-        match result {
-            Ok(added) if is_truth => call.reply.truth(added),
-            Ok(added) => call.reply.integer(added.into()),
-            Err(Refusal::Foreign(Refused::Full)) if is_truth => call.reply.truth(false),
-            Err(Refusal::Foreign(Refused::Full)) => call.reply.integer(-1),
-            Err(memory) => {
-                let failure = refused(call.server, memory);
-                call.server.statistics.count_error(failure.text());
-                call.reply.error(failure.text());
-            }
+    let (server, reply) = (call.server, &mut call.reply);
+    add(server, &entry, items, repeated, |result| match result {
+        Ok(added) if is_truth => reply.truth(added),
+        Ok(added) => reply.integer(added.into()),
+        Err(Refusal::Foreign(Refused::Full)) if is_truth => reply.truth(false),
+        Err(Refusal::Foreign(Refused::Full)) => reply.integer(-1),
+        Err(memory) => {
+            let failure = refused(server, memory);
+            server.statistics.count_error(failure.text());
+            reply.error(failure.text());
         }
-    }
+    });
     Ok(())
 }
 
