@@ -149,11 +149,6 @@ impl Keyspace {
         let _ = self.journal.set(journal);
     }
 
-    /// Whether changes are written down.
-    pub fn has_journal(&self) -> bool {
-        self.journal.get().is_some()
-    }
-
     /// A number that was never given before.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
