@@ -146,7 +146,7 @@ const COUNTS: Units = |suffix| match suffix.strip_suffix('i') {
 const BYTES: Units = |suffix| match suffix.strip_suffix('b') {
     None | Some("") => COUNTS(suffix.trim_end_matches('b')),
     // With or without "i": 1024s.
-    Some(letter) => COUNTS(&format!("{}i", letter.trim_end_matches('i'))),
+    Some(letter) => COUNTS(&format!("{}i", letter.strip_suffix('i').unwrap_or(letter))),
 };
 
 const TIMES: Units = |suffix| match suffix {
@@ -296,7 +296,9 @@ mod tests {
         ] {
             assert_eq!(parse_bytes(text), Ok(value), "{text}");
         }
-        for text in ["", "b", "mb", "-1", "1 gb", "1bb", "1ib", "1i", "99999999999gb", "16384pb"] {
+        for text in
+            ["", "b", "mb", "-1", "1 gb", "1bb", "1ib", "1i", "1kiib", "99999999999gb", "16384pb"]
+        {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
