@@ -8,6 +8,12 @@ pub fn total_memory() -> Option<u64> {
     within_limit("MemTotal:")
 }
 
+/// Returns the bytes of the machine's memory, whatever the control group may use of it, or None where the
+/// system does not report them.
+pub fn installed_memory() -> Option<u64> {
+    reported("MemTotal:")
+}
+
 /// Returns the bytes that a program can use without others losing theirs: what is free, and what the system
 /// keeps of files; or None where the system does not report them.
 pub fn free_memory() -> Option<u64> {
@@ -15,11 +21,15 @@ pub fn free_memory() -> Option<u64> {
 }
 
 fn within_limit(field: &str) -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    Some(reported(field)?.min(group_limit(&groups, Path::new("/sys/fs/cgroup"))))
+}
+
+fn reported(field: &str) -> Option<u64> {
     let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
     let line = meminfo.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    Some((kibibytes * 1024).min(group_limit(&groups, Path::new("/sys/fs/cgroup"))))
+    Some(kibibytes * 1024)
 }
 
 /// The lowest limit of the control groups that a process is in, which `/proc/self/cgroup` lists, and of
@@ -53,6 +63,7 @@ mod tests {
     fn linux_reports_how_much_memory_there_is() {
         let (total, free) = (total_memory().expect("reported"), free_memory().expect("reported"));
         assert!(free > 1 << 20 && free <= total, "{free} of {total} bytes");
+        assert!(installed_memory().expect("reported") >= total);
     }
 
     #[test]

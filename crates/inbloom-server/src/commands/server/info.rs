@@ -145,7 +145,7 @@ fn memory(call: &Call<'_>, lines: &mut Lines) {
     lines.bytes("used_memory_peak", peak);
     let percent = used as f64 * 100.0 / peak.max(1) as f64;
     lines.add("used_memory_peak_perc", format_args!("{percent:.2}%"));
-    if let Some(total) = crate::units::machine::total_memory() {
+    if let Some(total) = crate::units::machine::installed_memory() {
         lines.bytes("total_system_memory", total);
     }
     lines.bytes("maxmemory", shown_limit(call.server.settings().max_memory));
