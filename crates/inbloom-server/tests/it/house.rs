@@ -64,9 +64,11 @@ fn every_module_has_its_place_among_the_layers() {
 #[test]
 fn used_modules_are_read_from_code_alone() {
     let code = "use crate::value::{Value, bloom};\n/// See [`crate::session`].\nlet now = \
-                crate::clock::now(); // crate::http\nuse crate::{resp, keyspace};\n#[cfg(test)]\nmod \
+                crate::clock::now(); // crate::http\nuse crate::{resp, keyspace};\nuse \
+                crate::{users::{Class, Users}, parse,\n};\nfn f(a: A, b: B) {}\n#[cfg(test)]\nmod \
                 tests { use crate::connection; }\n";
-    assert_eq!(used_modules(code), ["value", "clock", "resp", "keyspace"]);
+    let used = ["value", "clock", "resp", "keyspace", "users", "parse"];
+    assert_eq!(used_modules(code), used);
 }
 
 fn place(module: &str) -> usize {
@@ -116,11 +118,32 @@ fn used_modules(code: &str) -> Vec<String> {
         match path.strip_prefix('{') {
             // Only the first name of each is a module: `crate::{resp, value::Value}`.
             Some(list) => {
-                let list = list.split('}').next().unwrap_or(list);
-                used.extend(list.split(',').map(|item| name(item.trim())));
+                used.extend(items_of(list).iter().map(|item| name(item.trim())));
             }
             None => used.push(name(path)),
         }
     }
     used
+}
+
+/// The items of a list in braces, of which the opening one is left out. Lists within it are not taken apart.
+fn items_of(list: &str) -> Vec<&str> {
+    let (mut items, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                items.push(&list[start..at]);
+                start = at + 1;
+                if letter == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    // Nothing is between a last comma and the brace.
+    items.retain(|item| !item.trim().is_empty());
+    items
 }
