@@ -17,8 +17,9 @@
 //!
 //! **Changes.** [`Keyspace::apply`] changes the content of an entry; `create`, `replace`, `remove`,
 //! `rename`, `expire` and `flush` change what names stand for. Each of them locks, changes, tells the
-//! [`Journal`] and enters the memory. Recovery changes content by `apply` too, before there is a journal;
-//! names it gives all at once, by `restore`, when the last record has told them.
+//! [`Journal`] and enters the memory. Recovery works before there is a journal. It adds and removes items
+//! by `apply` too, merges by [`Value::merge_alone`], and gives names all at once, by `restore`, after the
+//! last record.
 //!
 //! **Locks.** Whoever holds two parts took them in the order of database and part; the calendar's
 //! lock comes after, that of the log last. No filter is asked, changed or freed under any of them.

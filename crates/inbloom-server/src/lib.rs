@@ -9,8 +9,9 @@
 //! | [`resp`] | bytes of requests to arguments, replies to bytes |
 //! | [`value`] | what a name stands for: filters; their dumps |
 //! | [`keyspace`] | names, databases, expiry |
-//! | [`persist`] | the log and the snapshots on disk |
 //! | [`users`], [`secret`] | who may do what; the secret of keyed hashing |
+//! | `import` | the files that clients may name |
+//! | [`persist`] | the log and the snapshots on disk |
 //! | `settings` | what is fixed at the start, and what CONFIG SET changes |
 //! | [`limits`] | the memory that filters may take |
 //! | `transfers` | filters that are being dumped or loaded |
@@ -24,8 +25,9 @@
 //! | [`tls`], [`connection`] | sockets and threads; [`run`] |
 //! | [`metrics`], [`http`] | figures for Prometheus, and whether all is well |
 //!
-//! Everything above `connection` works on bytes, without sockets, and is tested so. Files are touched by
-//! `persist`, `import` (IB.OPEN and IB.SAVE), `users` and `secret` alone.
+//! Everything above `connection` works on bytes, without sockets, and is tested so. These
+//! touch files: `persist`, `import` (IB.OPEN and IB.SAVE), `users`, `secret`, `tls` (certificates), and, to
+//! read what Linux reports, `units/machine.rs` and `commands/server/info.rs`.
 
 pub mod clients;
 pub mod clock;

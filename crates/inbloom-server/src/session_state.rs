@@ -191,7 +191,7 @@ impl SessionState {
     ///
     /// # Errors
     ///
-    /// See [`Session::hold`]. The client is disconnected after the reply.
+    /// See [`SessionState::hold`]. The client is disconnected after the reply.
     pub fn work_with(&mut self, server: &Server, bytes: usize) -> Result<(), ReplyError> {
         let before = std::mem::replace(&mut self.working, bytes);
         if bytes <= before {

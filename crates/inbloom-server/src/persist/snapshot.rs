@@ -286,7 +286,7 @@ impl Store {
         for name in self.disk.names().unwrap_or_default() {
             let is_record = name.starts_with("log-") || name.starts_with("pack-");
             if is_record && !kept.manifest.needs(&name) || old.contains(&name) {
-                // What cannot be removed now will be when the owner starts next.
+                // What cannot be removed now will be when the server starts next.
                 let _ = self.disk.remove(&name);
             }
         }

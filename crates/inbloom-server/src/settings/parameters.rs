@@ -40,7 +40,7 @@ pub enum Changeable {
     Never,
     /// Give it the value that it has: tools do so to be sure of it.
     Same,
-    /// Changeable the settings. Err: what is wrong with the value.
+    /// Change the settings. Err: what is wrong with the value.
     To(fn(&mut Settings, Given<'_>) -> Result<(), String>),
 }
 

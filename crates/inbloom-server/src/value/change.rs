@@ -2,9 +2,10 @@
 //!
 //! A command says what it wants as a [`Change`], which borrows the hashes of its items.
 //! [`Value::apply`] locks the filter, changes it, and hands an [`Effect`] to the caller before anybody
-//! else can change the filter again. The effect has only what was done: of items that were refused,
-//! were there already or were not found it says nothing. A journal keeps effects, and recovery
-//! applies them again, by the same function: see [`Terms::Recorded`].
+//! else can change the filter again. The effect leaves out items that were refused or not found. Items
+//! that were there already are left out for [`Items::AddNewHashes`], and recorded for the other
+//! additions. A journal keeps effects, and recovery applies them again: items by [`Value::apply`] (see
+//! [`Terms::Recorded`]), merges by [`Value::merge_alone`].
 
 use inbloom::interop::redisbloom::{Bloom as ForeignBloom, CuckooChain, Hash, Pair, Refused};
 use inbloom::{Digest, Error, Filter, Hasher};
@@ -64,7 +65,8 @@ pub enum Items<'a> {
 #[derive(Clone, Copy)]
 pub enum Terms<'a> {
     /// A client asks for it. The function returns the bytes that a filter which has some already may
-    /// take in all; it is called only if the filter might grow.
+    /// take in all. For [`Items::Add`] and [`Items::Insert`] it is called only if the filter might grow,
+    /// for items in RedisBloom's form whenever they are added.
     Asked(&'a dyn Fn(u64) -> u64),
     /// A journal has it: memory was granted when the change was made first. An item that is refused
     /// now does not keep those after it out.
@@ -88,7 +90,7 @@ impl Terms<'_> {
 pub enum Effect<'a> {
     /// Items came or went.
     Items {
-        /// Those that did.
+        /// Those that did, and those of an addition that were there already: see the top of this file.
         items: Items<'a>,
         /// How many of them a filter of BF.* counts as new: its bits alone do not tell, once they are
         /// there. 0 for other filters.

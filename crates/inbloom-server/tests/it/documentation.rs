@@ -24,9 +24,10 @@ const GROUPS: &[(&str, &str)] = &[
 const HEAD: &str = "\
 # Commands
 
-Every command that the server knows. This file is written from the table of commands
-(`crates/inbloom-server/src/commands/table.rs`), from which `COMMAND DOCS` answers too: change it there, and
-run `UPDATE_DOCS=1 cargo test -p inbloom-server --test it documentation`.
+Every command that the server knows. This file is written from the table of commands, from which
+`COMMAND DOCS` answers too. Its rows stand in the files of `crates/inbloom-server/src/commands/`, and
+`table.rs` joins them. Change a row in its file, and run
+`UPDATE_DOCS=1 cargo test -p inbloom-server --test it documentation`.
 
 In the lines of syntax, `[ ]` may be left out, `|` is a choice, `...` may be repeated, and capitals
 stand for themselves, in upper or lower case. Flags are those of `COMMAND INFO`.
