@@ -84,7 +84,7 @@ impl BloomFilter {
     /// ```
     /// use inbloom::BloomFilter;
     ///
-    /// assert_eq!(BloomFilter::new(1_000_000, 0.01).bytes(), 1_265_664); // 10.1 bits per key
+    /// assert_eq!(BloomFilter::new(1_000_000, 0.01).bytes(), 1_265_408); // 10.1 bits per key
     /// ```
     #[must_use]
     #[track_caller]
