@@ -2,11 +2,11 @@
 //!
 //! A table of contents. Each subcommand is one file in `cmd/`. What they share, in the order in
 //! which data passes: `input` (files, pipes, compressed ones), `count` and `blocks` (records, by
-//! `split` or `csv`, on all cores, in order), `keys` (from records to digests, by `fields`, `csv`,
+//! `split` or `csv`, on all cores, in order by `pipeline`), `keys` (from records to digests, by `fields`, `csv`,
 //! `json` and `normalize`), `filter_file` (filters in files), `lock` (one program at a time changes
-//! them), `stored` (those only read, also in shards), `lookup` (those that are larger than memory),
-//! `change` (those that lines change), `seen` and `integers` (exact sets), `output` (stdout,
-//! stderr, exit codes), `progress` and `signals`. For arguments: `sizing` (the options that make a
+//! them), `lookup` (those that are larger than memory), `edit` (those that lines change),
+//! `exact_set` and `integers` (exact sets), `output` (stdout, stderr, exit codes), `progress` and
+//! `signals`. For arguments: `sizing` (the options that make a
 //! plan), `overfull` (what happens past it), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
 //! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
 

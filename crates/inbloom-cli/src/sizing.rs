@@ -26,7 +26,7 @@ pub struct Sizing {
     #[arg(value_parser = parse_rate)]
     pub rate: Option<f64>,
 
-    /// Memory to use: 64MiB, 25G (10^9 bytes each; 25GB is 25GiB)
+    /// Memory to use: 64MiB, 25G (25 * 10^9 bytes; 25GB is 25GiB)
     #[arg(long, value_name = "B", value_parser = parse_bytes, group = "memory")]
     pub bytes: Option<u64>,
 

@@ -24,7 +24,9 @@
 //! it together; the one that finds too many cells in use closes it, waits until the inserts under
 //! way have returned, and empties the filter. So a clear and an insert never overlap: keys that were
 //! inserted before it are removed, all of them, and a key whose insert begins later is kept. Queries
-//! do not pass the gate: one that overlaps with a clear may still find an old key.
+//! do not pass the gate: one that overlaps with a clear may still find an old key, and so may
+//! [`SharedFilter::insert_if_absent`], which then changes nothing, as if it had come before the
+//! clear.
 
 use std::any::Any;
 use std::fmt;

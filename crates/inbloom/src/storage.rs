@@ -11,7 +11,8 @@
 //! Without the feature `file` there are no mappings: all memory comes from the allocator.
 //!
 //! This is one of the few places with `unsafe`; the others are `kernels/`, the mapping calls in
-//! `file.rs`, and the loans in `format.rs`.
+//! `file.rs`, the signal handler in `file/watch.rs`, and the loans in `format.rs` and
+//! `filter/view.rs`.
 
 #[cfg(feature = "file")]
 mod mapped;

@@ -146,7 +146,8 @@ impl OpenOptions {
     /// From the first call on, this process handles SIGBUS for such files; others are left to
     /// whatever handled them before.
     ///
-    /// None instead of a watch: the file cannot be mapped, and was read into memory.
+    /// None instead of a watch: the file cannot be mapped, and was read into memory. The filter is
+    /// read-only, whatever the options say, unless it was read.
     pub fn open_watched(self, path: impl AsRef<Path>) -> Result<(Filter, Option<Watch>)> {
         let path = path.as_ref();
         let file = open_file(path)?;

@@ -11,7 +11,7 @@ use crate::plan::cannot_grow;
 
 impl Filter {
     /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
-    /// beside what was built, see [`living`](crate::compose::overlay). The other kinds take them as
+    /// beside what was built, see [`overlay`](crate::compose::overlay). The other kinds take them as
     /// they are.
     ///
     /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
