@@ -215,7 +215,9 @@ impl Hasher {
     }
 
     /// Returns the digest of a key. Integers are hashed as their 8 little-endian bytes: see [`AsKey`].
-    #[inline]
+    // Always in line: the compiler left it out where many callers have the same type of key, which
+    // costs 1.5 of 8 ns on a URL (2026-11-18, Zen 4).
+    #[inline(always)]
     #[must_use]
     pub fn digest(&self, key: impl AsKey) -> Digest {
         let key = key.as_key();
