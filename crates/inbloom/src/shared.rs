@@ -442,7 +442,7 @@ impl SharedFilter {
                 words.clear();
                 if self.auto_clear.is_some() {
                     // Nobody inserts now. The count began as a file has it, which may be wrong, and
-                    // a filter that stayed full by it would be cleared for ever.
+                    // a filter that stayed full by it would be cleared without end.
                     words.ones.reset();
                 }
             }
