@@ -1,6 +1,7 @@
 //! The laws that every target puts to the test, whatever bytes it starts from.
 
-use inbloom::{Error, Filter, Kind, OpenOptions, SecretKey, View, format};
+use inbloom::internals::format;
+use inbloom::{Error, Filter, Kind, OpenOptions, SecretKey, View};
 
 /// The key of keyed filters in the corpus (that of the golden files).
 pub const KEY: SecretKey = SecretKey::new(*b"0123456789abcdef");

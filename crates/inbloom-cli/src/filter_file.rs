@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, Span, file};
+use inbloom::internals::file;
+use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, Span};
 
 use crate::lock::{Lock, WaitArgs};
 use crate::signals::Signals;

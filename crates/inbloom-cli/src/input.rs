@@ -16,7 +16,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Context, Result, bail};
 use bzip2::read::MultiBzDecoder;
 use flate2::read::MultiGzDecoder;
-use inbloom::format::MAGIC;
+use inbloom::internals::format::MAGIC;
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 

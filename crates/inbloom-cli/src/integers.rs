@@ -16,8 +16,7 @@
 use std::iter;
 
 use anyhow::Result;
-use inbloom::kinds::bitmap::Bitmap;
-use inbloom::{Digest, Filter, Kind, Plan, PlanBuilder};
+use inbloom::{Bitmap, Digest, Filter, Kind, Plan, PlanBuilder};
 
 /// Bits of the range of integers that a container of a roaring bitmap is for.
 const RANGE: u32 = 16;

@@ -108,7 +108,7 @@ impl Drop for Lock {
 
 /// The lock of a file. Where that is a link, of what it leads to.
 fn lock_path(path: &Path) -> PathBuf {
-    let path = inbloom::file::destination(path).unwrap_or_else(|_| path.to_owned());
+    let path = inbloom::internals::file::destination(path).unwrap_or_else(|_| path.to_owned());
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".lock");

@@ -25,7 +25,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use inbloom::{Digest, file};
+use inbloom::Digest;
+use inbloom::internals::file;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use chunk::Kept;

@@ -9,7 +9,7 @@
 
 #![cfg(loom)]
 
-use inbloom::kinds::blocked::{Shape, SharedBlocked};
+use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, SharedFilter};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};

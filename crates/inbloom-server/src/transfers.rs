@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use inbloom::internals::kinds::blocked::Shape;
 use inbloom::interop::redisbloom::{CuckooChain, OVERHEAD};
-use inbloom::kinds::blocked::Shape;
 use inbloom::{Kind, Plan};
 use parking_lot::Mutex;
 

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use inbloom::file::Watch;
+use inbloom::internals::memory::allocated;
 use inbloom::interop::redisbloom;
-use inbloom::memory::allocated;
 use inbloom::{Filter, Hasher};
 use parking_lot::RwLock;
 

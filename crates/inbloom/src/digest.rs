@@ -174,7 +174,7 @@ impl Hasher {
     }
 
     /// No hash at all: a key is an unsigned integer in at most 8 little-endian bytes. The scheme of
-    /// [`Bitmap`](crate::kinds::bitmap::Bitmap), which is exact.
+    /// [`Bitmap`](crate::Bitmap), which is exact.
     #[must_use]
     pub const fn integers() -> Hasher {
         Hasher(Scheme::Integers)

@@ -1,30 +1,28 @@
 //! Filters in files: mapped to query, replaced as a whole to save.
 
-mod blocked;
+pub(crate) mod blocked;
 mod options;
 mod payload;
-mod place;
-mod ribbon;
+pub(crate) mod place;
+pub(crate) mod ribbon;
+pub(crate) mod shared;
 mod watch;
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read};
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::digest::Hasher;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::format::{self, Parsed};
-use crate::kinds::blocked::{Shape, SharedBlocked, check_reserved};
 use crate::plan::MAX_SHARDS;
-use crate::storage::{Cells, Order};
+use crate::storage::Cells;
 
-pub use blocked::BlockedWriter;
+use place::{destination, sync_folder};
+
 pub use options::OpenOptions;
-pub use place::{create_without_links, destination, open_without_links};
-pub use ribbon::RibbonWriter;
 pub use watch::Watch;
 
 impl Filter {
@@ -54,7 +52,7 @@ impl Filter {
     /// `path`.
     ///
     /// Whatever happens, `path` is the old file or the new one, never half of it. An existing
-    /// file's permissions are kept; a symbolic link is followed, and stays: see [`destination`].
+    /// file's permissions are kept; a symbolic link is followed and stays a link.
     ///
     /// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
     /// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
@@ -76,33 +74,8 @@ impl Filter {
     }
 }
 
-/// Opens a blocked filter for many threads to change, mapped privately as by
-/// [`OpenOptions::writable`], and with a shape of its own: see [`SharedBlocked::share_shape`].
-/// Refused if its keys were hashed otherwise than by `hasher`.
-///
-/// All of it is checked: the payload against its checksum, and its reserved bits in the same pass.
-pub fn open_shared(path: impl AsRef<Path>, hasher: &Hasher) -> Result<SharedBlocked> {
-    let path = path.as_ref();
-    let file = open_file(path)?;
-    let Some(map) = map(&file, path)? else {
-        let filter = format::read(BufReader::new(file), hasher.key())?;
-        hasher.check_same(filter.hasher())?;
-        return SharedBlocked::from_filter(filter);
-    };
-    let parsed = format::parse(&map)?;
-    Shape::new(*parsed.plan())?; // Another kind is refused before all of it is read.
-    let cells = privately(&file, path, &parsed, map.len())?;
-    // Here, and not through the other map: what was read once needs no page fault when it is used.
-    cells.expect(Order::Ascending);
-    let checked = parsed.check_payload(cells.bytes(), |piece| check_reserved(0, piece));
-    cells.expect(Order::Random);
-    checked?;
-    let filter = parsed.into_filter(cells, hasher.key())?;
-    hasher.check_same(filter.hasher())?;
-    SharedBlocked::from_checked(filter)
-}
-
-/// Checks every byte of a file: see [`format::verify`].
+/// Checks every byte of a file: the header, the checksum of every section,
+/// and what the kind requires of its payload.
 pub fn verify(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     match map(&open_file(path)?, path)? {
@@ -140,39 +113,6 @@ fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
         other => other,
     })?;
     file.sync_all().map_err(failed("syncing", path))
-}
-
-/// A rename is on disk only once its folder is. A folder that may be written but not read cannot be
-/// synced; the system will get to it.
-fn sync_folder(path: &Path) -> Result<()> {
-    #[cfg(unix)]
-    if let Ok(folder) = File::open(folder_of(path)) {
-        folder.sync_all().map_err(failed("syncing the folder of", path))?;
-    }
-    Ok(())
-}
-
-/// Gives a finished file another name, in the same folder or at least on the same disk: what had that
-/// name is replaced. Its permissions are kept; a symbolic link is followed.
-pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
-    let (from, path) = (from.as_ref(), path.as_ref());
-    let path = &destination(path).map_err(failed("following", path))?;
-    if let Ok(existing) = fs::metadata(path) {
-        let kept = fs::set_permissions(from, existing.permissions());
-        kept.map_err(failed("keeping the permissions of", path))?;
-    }
-    fs::rename(from, path).map_err(failed("replacing", path))?;
-    sync_folder(path)
-}
-
-/// The checksum of a file's header: two files of which it is the same are the same filter. It is not
-/// checked against the file.
-pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
-    let path = path.as_ref();
-    let mut start = [0; 128];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.map_err(failed("reading", path))?;
-    Ok(format::header_checksum(&start))
 }
 
 /// The file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem `seen`.

@@ -152,7 +152,9 @@ impl Filter {
     }
 
     /// The filter of a ribbon whose digests are from this hasher: of one that was built shard by
-    /// shard, see [`Layout`](crate::kinds::ribbon::Layout).
+    /// shard, see `kinds::ribbon::Layout`.
+    #[cfg(feature = "internals")]
+    #[doc(hidden)]
     pub fn from_ribbon(ribbon: Ribbon, hasher: Hasher) -> Result<Filter> {
         check_hasher(ribbon.plan(), &hasher)?;
         let inserted = ribbon.occupied();
@@ -584,8 +586,7 @@ impl Filter {
     }
 
     /// The bytes of memory that the filter takes beside its own: [`bytes`](Filter::bytes) of cells, the
-    /// structures around them, and what an allocator adds by rounding up: see
-    /// [`allocated`](crate::memory::allocated). A window counts with all its generations, those
+    /// structures around them, and what an allocator adds by rounding up. A window counts with all its generations, those
     /// included that are still to come. Cells in a mapped file do not count.
     #[must_use]
     pub fn memory(&self) -> u64 {

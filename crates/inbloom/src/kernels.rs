@@ -39,7 +39,7 @@ use crate::sync::AtomicU64;
 #[cfg(loom)]
 use crate::sync::Ordering;
 pub(crate) use counters::Counters;
-use lock::Line;
+use lock::SharedLine;
 
 /// What the kernels must know of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +131,9 @@ type InsertRun = unsafe fn(*mut u8, &Geometry, Run<'_>, &mut [bool]) -> u64;
 
 /// Sets one key's bits while others do the same, with its lines locked, and returns how many were
 /// not set before. There are `geometry.blocks` lines.
-type RacingInsertOne = unsafe fn(&[Line], &Geometry, Digest) -> u32;
+type RacingInsertOne = unsafe fn(&[SharedLine], &Geometry, Digest) -> u32;
 /// As [`InsertRun`], each key like [`RacingInsertOne`].
-type RacingInsertRun = unsafe fn(&[Line], &Geometry, Run<'_>, &mut [bool]) -> u64;
+type RacingInsertRun = unsafe fn(&[SharedLine], &Geometry, Run<'_>, &mut [bool]) -> u64;
 
 /// One implementation of the operations, for one shape and instruction set. They come twice:
 /// the racing ones may run while other threads write the same words atomically. (Inserting is for

@@ -43,14 +43,14 @@
 //!
 //! | kind | bits per key at 1%, 0.1%, 0.01% | a query waits for | use it |
 //! |---|---|---|---|
-//! | [`Blocked`](kinds::blocked::Blocked) | 10.1, 15.8, 22.2 | one cache line | unless you know better |
-//! | [`Classic`](kinds::classic::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
-//! | [`Cuckoo`](kinds::cuckoo::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys; fewest bits below 1% |
-//! | [`Ribbon`](kinds::ribbon::Ribbon) | 7.0, 10.0, 14.0 | 3 to 5 lines at once | fewest bits of all, for keys known beforehand |
-//! | [`Counting`](kinds::counting::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
-//! | [`Scalable`](kinds::scalable::Scalable) | 20, 28, 43 when grown | one line or two | when the number of keys is unknown |
-//! | [`Window`](kinds::window::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
-//! | [`Bitmap`](kinds::bitmap::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
+//! | [`Blocked`](Kind::Blocked) | 10.1, 15.8, 22.2 | one cache line | unless you know better |
+//! | [`Classic`](Kind::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
+//! | [`Cuckoo`](Kind::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys; fewest bits below 1% |
+//! | [`Ribbon`](Kind::Ribbon) | 7.0, 10.0, 14.0 | 3 to 5 lines at once | fewest bits of all, for keys known beforehand |
+//! | [`Counting`](Kind::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
+//! | [`Scalable`](Kind::Scalable) | 20, 28, 43 when grown | one line or two | when the number of keys is unknown |
+//! | [`Window`](Kind::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
+//! | [`Bitmap`](Kind::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
 //!
 //! # Three ideas
 //!
@@ -84,23 +84,23 @@ mod bloom;
     allow(dead_code, reason = "some of it is for our other crates")
 )]
 mod codec;
-pub mod compose;
+mod compose;
 mod digest;
 mod error;
 mod estimate;
 #[cfg(feature = "file")]
 pub mod file;
 mod filter;
-pub mod format;
+mod format;
 pub mod interop;
 mod kernels;
 mod key;
 mod kind;
-pub mod kinds;
+mod kinds;
 mod math;
 mod measured;
 mod membership;
-pub mod memory;
+mod memory;
 mod paging;
 mod plan;
 mod profile;
@@ -111,6 +111,7 @@ mod storage;
 mod sync;
 
 pub use bloom::BloomFilter;
+pub use compose::{grown::Grown, overlay::Overlay};
 pub use digest::{Digest, Hasher, SecretKey};
 pub use error::{Error, Result};
 pub use estimate::Estimate;
@@ -119,7 +120,7 @@ pub use file::OpenOptions;
 pub use filter::{Filter, View};
 pub use key::AsKey;
 pub use kind::{Kind, Labels};
-pub use kinds::classic::MAX_CLASSIC_PROBES;
+pub use kinds::{bitmap::Bitmap, classic::MAX_CLASSIC_PROBES};
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
 pub use paging::Paging;
@@ -133,6 +134,28 @@ pub use shared::SharedFilter;
 pub mod internals {
     pub mod codec {
         pub use crate::codec::*;
+    }
+    pub mod compose {
+        pub use crate::compose::*;
+    }
+    #[cfg(feature = "file")]
+    pub mod file {
+        pub use crate::file::blocked::BlockedWriter;
+        pub use crate::file::place::{
+            create_without_links, destination, header_checksum, open_without_links, rename,
+        };
+        pub use crate::file::ribbon::RibbonWriter;
+        pub use crate::file::shared::open_shared;
+        pub use crate::file::*;
+    }
+    pub mod format {
+        pub use crate::format::*;
+    }
+    pub mod kinds {
+        pub use crate::kinds::*;
+    }
+    pub mod memory {
+        pub use crate::memory::*;
     }
     pub mod splitmix {
         pub use crate::splitmix::*;

@@ -4,7 +4,7 @@
 /// two, as mimalloc and jemalloc do, and to 16 bytes at least.
 ///
 /// ```
-/// use inbloom::memory::allocated;
+/// use inbloom::internals::memory::allocated;
 ///
 /// assert_eq!([1, 16, 17, 100, 192, 513].map(allocated), [16, 16, 32, 112, 192, 640]);
 /// ```

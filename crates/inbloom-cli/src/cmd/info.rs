@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use inbloom::compose::grown::Grown;
-use inbloom::compose::overlay::Overlay;
-use inbloom::{Filter, Plan, Slice};
+use inbloom::{Filter, Grown, Overlay, Plan, Slice};
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::KeyArgs;

@@ -26,35 +26,34 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The types that a source defines in its modules, outside of tests, and whether other crates may see them.
-fn types(source: &str) -> Vec<(String, bool)> {
+/// The types that a source defines in its modules, outside of tests.
+fn types(source: &str) -> Vec<String> {
     let tests = source
         .lines()
         .position(|line| line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test"));
     let lines = source.lines().take(tests.unwrap_or(usize::MAX));
     let defined = lines.filter_map(|line| {
-        let public = line.strip_prefix("pub ");
-        let line = public
+        let line = line
+            .strip_prefix("pub ")
             .or_else(|| line.strip_prefix("pub(")?.split_once(") ").map(|it| it.1))
             .unwrap_or(line);
         let keywords = ["struct ", "enum ", "union ", "trait ", "type "];
         let rest = keywords.iter().find_map(|keyword| line.strip_prefix(keyword))?;
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        Some((rest[..end].to_owned(), public.is_some()))
+        Some(rest[..end].to_owned())
     });
     defined.collect()
 }
 
-/// The names of a crate that stand for several types, `public` ones or all, and the files they are in.
-fn ambiguous(name: &str, public: bool) -> Vec<String> {
+/// The names of a crate that stand for several types, public or private, and the files they are in.
+fn ambiguous(name: &str) -> Vec<String> {
     let folder = crates().join(name).join("src");
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in sources(&folder) {
         let text = fs::read_to_string(&path).expect("a source is text");
         let place = path.strip_prefix(&folder).expect("below it").display().to_string();
-        for (defined, is_public) in types(&text) {
-            let excepted = EXCEPTIONS.iter().any(|it| (it.0, it.1) == (name, &defined));
-            if (is_public || !public) && !excepted {
+        for defined in types(&text) {
+            if !EXCEPTIONS.iter().any(|it| (it.0, it.1) == (name, &defined)) {
                 places.entry(defined).or_default().push(place.clone());
             }
         }
@@ -65,17 +64,9 @@ fn ambiguous(name: &str, public: bool) -> Vec<String> {
 }
 
 #[test]
-fn a_type_name_has_one_meaning_among_the_public_ones_of_a_crate() {
+fn a_type_name_has_one_meaning_in_a_crate() {
     for name in ["inbloom", "inbloom-cli", "inbloom-server"] {
-        let ambiguous = ambiguous(name, true);
-        assert!(ambiguous.is_empty(), "{name}:\n{}", ambiguous.join("\n"));
-    }
-}
-
-#[test]
-fn a_type_name_has_one_meaning_in_the_command_line_and_in_the_server() {
-    for name in ["inbloom-cli", "inbloom-server"] {
-        let ambiguous = ambiguous(name, false);
+        let ambiguous = ambiguous(name);
         assert!(ambiguous.is_empty(), "{name}:\n{}", ambiguous.join("\n"));
     }
 }
@@ -84,7 +75,5 @@ fn a_type_name_has_one_meaning_in_the_command_line_and_in_the_server() {
 fn types_are_found_wherever_they_are_defined() {
     let source = "pub struct A;\npub(crate) enum B<T> {}\ntrait C: D {\n    type E;\n}\npub(super) type F = u8;\n\
                   // struct G\n#[cfg(test)]\nmod tests {\nstruct H;\n";
-    let found: Vec<(String, bool)> = types(source);
-    let expected = [("A", true), ("B", false), ("C", false), ("F", false)];
-    assert_eq!(found, expected.map(|(name, public)| (name.to_owned(), public)));
+    assert_eq!(types(source), ["A", "B", "C", "F"]);
 }

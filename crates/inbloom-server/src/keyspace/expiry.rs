@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashTable;
-use inbloom::memory::allocated;
+use inbloom::internals::memory::allocated;
 use parking_lot::Mutex;
 
 use super::{Entry, Key};

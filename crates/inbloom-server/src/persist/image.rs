@@ -28,10 +28,11 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Cursor, Read, Write};
 use std::path::Path;
 
+use inbloom::internals::file;
+use inbloom::internals::kinds::blocked::SharedBlocked;
+use inbloom::internals::kinds::scalable::SharedScalable;
 use inbloom::interop::redisbloom;
-use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::kinds::scalable::SharedScalable;
-use inbloom::{Filter, Hasher, OpenOptions, file};
+use inbloom::{Filter, Hasher, OpenOptions};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::layout::{ForeignDump, Image, ImageBase, ImagePart};

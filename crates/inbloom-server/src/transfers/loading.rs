@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
+use inbloom::internals::kinds::blocked::SharedBlocked;
+use inbloom::internals::kinds::scalable::SharedScalable;
 use inbloom::interop::redisbloom::{self, CuckooChain, LoadError};
-use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::kinds::scalable::SharedScalable;
 use inbloom::{Filter, Hasher, OpenOptions, SecretKey};
 
 use super::Transfers;

@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use inbloom::compose::grown::base_share;
-use inbloom::kinds::blocked::{Shape, SharedBlocked};
-use inbloom::kinds::scalable::SharedScalable;
-use inbloom::memory::allocated;
+use inbloom::internals::compose::grown::base_share;
+use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
+use inbloom::internals::kinds::scalable::SharedScalable;
+use inbloom::internals::memory::allocated;
 use inbloom::{Digest, Error, Hasher, Kind, Plan};
 use parking_lot::{RwLock, RwLockWriteGuard};
 

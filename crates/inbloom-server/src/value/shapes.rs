@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use inbloom::kinds::blocked::Shape;
+use inbloom::internals::kinds::blocked::Shape;
 use parking_lot::Mutex;
 
 use super::bloom::Wish;

@@ -107,7 +107,7 @@ impl Sharded {
         new: &mut Vec<bool>,
     ) -> Result<()> {
         new.clear();
-        let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
+        let (mut digests, mut sorted) = (Vec::new(), ByShard::default());
         for keys in keys.chunks(BATCH) {
             digest_all(hasher, keys, &mut digests);
             self.insert_batch(&digests, &mut sorted, new)?;
@@ -123,7 +123,7 @@ impl Sharded {
         found: &mut Vec<bool>,
     ) {
         found.clear();
-        let (mut digests, mut sorted) = (Vec::new(), Sorted::default());
+        let (mut digests, mut sorted) = (Vec::new(), ByShard::default());
         for keys in keys.chunks(BATCH) {
             digest_all(hasher, keys, &mut digests);
             self.contains_batch(&digests, &mut sorted, found);
@@ -147,7 +147,7 @@ impl Sharded {
             let parts = round.chunks(round.len().div_ceil(threads));
             let sort = |keys: &[K]| {
                 let digests: Vec<Digest> = keys.iter().map(|key| hasher.digest(key)).collect();
-                let mut sorted = Sorted::default();
+                let mut sorted = ByShard::default();
                 sorted.sort(&digests, shards);
                 sorted
             };
@@ -159,7 +159,7 @@ impl Sharded {
 
     /// Inserts what was sorted, part after part, so that each shard gets its keys in order. The
     /// error is that of the first shard that has one.
-    fn insert_sorted(&mut self, parts: &[Sorted], threads: usize) -> Result<()> {
+    fn insert_sorted(&mut self, parts: &[ByShard], threads: usize) -> Result<()> {
         let threads = threads.min(self.shards.len());
         let queue = Mutex::new(self.shards.iter_mut().enumerate());
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -183,7 +183,7 @@ impl Sharded {
     fn insert_batch(
         &mut self,
         digests: &[Digest],
-        sorted: &mut Sorted,
+        sorted: &mut ByShard,
         new: &mut Vec<bool>,
     ) -> Result<()> {
         self.check_writable()?;
@@ -210,7 +210,7 @@ impl Sharded {
     }
 
     /// Queries a batch and appends the answers.
-    fn contains_batch(&self, digests: &[Digest], sorted: &mut Sorted, found: &mut Vec<bool>) {
+    fn contains_batch(&self, digests: &[Digest], sorted: &mut ByShard, found: &mut Vec<bool>) {
         if self.is_few(digests) {
             self.prefetch(digests);
             found.extend(digests.iter().map(|digest| self.contains_digest(*digest)));
@@ -300,7 +300,7 @@ fn on_threads<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> T + Send>) -
 /// Digests sorted by shard, in their order within each. Kept from batch to batch: new memory for
 /// each would cost more than the sorting.
 #[derive(Default)]
-struct Sorted {
+struct ByShard {
     digests: Vec<Digest>,
     /// Where each came from.
     from: Vec<u32>,
@@ -308,7 +308,7 @@ struct Sorted {
     starts: Vec<usize>,
 }
 
-impl Sorted {
+impl ByShard {
     fn sort(&mut self, digests: &[Digest], shards: usize) {
         let shard = |digest: &Digest| digest.pick(shards as u64).0 as usize;
         self.starts.clear();
@@ -376,7 +376,7 @@ impl Membership for Sharded {
 
     fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         found.clear();
-        let mut sorted = Sorted::default();
+        let mut sorted = ByShard::default();
         for batch in digests.chunks(BATCH) {
             self.contains_batch(batch, &mut sorted, found);
         }
@@ -384,7 +384,7 @@ impl Membership for Sharded {
 
     fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         new.clear();
-        let mut sorted = Sorted::default();
+        let mut sorted = ByShard::default();
         let mut batches = digests.chunks(BATCH);
         batches.try_for_each(|batch| self.insert_batch(batch, &mut sorted, new))
     }

@@ -14,8 +14,9 @@ use crate::plan::Plan;
 /// when it is complete. The file is locked meanwhile.
 ///
 /// ```
-/// use inbloom::kinds::blocked::Pieces;
-/// use inbloom::{Filter, Kind, Plan, file};
+/// use inbloom::internals::kinds::blocked::Pieces;
+/// use inbloom::internals::file;
+/// use inbloom::{Filter, Kind, Plan};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("seen.ib");
@@ -118,7 +119,7 @@ impl BlockedWriter {
     }
 
     /// Completes the file under the name that it has, and has it on disk. Returns what
-    /// [`header_checksum`](super::header_checksum) is going to say of it when it is published.
+    /// [`header_checksum`](super::place::header_checksum) is going to say of it when it is published.
     ///
     /// Fails if there are not all pieces of the plan.
     pub fn seal(&mut self) -> Result<u64> {
@@ -205,7 +206,7 @@ mod tests {
                 pieces[stop..].iter().for_each(|piece| drop(append(&mut writer, piece)));
                 let sum = writer.seal().expect("it is sealed");
                 writer.publish(&written).expect("it gets its name");
-                assert_eq!(file::header_checksum(&written).expect("it is there"), sum);
+                assert_eq!(file::place::header_checksum(&written).expect("it is there"), sum);
                 assert!(fs::read(&written).expect("it is there") == expected, "stopped at {stop}");
                 assert!(!partial.exists());
             }

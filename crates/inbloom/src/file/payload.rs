@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
-use super::{OpenOptions, create_without_links, failed, open_without_links, sync_folder};
+use super::place::{create_without_links, open_without_links, rename, sync_folder};
+use super::{OpenOptions, failed};
 use crate::error::Result;
 use crate::error::mismatch;
 use crate::filter::Filter;
@@ -128,7 +129,7 @@ impl Payload {
     }
 
     /// Completes the file with what stands behind the parts, and has it on disk, under the name that
-    /// it has. Returns what [`header_checksum`](super::header_checksum) is going to say of it when
+    /// it has. Returns what [`header_checksum`](super::place::header_checksum) is going to say of it when
     /// it is published.
     pub fn seal(&mut self, end: &[u8], inserted: u64, ones: u64) -> Result<u64> {
         self.end = end.len() as u64;
@@ -169,6 +170,6 @@ impl Payload {
             self.reopen()?.save(path)?;
             return fs::remove_file(&self.path).map_err(failed("removing", &self.path));
         }
-        super::rename(&self.path, path)
+        rename(&self.path, path)
     }
 }

@@ -2,10 +2,14 @@
 //! us, and files without a name.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile, TempPath};
+
+use super::{failed, folder_of};
+use crate::error::Result;
+use crate::format;
 
 /// The file that a path leads to: through symbolic links, also one that leads to nothing yet.
 ///
@@ -57,6 +61,39 @@ pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
         return refused("it is a link, or has a second name");
     }
     Ok(file)
+}
+
+/// Gives a finished file another name, in the same folder or at least on the same disk: what had that
+/// name is replaced. Its permissions are kept; a symbolic link is followed.
+pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+    let (from, path) = (from.as_ref(), path.as_ref());
+    let path = &destination(path).map_err(failed("following", path))?;
+    if let Ok(existing) = fs::metadata(path) {
+        let kept = fs::set_permissions(from, existing.permissions());
+        kept.map_err(failed("keeping the permissions of", path))?;
+    }
+    fs::rename(from, path).map_err(failed("replacing", path))?;
+    sync_folder(path)
+}
+
+/// The checksum of a file's header: two files of which it is the same are the same filter. It is not
+/// checked against the file.
+pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
+    let path = path.as_ref();
+    let mut start = [0; 128];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.map_err(failed("reading", path))?;
+    Ok(format::header_checksum(&start))
+}
+
+/// A rename is on disk only once its folder is. A folder that may be written but not read cannot be
+/// synced; the system will get to it.
+pub(super) fn sync_folder(path: &Path) -> Result<()> {
+    #[cfg(unix)]
+    if let Ok(folder) = File::open(folder_of(path)) {
+        folder.sync_all().map_err(failed("syncing the folder of", path))?;
+    }
+    Ok(())
 }
 
 #[cfg(unix)]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::error::mismatch;
 use crate::filter::Filter;
 use crate::kinds::ribbon::plan::{ENTRY, TAIL};
-use crate::kinds::ribbon::{Layout, Lengths, Part};
+use crate::kinds::ribbon::{Layout, Part, PartLengths};
 
 /// Writes a filter of kind ribbon, one shard after the other, into a file that gets its name only
 /// when it is complete.
@@ -18,7 +18,8 @@ use crate::kinds::ribbon::{Layout, Lengths, Part};
 /// [`RibbonWriter::resume`]. The file is locked meanwhile.
 ///
 /// ```
-/// use inbloom::{Filter, Hasher, Kind, Plan, file, kinds::ribbon::Layout};
+/// use inbloom::internals::{file, kinds::ribbon::Layout};
+/// use inbloom::{Filter, Hasher, Kind, Plan};
 ///
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("blacklist.ib");
@@ -73,7 +74,7 @@ impl RibbonWriter {
             let cut = || mismatch("what was kept of the shards", "whole shards", "a part of one");
             let (entry, rest) = kept.split_first_chunk().ok_or_else(cut)?;
             let (sum, rest) = rest.split_first_chunk().ok_or_else(cut)?;
-            let lengths = Lengths::of(entry, like.plan())?;
+            let lengths = PartLengths::of(entry, like.plan())?;
             let thresholds = usize::try_from(lengths.thresholds).ok();
             let split = thresholds.and_then(|length| rest.split_at_checked(length));
             let (thresholds, rest) = split.ok_or_else(cut)?;
@@ -111,11 +112,11 @@ impl RibbonWriter {
     pub fn append(&mut self, part: &Part) -> Result<Vec<u8>> {
         let entry = part.entry().first_chunk().expect("an entry is as long");
         let sum = self.payload.append(part.columns())?.to_le_bytes();
-        self.keep(entry, part.thresholds(), &Lengths::of(entry, self.payload.plan())?);
+        self.keep(entry, part.thresholds(), &PartLengths::of(entry, self.payload.plan())?);
         Ok([part.entry(), &sum, part.thresholds()].concat())
     }
 
-    fn keep(&mut self, entry: &[u8; ENTRY as usize], thresholds: &[u8], lengths: &Lengths) {
+    fn keep(&mut self, entry: &[u8; ENTRY as usize], thresholds: &[u8], lengths: &PartLengths) {
         self.thresholds.extend_from_slice(thresholds);
         self.directory.extend_from_slice(entry);
         self.keys += lengths.keys;
@@ -127,7 +128,7 @@ impl RibbonWriter {
     }
 
     /// Completes the file under the name that it has, and has it on disk. Returns what
-    /// [`header_checksum`](super::header_checksum) is going to say of it when it is published.
+    /// [`header_checksum`](super::place::header_checksum) is going to say of it when it is published.
     ///
     /// Fails if there are not as many shards as the plan has.
     pub fn seal(&mut self) -> Result<u64> {
@@ -212,7 +213,7 @@ mod tests {
             // As often as it is killed before it has its name.
             let sums = [(); 2].map(|()| writer.seal().expect("it is sealed"));
             writer.publish(&written).expect("it gets its name");
-            let sum = file::header_checksum(&written).expect("it is there");
+            let sum = file::place::header_checksum(&written).expect("it is there");
             assert_eq!(sums, [sum, sum]);
             assert!(fs::read(&written).expect("it is there") == expected, "stopped at {stop}");
             assert!(!partial.exists());

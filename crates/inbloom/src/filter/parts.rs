@@ -11,12 +11,12 @@ use crate::plan::cannot_grow;
 
 impl Filter {
     /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
-    /// beside what was built, see [`overlay`](crate::compose::overlay). The other kinds take them as
+    /// beside what was built, see [`Overlay`](crate::Overlay). The other kinds take them as
     /// they are.
     ///
     /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
     /// is added takes a tenth of it at most, so that a filter which is to be changed should be
-    /// planned for nine tenths ([`BASE_SHARE`](crate::compose::overlay::BASE_SHARE)).
+    /// planned for nine tenths of it.
     ///
     /// Only the filter at hand takes changes, not what is read from its file again.
     ///
@@ -46,7 +46,7 @@ impl Filter {
     }
 
     /// Lets a filter go on past the keys that it was planned for, at its target rate: further keys
-    /// go into a growing part beside it, see [`grown`](crate::compose::grown). What is read from
+    /// go into a growing part beside it, see [`Grown`](crate::Grown). What is read from
     /// its file again grows too.
     ///
     /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves

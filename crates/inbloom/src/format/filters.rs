@@ -34,7 +34,7 @@ impl Filter {
     /// keeps a filter with every block.
     ///
     /// Costs the same whatever the size: the header is checked, the payload is not
-    /// ([`format::verify`](crate::format::verify) does that). The bytes may be at any alignment.
+    /// ([`Filter::read_from`] does that). The bytes may be at any alignment.
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -64,7 +64,7 @@ impl SharedBlocked {
     /// there are zeros in its place, and nobody takes the file for a filter.
     ///
     /// ```
-    /// use inbloom::kinds::blocked::{Shape, SharedBlocked};
+    /// use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
     /// use inbloom::{Filter, Hasher, Kind, Plan};
     ///
     /// let shape = Shape::new(Plan::builder(Kind::Blocked).items(100).build()?)?;

@@ -28,7 +28,7 @@
 use core::arch::aarch64::*;
 use core::arch::asm;
 
-use super::lock::{Line as SharedLine, Locked};
+use super::lock::{Locked, SharedLine};
 use super::scalar::word;
 use super::{Geometry, Kernel, Run, Towards};
 use crate::digest::Digest;

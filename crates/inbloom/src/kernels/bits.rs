@@ -21,26 +21,26 @@ type Block<'a> = &'a [[u8; 8]];
 
 /// One implementation of both operations.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel {
+pub(crate) struct RibbonKernel {
     #[cfg_attr(not(test), expect(dead_code, reason = "tests say which one failed"))]
     pub name: &'static str,
     matches: unsafe fn(Block<'_>, Block<'_>, Columns) -> bool,
     solve: unsafe fn(&[u64], &[u32], &mut [[u64; 8]]),
 }
 
-impl Kernel {
+impl RibbonKernel {
     /// The fastest that this processor runs.
-    pub(crate) fn select() -> Kernel {
-        Kernel::available().next().expect("the plain kernel runs everywhere")
+    pub(crate) fn select() -> RibbonKernel {
+        RibbonKernel::available().next().expect("the plain kernel runs everywhere")
     }
 
     /// Every kernel that this processor runs, fastest first. The last is the plain one.
-    pub(crate) fn available() -> impl Iterator<Item = Kernel> {
+    pub(crate) fn available() -> impl Iterator<Item = RibbonKernel> {
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         let vectors = x86::available();
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
         let vectors = std::iter::empty();
-        let plain = Kernel { name: "plain", matches: plain::matches, solve: plain::solve };
+        let plain = RibbonKernel { name: "plain", matches: plain::matches, solve: plain::solve };
         vectors.chain([plain])
     }
 
@@ -93,15 +93,15 @@ mod plain {
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86 {
-    use super::{Block, Columns, Kernel, plain};
+    use super::{Block, Columns, RibbonKernel, plain};
 
-    pub(super) fn available() -> impl Iterator<Item = Kernel> {
+    pub(super) fn available() -> impl Iterator<Item = RibbonKernel> {
         let counts = is_x86_feature_detected!("popcnt") && is_x86_feature_detected!("avx2");
         let wide = counts
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vpopcntdq");
-        let avx512 = Kernel { name: "avx512", matches: matches_wide, solve: solve_wide };
-        let avx2 = Kernel { name: "avx2", matches: matches_counting, solve: solve_counting };
+        let avx512 = RibbonKernel { name: "avx512", matches: matches_wide, solve: solve_wide };
+        let avx2 = RibbonKernel { name: "avx2", matches: matches_counting, solve: solve_counting };
         wide.then_some(avx512).into_iter().chain(counts.then_some(avx2))
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn every_kernel_solves_and_answers_like_the_plain_one() {
         for width in 1..=32 {
             let mut solutions = Vec::new();
-            for kernel in Kernel::available() {
+            for kernel in RibbonKernel::available() {
                 let coefficients: Vec<u64> = (0..64).map(|at| random(at) | 1).collect();
                 let prints: Vec<u32> =
                     (0..64).map(|at| (random(100 + at) >> (64 - width)) as u32).collect();

@@ -13,17 +13,17 @@
 use crate::sync::{AtomicU64, Ordering, pause};
 
 /// The words of a line, little-endian.
-pub(crate) type Line = [AtomicU64; 8];
+pub(crate) type SharedLine = [AtomicU64; 8];
 
 /// The reserved bit of a line, in its last word as it is in memory.
 pub(crate) const RESERVED: u64 = (1_u64 << 63).to_le();
 
 /// A line that only this thread changes, until this is dropped.
-pub(crate) struct Locked<'a>(&'a Line);
+pub(crate) struct Locked<'a>(&'a SharedLine);
 
 impl<'a> Locked<'a> {
     #[inline(always)]
-    pub(crate) fn new(line: &'a Line) -> Locked<'a> {
+    pub(crate) fn new(line: &'a SharedLine) -> Locked<'a> {
         let mut attempt = 0;
         loop {
             let last = line[7].load(Ordering::Relaxed);
@@ -44,7 +44,7 @@ impl<'a> Locked<'a> {
     /// Locks two lines of one array, which are not one: always in the order of the array, so that
     /// two threads never wait for each other.
     #[inline(always)]
-    pub(crate) fn both(one: &'a Line, other: &'a Line) -> (Locked<'a>, Locked<'a>) {
+    pub(crate) fn both(one: &'a SharedLine, other: &'a SharedLine) -> (Locked<'a>, Locked<'a>) {
         debug_assert!(!std::ptr::eq(one, other), "a key's lines are two blocks");
         let (low, high) = if std::ptr::from_ref(one) < other { (one, other) } else { (other, one) };
         (Locked::new(low), Locked::new(high))
@@ -62,14 +62,14 @@ impl Drop for Locked<'_> {
 
 /// Whether bits, given as words in memory, are all set.
 #[inline]
-pub(crate) fn has_all(line: &Line, mask: &[u64; 8]) -> bool {
+pub(crate) fn has_all(line: &SharedLine, mask: &[u64; 8]) -> bool {
     line.iter().zip(mask).all(|(word, mask)| mask & !word.load(Ordering::Relaxed) == 0)
 }
 
 /// Sets bits, given as words in memory, in a line whose lock we hold, and returns how many were not
 /// set before.
 #[inline]
-pub(crate) fn set_locked(line: &Line, mask: &[u64; 8]) -> u32 {
+pub(crate) fn set_locked(line: &SharedLine, mask: &[u64; 8]) -> u32 {
     let mut changed = 0;
     for (word, mask) in line.iter().zip(mask) {
         let old = word.load(Ordering::Relaxed);

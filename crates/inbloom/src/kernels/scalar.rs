@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::lock::{Line, Locked, has_all, set_locked};
+use super::lock::{Locked, SharedLine, has_all, set_locked};
 use super::{Geometry, Kernel, Run, Towards, WORDS};
 use crate::digest::Digest;
 use crate::plan::Rounds;
@@ -277,7 +277,7 @@ unsafe fn insert_run<const COUNTERS: bool>(
 }
 
 /// Sets a key's bits with its lines locked, and returns how many were not set before.
-fn racing_insert_one(lines: &[Line], geometry: &Geometry, digest: Digest) -> u32 {
+fn racing_insert_one(lines: &[SharedLine], geometry: &Geometry, digest: Digest) -> u32 {
     let mut touches = touches(geometry, digest)
         .map(|touch| (&lines[touch.block as usize], touch.mask.map(u64::to_le)));
     let (first, first_mask) = touches.next().expect("a key has a line");
@@ -298,7 +298,12 @@ fn racing_insert_one(lines: &[Line], geometry: &Geometry, digest: Digest) -> u32
     set_locked(first, &first_mask) + set_locked(second, &second_mask)
 }
 
-fn racing_insert_run(lines: &[Line], geometry: &Geometry, run: Run<'_>, new: &mut [bool]) -> u64 {
+fn racing_insert_run(
+    lines: &[SharedLine],
+    geometry: &Geometry,
+    run: Run<'_>,
+    new: &mut [bool],
+) -> u64 {
     let mut total = 0;
     run.for_each_line(lines.as_ptr().cast(), geometry, Towards::NearToWrite, |at, digest| {
         let changed = racing_insert_one(lines, geometry, digest);

@@ -15,7 +15,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::lock::{Line as SharedLine, Locked};
+use super::lock::{Locked, SharedLine};
 use super::scalar::word;
 use super::{Geometry, Kernel, Run, Towards};
 use crate::digest::Digest;

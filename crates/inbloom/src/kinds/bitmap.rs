@@ -37,7 +37,7 @@ use sparse::Sparse;
 /// An exact set of unsigned integers below a bound.
 ///
 /// ```
-/// use inbloom::kinds::bitmap::Bitmap;
+/// use inbloom::Bitmap;
 /// use inbloom::{Kind, Plan};
 ///
 /// let mut bitmap = Bitmap::new(Plan::builder(Kind::Bitmap).universe(10).build()?)?;
@@ -414,13 +414,13 @@ impl Membership for Bitmap {
 }
 
 /// A dense bitmap on words that many threads use at once.
-pub(crate) struct Racing {
+pub(crate) struct RacingBitmap {
     universe: u64,
 }
 
-impl Racing {
-    pub(crate) fn new(plan: &Plan) -> Racing {
-        Racing { universe: plan.bits() }
+impl RacingBitmap {
+    pub(crate) fn new(plan: &Plan) -> RacingBitmap {
+        RacingBitmap { universe: plan.bits() }
     }
 
     pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {

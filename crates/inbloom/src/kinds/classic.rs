@@ -330,13 +330,13 @@ fn set(plan: &Plan, words: &mut [[u8; 8]], digest: Digest) -> u64 {
 }
 
 /// The classic kind on words that many threads use at once.
-pub(crate) struct Racing {
+pub(crate) struct RacingClassic {
     plan: Plan,
 }
 
-impl Racing {
-    pub(crate) fn new(plan: &Plan) -> Racing {
-        Racing { plan: *plan }
+impl RacingClassic {
+    pub(crate) fn new(plan: &Plan) -> RacingClassic {
+        RacingClassic { plan: *plan }
     }
 
     pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
@@ -360,7 +360,7 @@ impl Racing {
         changed
     }
 
-    /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with how many bits each set.
+    /// Inserts as [`RacingClassic::insert`] does, one by one, and calls `done` with how many bits each set.
     pub(crate) fn insert_run(
         &self,
         words: &[AtomicU64],

@@ -398,15 +398,15 @@ fn smallest(geometry: &Geometry, digest: Digest, load: impl Fn(usize) -> u64) ->
 /// Every counter is changed by compare-and-exchange of its word, so that no raise or lowering is
 /// lost. At any instant a counter is at its maximum, or at least the number of keys that have
 /// raised it and not begun to lower it: a key that is in is found.
-pub(crate) struct Racing {
+pub(crate) struct RacingCounting {
     geometry: Geometry,
     kernel: &'static Kernel,
 }
 
-impl Racing {
-    pub(crate) fn new(plan: &Plan) -> Racing {
+impl RacingCounting {
+    pub(crate) fn new(plan: &Plan) -> RacingCounting {
         let geometry = Geometry::new(plan);
-        Racing { geometry, kernel: Kernel::select(&geometry) }
+        RacingCounting { geometry, kernel: Kernel::select(&geometry) }
     }
 
     pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
@@ -486,7 +486,7 @@ impl Racing {
         Some((which & !counters.at_maximum(old), zeroed.count_ones()))
     }
 
-    /// Inserts as [`Racing::insert`] does, one by one, and calls `done` with what each returned.
+    /// Inserts as [`RacingCounting::insert`] does, one by one, and calls `done` with what each returned.
     pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
         let base = words.as_ptr().cast();
         run.for_each_line(base, &self.geometry, Towards::NearToWrite, |_, digest| {
@@ -839,7 +839,7 @@ mod tests {
     #[test]
     fn racing_answers_like_exclusive() {
         for shape in shapes(20) {
-            let (mut filter, racing) = (empty(shape), Racing::new(&shape.plan()));
+            let (mut filter, racing) = (empty(shape), RacingCounting::new(&shape.plan()));
             let shared = empty(shape).bits.cells.into_shared().unwrap();
             let (words, mut ones, mut draw) = (shared.words(), 0_i64, draws(9));
             for _ in 0..3000 {
@@ -876,7 +876,7 @@ mod tests {
     #[test]
     fn a_removal_that_comes_too_late_is_undone() {
         for shape in shapes(4) {
-            let (mut filter, racing) = (empty(shape), Racing::new(&shape.plan()));
+            let (mut filter, racing) = (empty(shape), RacingCounting::new(&shape.plan()));
             (0..9).for_each(|key| _ = filter.insert(digest(2, key)));
             let before = copy(&filter);
             let shared = filter.bits.cells.into_shared().unwrap();
@@ -893,7 +893,7 @@ mod tests {
     #[test]
     fn of_two_removals_of_a_key_at_most_one_goes_through() {
         let shape = Shape { blocks: 600, lines: 2, probes: 24, width: 4 };
-        let racing = Racing::new(&shape.plan());
+        let racing = RacingCounting::new(&shape.plan());
         let mut filter = empty(shape);
         (0..600).for_each(|key| _ = filter.insert(digest(6, key)));
         let ones = filter.bits.ones as i64;
@@ -925,7 +925,7 @@ mod tests {
         use std::sync::atomic::AtomicI64;
         let shape = Shape { blocks: 300, lines: 2, probes: 16, width: 8 };
         let (racing, shared) =
-            (Racing::new(&shape.plan()), empty(shape).bits.cells.into_shared().unwrap());
+            (RacingCounting::new(&shape.plan()), empty(shape).bits.cells.into_shared().unwrap());
         let (words, ones) = (shared.words(), AtomicI64::new(0));
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -60,13 +60,13 @@ use crate::plan::{Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
-use plan::Shape;
+use plan::CuckooShape;
 pub(crate) use row::ROW;
 
 /// A cuckoo filter.
 pub struct Cuckoo {
     plan: Plan,
-    table: Table,
+    table: BucketTable,
     /// The slots, and how many of them are taken.
     pub(crate) bits: Bits,
     /// The least number of entries, above the planned one, at which there was no room for another.
@@ -91,7 +91,7 @@ impl Cuckoo {
         assert_eq!(bits.cells.bytes().len() as u64, plan.bytes());
         Cuckoo {
             plan,
-            table: Table::new(Shape { buckets: plan.buckets(), width: plan.width() }),
+            table: BucketTable::new(CuckooShape { buckets: plan.buckets(), width: plan.width() }),
             bits,
             refused_at: u64::MAX,
         }
@@ -479,7 +479,7 @@ impl Entry {
 
 /// What must be known of a table to find entries in its bytes.
 #[derive(Clone, Copy, Debug)]
-struct Table {
+struct BucketTable {
     buckets: u64,
     slots: Slots,
 }
@@ -487,9 +487,9 @@ struct Table {
 /// The increment of wyrand.
 const STEP: u64 = 0xa076_1d64_78bd_642f;
 
-impl Table {
-    fn new(Shape { buckets, width }: Shape) -> Table {
-        Table { buckets, slots: Slots::new(width) }
+impl BucketTable {
+    fn new(CuckooShape { buckets, width }: CuckooShape) -> BucketTable {
+        BucketTable { buckets, slots: Slots::new(width) }
     }
 
     #[inline]

@@ -6,8 +6,8 @@ use super::{bitmap, blocked, classic, counting};
 
 /// How the words of one of them are read and changed, while others do it too.
 pub(crate) enum Racing {
-    Bitmap(bitmap::Racing),
-    Classic(classic::Racing),
+    Bitmap(bitmap::RacingBitmap),
+    Classic(classic::RacingClassic),
     Blocked(Arc<blocked::Shape>),
-    Counting(counting::Racing),
+    Counting(counting::RacingCounting),
 }

@@ -70,7 +70,7 @@ use std::ops::Range;
 use crate::digest::Digest;
 use crate::error::{Result, mismatch};
 use crate::estimate::Estimate;
-use crate::kernels::bits::Kernel;
+use crate::kernels::bits::RibbonKernel;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 use crate::kind::Kind;
 use crate::kinds::ribbon::plan::{
@@ -83,16 +83,16 @@ use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
 use crate::storage::{self, Bits, Cells, LARGE, Order};
 use equation::{Equation, start_in};
-pub(crate) use layout::Lengths;
+pub(crate) use layout::PartLengths;
 use layout::sorted;
 pub use layout::{Layout, Part};
 pub(crate) use row::ROW;
-use shard::{Entry, THRESHOLDS};
+use shard::{DirectoryEntry, THRESHOLDS};
 
 /// A bumped ribbon filter.
 pub struct Ribbon {
     plan: Plan,
-    kernel: Kernel,
+    kernel: RibbonKernel,
     cells: Cells,
     /// Distinct keys.
     keys: u64,
@@ -155,7 +155,8 @@ impl Ribbon {
     /// digest, 20 more for each of one shard, and the filter twice.
     ///
     /// ```
-    /// use inbloom::{Hasher, Kind, Plan, kinds::ribbon::Ribbon};
+    /// use inbloom::internals::kinds::ribbon::Ribbon;
+    /// use inbloom::{Hasher, Kind, Plan};
     ///
     /// let hasher = Hasher::default();
     /// let digests: Vec<_> = (0..10_000_u64).map(|key| hasher.digest(key.to_le_bytes())).collect();
@@ -221,14 +222,14 @@ impl Ribbon {
         }
         let (_, directory) = before.split_at(before.len() - (count * ENTRY) as usize);
         let (entries, _) = directory.as_chunks();
-        let entries = || entries.iter().map(Entry::from_bytes);
+        let entries = || entries.iter().map(DirectoryEntry::from_bytes);
         entries().try_for_each(|entry| check_entry(entry, plan.width()))?;
 
         // Neither overflows: 2^20 shards of 5 layers of 2^32 blocks of 32 words.
-        let layers = |entry: Entry| entry.blocks.into_iter().map(u64::from);
-        let columns = |entry: Entry| layers(entry).sum::<u64>() * u64::from(entry.width);
+        let layers = |entry: DirectoryEntry| entry.blocks.into_iter().map(u64::from);
+        let columns = |entry: DirectoryEntry| layers(entry).sum::<u64>() * u64::from(entry.width);
         let thresholds =
-            |entry: Entry| layers(entry).take(LAYERS).map(threshold_words).sum::<u64>();
+            |entry: DirectoryEntry| layers(entry).take(LAYERS).map(threshold_words).sum::<u64>();
         let (in_columns, in_thresholds) =
             (entries().map(columns).sum::<u64>(), entries().map(thresholds).sum::<u64>());
         let expected = (in_columns + in_thresholds) * 8 + count * ENTRY + TAIL;
@@ -268,7 +269,7 @@ impl Ribbon {
         } else {
             None
         };
-        Ok(Ribbon { plan, kernel: Kernel::select(), cells, keys, shards, thresholds, mapped })
+        Ok(Ribbon { plan, kernel: RibbonKernel::select(), cells, keys, shards, thresholds, mapped })
     }
 
     /// The plan it was made from.
@@ -386,7 +387,7 @@ impl Ribbon {
 }
 
 /// Refuses an entry that no query could be answered from.
-fn check_entry(entry: Entry, width: u32) -> Result<()> {
+fn check_entry(entry: DirectoryEntry, width: u32) -> Result<()> {
     let expected = |what, expected: &str, got: u64| Err(mismatch(what, expected, got));
     let narrow = width.saturating_sub(1).max(1);
     if !(narrow..=width.min(MAX_WIDTH)).contains(&u32::from(entry.width)) {

@@ -70,7 +70,7 @@ pub(crate) use plan::FIRST_ITEMS;
 use plan::first_shapes;
 pub(crate) use row::ROW;
 pub use shared::SharedScalable;
-use table::{Claim, Shape, Table};
+use table::{Claim, Table, TableShape};
 
 const SHARDS: usize = 64;
 /// The largest table without shards: 1024 buckets, 9216 slots at 1%.
@@ -90,7 +90,7 @@ const TWINS: f64 = 2.0;
 
 /// What `info` shows of a shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Shard {
+pub(crate) struct ShardDetails {
     /// The part of all keys that is in this shard.
     pub share: f64,
     pub buckets: u64,
@@ -103,10 +103,10 @@ pub(crate) struct Shard {
     pub rate: f64,
 }
 
-impl Shard {
-    fn new(number: usize, table: &Table) -> Shard {
+impl ShardDetails {
+    fn new(number: usize, table: &Table) -> ShardDetails {
         let shape = table.shape();
-        Shard {
+        ShardDetails {
             share: if shape.tagged { 1.0 } else { share_of(number) },
             buckets: shape.buckets(),
             slots_per_bucket: shape.slots(),
@@ -182,11 +182,11 @@ fn route(digest: Digest) -> (u8, u128) {
 }
 
 /// How many claims there are of each length: enough to tell what they claim in a table to come.
-struct Lengths([u64; 128]);
+struct ClaimLengths([u64; 128]);
 
-impl Lengths {
-    fn of(claims: impl Iterator<Item = Claim>) -> Lengths {
-        let mut lengths = Lengths([0; 128]);
+impl ClaimLengths {
+    fn of(claims: impl Iterator<Item = Claim>) -> ClaimLengths {
+        let mut lengths = ClaimLengths([0; 128]);
         claims.for_each(|claim| lengths.0[claim.len as usize] += 1);
         lengths
     }
@@ -339,8 +339,8 @@ impl Scalable {
     }
 
     /// Every shard; as long as there are none, the one table.
-    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = Shard> + '_ {
-        self.tables.iter().enumerate().map(|(i, table)| Shard::new(i, table))
+    pub(crate) fn shards(&self) -> impl ExactSizeIterator<Item = ShardDetails> + '_ {
+        self.tables.iter().enumerate().map(|(i, table)| ShardDetails::new(i, table))
     }
 
     fn merge(&mut self, shard: u8, claim: Claim) -> Result<()> {
@@ -369,10 +369,10 @@ impl Scalable {
         for at in 0..self.tables.len() {
             let table = &self.tables[at];
             let shape = table.shape();
-            let lengths = Lengths::of(table.iter());
+            let lengths = ClaimLengths::of(table.iter());
             let lanes = self.plan.lanes(shape.level, shape.tagged, &lengths);
             if self.plan.growth != 0 && lanes < shape.lanes {
-                let shape = Shape { lanes, words: Shape::min_words(lanes), ..shape };
+                let shape = TableShape { lanes, words: TableShape::min_words(lanes), ..shape };
                 let renewed = filled(shape, table.generation, table.iter(), &mut Allowance::any())?;
                 self.replace(at, renewed);
             }
@@ -427,7 +427,7 @@ struct Past {
     rate: f64,
     entries: u64,
     /// The entries that were looked at: those of the first buckets, a fair sample.
-    seen: Lengths,
+    seen: ClaimLengths,
     /// The least length. Entries of this length may have become two, or more, of one.
     shortest: u32,
 }
@@ -437,8 +437,8 @@ const LOOKED_AT: u64 = 1024;
 
 impl Past {
     fn of(number: usize, table: &Table) -> Past {
-        let Shard { share, rate, entries, .. } = Shard::new(number, table);
-        let seen = Lengths::of(table.iter_in(0..table.shape().buckets().min(LOOKED_AT)));
+        let ShardDetails { share, rate, entries, .. } = ShardDetails::new(number, table);
+        let seen = ClaimLengths::of(table.iter_in(0..table.shape().buckets().min(LOOKED_AT)));
         Past { share, rate, entries, seen, shortest: table.shortest() }
     }
 
@@ -498,7 +498,7 @@ fn grow(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Growth>
         return Ok(Growth::Useless);
     }
     if shape.words < plan.max_words(shape.lanes) {
-        let shape = Shape { words: plan.max_words(shape.lanes), ..shape };
+        let shape = TableShape { words: plan.max_words(shape.lanes), ..shape };
         return filled(shape, table.generation, table.iter(), allowance).map(Growth::Larger);
     }
     if shape.tagged && shape.level + plan.growth_bits() > MAX_SMALL_LEVEL {
@@ -509,11 +509,11 @@ fn grow(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Growth>
 
 /// Multiplies the buckets of a table. Its next generation begins.
 fn multiplied(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Table> {
-    let Shape { level, tagged, .. } = table.shape();
+    let TableShape { level, tagged, .. } = table.shape();
     let level = level + plan.growth_bits();
-    let lengths = Lengths::of(table.iter());
+    let lengths = ClaimLengths::of(table.iter());
     let lanes = plan.lanes(level, tagged, &lengths);
-    let shape = Shape { level, words: Shape::min_words(lanes), lanes, tagged };
+    let shape = TableShape { level, words: TableShape::min_words(lanes), lanes, tagged };
     filled(shape, table.generation + 1, table.iter(), allowance)
 }
 
@@ -522,7 +522,7 @@ fn divided(plan: &Plan, small: &Table, allowance: &mut Allowance) -> Result<Vec<
     let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
     small.iter().for_each(|claim| claims[usize::from(claim.tag)].push(claim));
     let tables = claims.iter().map(|claims| {
-        let lengths = Lengths::of(claims.iter().copied());
+        let lengths = ClaimLengths::of(claims.iter().copied());
         // Room for 5% more, so that not all of them grow at once again.
         let shape = plan.shape(lengths.count() as f64 * 0.05, false, &lengths)?;
         filled(shape, 0, claims.iter().copied(), allowance)
@@ -542,7 +542,7 @@ const MOST_LARGER: u32 = 4;
 
 /// A table of this shape with these claims; a larger one if they do not fit, which is rare.
 fn filled(
-    mut shape: Shape,
+    mut shape: TableShape,
     generation: u32,
     claims: impl Iterator<Item = Claim> + Clone,
     allowance: &mut Allowance,
@@ -559,7 +559,7 @@ fn filled(
         }
         drop(table);
         allowance.give_back(shape.bytes());
-        if shape.words < Shape::max_words(shape.lanes) {
+        if shape.words < TableShape::max_words(shape.lanes) {
             shape.words += 1;
         } else {
             shape.level += 1;
@@ -774,7 +774,7 @@ impl Measured for Scalable {
         bytes.extend(self.early.to_le_bytes());
         bytes.extend((self.tables.len() as u32).to_le_bytes());
         for table in &self.tables {
-            let Shape { level, words, lanes, .. } = table.shape();
+            let TableShape { level, words, lanes, .. } = table.shape();
             bytes.extend([level as u8, words as u8, lanes as u8, 0]);
             bytes.extend(table.generation.to_le_bytes());
             bytes.extend(table.entries.to_le_bytes());
@@ -921,7 +921,7 @@ impl Scalable {
             let mut fields = Decoder(entry);
             let [level, words, lanes, zero] = fields.array().ok_or_else(short)?;
             let [level, words, lanes] = [level, words, lanes].map(u32::from);
-            let shape = Shape { level, words, lanes, tagged: count == 1 };
+            let shape = TableShape { level, words, lanes, tagged: count == 1 };
             let generation = fields.u32().ok_or_else(short)?;
             if !shape.is_valid() || zero != 0 || generation > MAX_GENERATION {
                 let got = format!("{shape:?}, {zero}, generation {generation}");

@@ -4,7 +4,7 @@
 //! A line is a block of 512 bits. Both lines of a two-line key lie in one range of blocks.
 
 use super::model::{Lines, Rounds};
-use super::search::{Shape, Shapes};
+use super::search::{ProbeLayout, Shapes};
 use super::{BITS_RANGE, MAX_BITS, Plan, PlanBuilder, parameter};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -87,7 +87,8 @@ pub(crate) fn check_given(given: &PlanBuilder) -> Result<()> {
 
 /// The shapes of cells of so many bits.
 pub(crate) fn shapes(given: &PlanBuilder, width: u32) -> Shapes {
-    let lines = |lines| Rounds::PROBES.map(move |per_line| Shape::Lines { lines, per_line, width });
+    let lines =
+        |lines| Rounds::PROBES.map(move |per_line| ProbeLayout::Lines { lines, per_line, width });
     Shapes::new(given, (1..=2).flat_map(lines))
 }
 

@@ -81,12 +81,12 @@ pub(crate) fn too_few_bytes<T>(bits: u64, needed: u64, items: Option<u64>) -> Re
 /// The shapes among which a plan is searched, of a kind of which keys set bits.
 pub(crate) struct Shapes {
     kind: Kind,
-    shapes: Vec<Shape>,
+    shapes: Vec<ProbeLayout>,
 }
 
 impl Shapes {
     /// Those that were not excluded by what was given.
-    pub(crate) fn new(given: &PlanBuilder, all: impl IntoIterator<Item = Shape>) -> Shapes {
+    pub(crate) fn new(given: &PlanBuilder, all: impl IntoIterator<Item = ProbeLayout>) -> Shapes {
         let shapes = all
             .into_iter()
             .filter(|shape| given.lines.is_none_or(|lines| lines == shape.lines()))
@@ -103,7 +103,7 @@ impl Shapes {
         }
     }
 
-    fn plan(&self, shape: Shape, items: u64, rate: f64, bits: u64) -> Plan {
+    fn plan(&self, shape: ProbeLayout, items: u64, rate: f64, bits: u64) -> Plan {
         let (probes, lines, width) = (shape.probes(), shape.lines(), shape.width());
         Plan { items, rate, bits, probes, lines, width, ..Plan::blank(self.kind) }
     }
@@ -131,7 +131,7 @@ impl Shapes {
 impl Search for Shapes {
     fn fewest_bits(&self, items: u64, rate: f64) -> Result<Plan> {
         let n = items.max(1) as f64;
-        let mut best: Option<(Shape, u64)> = None;
+        let mut best: Option<(ProbeLayout, u64)> = None;
         let mut needed = f64::INFINITY;
         for shape in &self.shapes {
             // What a filter without blocks and without variance would take: a lower bound, and near
@@ -164,7 +164,7 @@ impl Search for Shapes {
 
     fn lowest_rate(&self, given: &PlanBuilder, items: u64, bits: u64) -> Result<Plan> {
         let n = items.max(1) as f64;
-        let mut best: Option<(Shape, u64, f64)> = None;
+        let mut best: Option<(ProbeLayout, u64, f64)> = None;
         let mut lowest = best;
         for shape in &self.shapes {
             let Some(bits) = shape.round_down(bits) else { continue };
@@ -186,7 +186,8 @@ impl Search for Shapes {
             }
         }
         // Where only a second line reaches the rate, it need not save anything.
-        let missed = |(_, _, reached): &(Shape, u64, f64)| given.rate.is_some_and(|r| *reached > r);
+        let missed =
+            |(_, _, reached): &(ProbeLayout, u64, f64)| given.rate.is_some_and(|r| *reached > r);
         if best.as_ref().is_some_and(missed) {
             best = lowest;
         }
@@ -201,7 +202,7 @@ impl Search for Shapes {
     }
 
     fn most_items(&self, given: &PlanBuilder, bits: u64, rate: f64) -> Result<Plan> {
-        let mut best: Option<(Shape, u64, u64)> = None;
+        let mut best: Option<(ProbeLayout, u64, u64)> = None;
         for shape in &self.shapes {
             let Some(bits) = shape.round_down(bits) else { continue };
             let items = largest(MAX_ITEMS, |n| shape.rate(n as f64, bits) <= rate);
@@ -226,7 +227,7 @@ impl Search for Shapes {
     }
 
     fn round_up(&self, bits: u64) -> u64 {
-        if self.shapes.iter().any(|shape| matches!(shape, Shape::Anywhere(_))) {
+        if self.shapes.iter().any(|shape| matches!(shape, ProbeLayout::Anywhere(_))) {
             return bits;
         }
         let blocks = bits.div_ceil(BLOCK_BITS);
@@ -237,39 +238,39 @@ impl Search for Shapes {
 
 /// How a key's probes lie: what the search for a plan goes through.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ProbeLayout {
     /// That many probes anywhere in the bits.
     Anywhere(u32),
     /// That many lines with that many probes in each, of cells that have so many bits.
     Lines { lines: u32, per_line: u32, width: u32 },
 }
 
-impl Shape {
+impl ProbeLayout {
     fn probes(self) -> u32 {
         match self {
-            Shape::Anywhere(probes) => probes,
-            Shape::Lines { lines, per_line, .. } => lines * per_line,
+            ProbeLayout::Anywhere(probes) => probes,
+            ProbeLayout::Lines { lines, per_line, .. } => lines * per_line,
         }
     }
 
     fn lines(self) -> u32 {
         match self {
-            Shape::Anywhere(_) => 1,
-            Shape::Lines { lines, .. } => lines,
+            ProbeLayout::Anywhere(_) => 1,
+            ProbeLayout::Lines { lines, .. } => lines,
         }
     }
 
     fn width(self) -> u32 {
         match self {
-            Shape::Anywhere(_) => 1,
-            Shape::Lines { width, .. } => width,
+            ProbeLayout::Anywhere(_) => 1,
+            ProbeLayout::Lines { width, .. } => width,
         }
     }
 
     fn rate(self, items: f64, bits: u64) -> f64 {
         match self {
-            Shape::Anywhere(probes) => classic_rate(items, bits as f64, probes),
-            Shape::Lines { lines, per_line, width } => {
+            ProbeLayout::Anywhere(probes) => classic_rate(items, bits as f64, probes),
+            ProbeLayout::Lines { lines, per_line, width } => {
                 let blocks = (bits / BLOCK_BITS) as f64;
                 Lines::new(blocks, lines, Rounds::of(per_line), width).rate(items)
             }
@@ -280,11 +281,11 @@ impl Shape {
     /// just enough.
     fn fewest_bits(self, items: f64, rate: f64, bound: f64) -> Option<u64> {
         match self {
-            Shape::Anywhere(_) => {
+            ProbeLayout::Anywhere(_) => {
                 let low = (bound * 0.999) as u64;
                 smallest(low.max(1), MAX_BITS, |bits| self.rate(items, bits) <= rate)
             }
-            Shape::Lines { lines, .. } => {
+            ProbeLayout::Lines { lines, .. } => {
                 let low = (bound / BLOCK_BITS as f64) as u64;
                 let high = MAX_BITS / BLOCK_BITS;
                 let fits = |blocks| self.rate(items, blocks * BLOCK_BITS) <= rate;
@@ -301,8 +302,8 @@ impl Shape {
             return None;
         }
         match self {
-            Shape::Anywhere(_) => (bits > 0).then_some(bits),
-            Shape::Lines { lines, .. } => {
+            ProbeLayout::Anywhere(_) => (bits > 0).then_some(bits),
+            ProbeLayout::Lines { lines, .. } => {
                 let blocks = bits / BLOCK_BITS;
                 match lines {
                     _ if blocks < u64::from(lines) => None,

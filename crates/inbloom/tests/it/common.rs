@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inbloom::compose::overlay::BASE_SHARE;
+use inbloom::internals::compose::overlay::BASE_SHARE;
 use inbloom::{Digest, Filter, Hasher, Kind, OpenOptions, Plan, PlanBuilder, Span, file};
 
 /// The possible values of the bitmaps below.

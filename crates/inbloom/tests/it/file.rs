@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, file};
+use inbloom::internals::file;
+use inbloom::internals::kinds::blocked::SharedBlocked;
+use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 

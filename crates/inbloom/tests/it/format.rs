@@ -8,7 +8,8 @@ use std::io::Write;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, Result, SecretKey, file, format};
+use inbloom::internals::format;
+use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, Result, SecretKey, file};
 use inbloom_testing::{alone, resident_memory};
 use xxhash_rust::xxh3::xxh3_64;
 

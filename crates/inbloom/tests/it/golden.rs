@@ -18,7 +18,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, PlanBuilder, SecretKey, Span, format};
+use inbloom::internals::format;
+use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, PlanBuilder, SecretKey, Span};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A file, how it was made, and what was seen when it was.

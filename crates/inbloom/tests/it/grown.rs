@@ -2,9 +2,10 @@
 //! target rate, and to whoever reads their file.
 
 use crate::common::{digest, digests, file_of, payload, reopened};
-use inbloom::compose::grown::base_share;
-use inbloom::kinds::blocked::SharedBlocked;
-use inbloom::{Digest, Error, Filter, Kind, MIN_RATE, OpenOptions, Plan, PlanBuilder, format};
+use inbloom::internals::compose::grown::base_share;
+use inbloom::internals::format;
+use inbloom::internals::kinds::blocked::SharedBlocked;
+use inbloom::{Digest, Error, Filter, Kind, MIN_RATE, OpenOptions, Plan, PlanBuilder};
 use inbloom_testing::mix;
 
 fn plan(kind: Kind, items: u64, rate: f64) -> PlanBuilder {

@@ -19,8 +19,8 @@ use crate::common::{
     UNIVERSE, cuckoos, every_shape, file_of, insert_over_time, key, keys, max_count,
     mean_and_deviation, read, seeded, shapes, shapes_for, used_cells,
 };
-use inbloom::kinds::window::Window;
-use inbloom::kinds::{
+use inbloom::internals::kinds::window::Window;
+use inbloom::internals::kinds::{
     bitmap::Bitmap, blocked::Blocked, classic::Classic, counting::Counting, cuckoo::Cuckoo,
     scalable::Scalable,
 };

@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 
 use crate::common::{digest, digests, file_of, reopened};
-use inbloom::compose::overlay::BASE_SHARE;
-use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Paging, Plan, SecretKey, format};
+use inbloom::internals::compose::overlay::BASE_SHARE;
+use inbloom::internals::format;
+use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Paging, Plan, SecretKey};
 use inbloom_testing::mix;
 use xxhash_rust::xxh3::xxh3_64;
 

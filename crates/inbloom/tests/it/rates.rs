@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::common::{count_ones, file_of, line_shapes, payload, seeded, unevenness};
 use flate2::{Compression, write::DeflateEncoder};
-use inbloom::kinds::counting::Counting;
+use inbloom::internals::kinds::counting::Counting;
 use inbloom::{AsKey, Digest, Error, Filter, Hasher, Kind, Plan, PlanBuilder, SecretKey};
 use inbloom_testing::mix;
 

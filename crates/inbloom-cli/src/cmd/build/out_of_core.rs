@@ -33,8 +33,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use inbloom::kinds::blocked::Pieces;
-use inbloom::kinds::ribbon::{Layout, Ribbon};
+use inbloom::internals::kinds::blocked::Pieces;
+use inbloom::internals::kinds::ribbon::{Layout, Ribbon};
 use inbloom::{Digest, Filter, Plan};
 use inbloom_server::units::{self, machine};
 use signal_hook::consts::SIGINT;

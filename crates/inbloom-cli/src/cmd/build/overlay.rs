@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use inbloom::compose::overlay::BASE_SHARE;
+use inbloom::internals::compose::overlay::BASE_SHARE;
 use inbloom::{Digest, Filter};
 
 use super::Args;

@@ -26,7 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::file;
+use inbloom::internals::file;
 use serde_json::{Value, json};
 
 use crate::{filter_file, spill};
@@ -300,7 +300,7 @@ impl Output {
         match self {
             Output::File(path) => vec![path.clone()],
             Output::Shards(path, shards) => {
-                let stem = inbloom::file::stem_of(path);
+                let stem = file::stem_of(path);
                 (0..*shards).map(|shard| file::shard_path(&stem, shard, *shards)).collect()
             }
         }
@@ -322,7 +322,7 @@ impl Output {
             bail!("{link} is a symbolic link, and a build would write there: remove it");
         }
         let Output::Shards(path, shards) = self else { return Ok(()) };
-        let (stem, another) = (inbloom::file::stem_of(path), "or give -o another name");
+        let (stem, another) = (file::stem_of(path), "or give -o another name");
         if let Some(file) = [path, &beside(&stem, ".ib")].into_iter().find(|path| path.exists()) {
             bail!("{} is there, and would hide its shards: remove it, {another}", file.display());
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use inbloom::Plan;
-use inbloom::kinds::blocked::{Shape, SharedBlocked};
+use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
 use parking_lot::Mutex;
 
 /// Whoever has more different ones than so many has no use for old ones.

@@ -45,5 +45,5 @@ pub(crate) static ROW: Row = Row {
         }
     },
     build: None,
-    racing: |plan| Ok((!plan.is_sparse()).then(|| Racing::Bitmap(super::Racing::new(&plan)))),
+    racing: |plan| Ok((!plan.is_sparse()).then(|| Racing::Bitmap(super::RacingBitmap::new(&plan)))),
 };

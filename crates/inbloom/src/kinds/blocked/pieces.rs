@@ -19,7 +19,7 @@ const MOST: u64 = 2048;
 /// Which digests belong to which piece of a filter.
 ///
 /// ```
-/// use inbloom::kinds::blocked::{Blocked, Pieces};
+/// use inbloom::internals::kinds::blocked::{Blocked, Pieces};
 /// use inbloom::{Hasher, Kind, Plan};
 ///
 /// let plan = Plan::builder(Kind::Blocked).items(10_000_000).rate(1e-4).build()?;

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use super::check_reserved;
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::kernels::lock::{Line, Locked, RESERVED, has_all, set_locked};
+use crate::kernels::lock::{Locked, RESERVED, SharedLine, has_all, set_locked};
 use crate::kernels::{Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;
@@ -119,7 +119,7 @@ impl Shape {
 
     /// Clears every line while it is locked, and returns how many bits were set.
     pub(crate) fn clear(&self, words: &[AtomicU64]) -> u64 {
-        let clear = |line: &Line| {
+        let clear = |line: &SharedLine| {
             let _lock = Locked::new(line);
             let ones = read(line).map(|word| u64::from(word.count_ones())).iter().sum::<u64>();
             line[..7].iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -144,7 +144,7 @@ pub(crate) fn share(cells: Cells) -> Result<Shared> {
 /// key, exactly one is told so.
 ///
 /// ```
-/// use inbloom::kinds::blocked::{Shape, SharedBlocked};
+/// use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
 /// use inbloom::{Hasher, Kind, Plan};
 ///
 /// let shape = Shape::new(Plan::builder(Kind::Blocked).items(100).build()?)?;
@@ -291,7 +291,7 @@ impl SharedBlocked {
         self.cells.words()
     }
 
-    fn lines(&self) -> &[Line] {
+    fn lines(&self) -> &[SharedLine] {
         self.words().as_chunks().0
     }
 
@@ -327,14 +327,14 @@ impl Membership for &SharedBlocked {
 }
 
 /// A line as it is in memory, without its lock.
-fn read(line: &Line) -> [u64; 8] {
+fn read(line: &SharedLine) -> [u64; 8] {
     let mut words = line.each_ref().map(|word| word.load(Ordering::Relaxed));
     words[7] &= !RESERVED;
     words
 }
 
 /// Sets bits of a line, given as words in memory, which may all be set already.
-fn or_line(line: &Line, mask: [u64; 8]) {
+fn or_line(line: &SharedLine, mask: [u64; 8]) {
     if !has_all(line, &mask) {
         let _lock = Locked::new(line);
         set_locked(line, &mask);

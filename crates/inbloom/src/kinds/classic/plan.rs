@@ -5,7 +5,7 @@ use crate::kind::Kind;
 use crate::math;
 use crate::plan::model::{classic_fill, classic_items, classic_rate};
 use crate::plan::planner::Planner;
-use crate::plan::search::{self, Shape, Shapes};
+use crate::plan::search::{self, ProbeLayout, Shapes};
 use crate::plan::{BITS_RANGE, MAX_BITS, Plan, PlanBuilder, parameter};
 
 /// The most probes of a classic filter. 40 serve a rate of 10^-12.
@@ -14,7 +14,7 @@ pub const MAX_CLASSIC_PROBES: u32 = 64;
 pub(crate) struct ClassicPlan;
 
 fn shapes(given: &PlanBuilder) -> Shapes {
-    Shapes::new(given, (1..=MAX_CLASSIC_PROBES).map(Shape::Anywhere))
+    Shapes::new(given, (1..=MAX_CLASSIC_PROBES).map(ProbeLayout::Anywhere))
 }
 
 impl Planner for ClassicPlan {

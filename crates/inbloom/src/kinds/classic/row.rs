@@ -27,5 +27,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Classic::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
-    racing: |plan| Ok(Some(Racing::Classic(super::Racing::new(&plan)))),
+    racing: |plan| Ok(Some(Racing::Classic(super::RacingClassic::new(&plan)))),
 };

@@ -35,5 +35,5 @@ pub(crate) static ROW: Row = Row {
         Ok(Box::new(Counting::with_bits(plan, Bits { cells, ones: occupied })))
     },
     build: None,
-    racing: |plan| Ok(Some(Racing::Counting(super::Racing::new(&plan)))),
+    racing: |plan| Ok(Some(Racing::Counting(super::RacingCounting::new(&plan)))),
 };

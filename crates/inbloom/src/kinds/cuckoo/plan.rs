@@ -14,12 +14,12 @@ pub(crate) const MIN_WIDTH: u32 = 2;
 
 /// How many buckets there are, and the bits of a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct CuckooShape {
     pub buckets: u64,
     pub width: u32,
 }
 
-impl Shape {
+impl CuckooShape {
     pub(crate) fn slots(self) -> u64 {
         self.buckets * SLOTS as u64
     }
@@ -91,7 +91,7 @@ pub(crate) fn buckets_for(items: u64) -> u64 {
 ///
 /// A wider fingerprint in as few buckets as the items need, or a narrower one in some more: the
 /// latter if the rate is only just missed.
-pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
+pub(crate) fn shape_for(items: u64, rate: f64) -> CuckooShape {
     let items = items.max(1);
     let fewest = buckets_for(items);
     // The largest chance that a foreign key may have to meet a given member.
@@ -99,7 +99,7 @@ pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
     let shapes = (MIN_WIDTH..=MAX_WIDTH).filter_map(|width| {
         let prints = math::powi(2.0, width as i32) - 1.0;
         if fewest == 1 && 1.0 / prints <= chance {
-            return Some(Shape { buckets: 1, width });
+            return Some(CuckooShape { buckets: 1, width });
         }
         let needed = 2.0 / (prints * chance);
         // With so many, one more bit would halve them.
@@ -110,7 +110,7 @@ pub(crate) fn shape_for(items: u64, rate: f64) -> Shape {
         while self::rate(items as f64, buckets, width) > rate {
             buckets += 2;
         }
-        (width >= narrowest(buckets)).then_some(Shape { buckets, width })
+        (width >= narrowest(buckets)).then_some(CuckooShape { buckets, width })
     });
     shapes.min_by_key(|shape| shape.bits()).expect("56 bits reach the lowest rate")
 }
@@ -129,16 +129,16 @@ pub(crate) fn narrowest(buckets: u64) -> u32 {
 }
 
 /// The shape with the fewest bits that takes so many items at all.
-pub(crate) fn narrowest_shape(items: u64) -> Shape {
+pub(crate) fn narrowest_shape(items: u64) -> CuckooShape {
     let buckets = buckets_for(items.max(1));
-    Shape { buckets, width: narrowest(buckets) }
+    CuckooShape { buckets, width: narrowest(buckets) }
 }
 
 /// The shape with the widest fingerprints that takes so many items in so many bits; None if there is none.
-pub(crate) fn widest(items: u64, bits: u64) -> Option<Shape> {
+pub(crate) fn widest(items: u64, bits: u64) -> Option<CuckooShape> {
     let narrow = narrowest_shape(items);
-    let fits = |width: &u32| Shape { width: *width, ..narrow }.bytes() <= bits / 8;
-    (narrow.width..=MAX_WIDTH).rev().find(fits).map(|width| Shape { width, ..narrow })
+    let fits = |width: &u32| CuckooShape { width: *width, ..narrow }.bytes() <= bits / 8;
+    (narrow.width..=MAX_WIDTH).rev().find(fits).map(|width| CuckooShape { width, ..narrow })
 }
 
 impl Plan {
@@ -148,7 +148,7 @@ impl Plan {
     }
 }
 
-fn plan(items: u64, rate: f64, shape: Shape) -> Result<Plan> {
+fn plan(items: u64, rate: f64, shape: CuckooShape) -> Result<Plan> {
     let bits = shape.bits();
     if bits > MAX_BITS {
         return Err(Error::TooLarge { bits: bits as f64, max: MAX_BITS });

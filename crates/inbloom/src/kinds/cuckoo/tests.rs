@@ -6,7 +6,7 @@ use crate::kinds::buckets::MAX_WIDTH;
 use crate::kinds::cuckoo::plan::{MIN_WIDTH, buckets_for, capacity, narrowest, rate, shape_for};
 use crate::plan::{MAX_ITEMS, MIN_RATE};
 
-fn planned(shape: Shape) -> Cuckoo {
+fn planned(shape: CuckooShape) -> Cuckoo {
     let (items, bits, width) = (capacity(shape.buckets), shape.bits(), shape.width);
     Cuckoo::new(Plan { items, bits, width, ..Plan::blank(Kind::Cuckoo) }).unwrap()
 }
@@ -20,7 +20,7 @@ fn digest(series: u64, key: u64) -> Digest {
 }
 
 fn empty(buckets: u64, width: u32) -> Cuckoo {
-    planned(Shape { buckets, width })
+    planned(CuckooShape { buckets, width })
 }
 
 fn holding(buckets: u64, width: u32, digests: impl IntoIterator<Item = Digest>) -> Cuckoo {
@@ -51,7 +51,7 @@ fn is_refused<T>(result: &Result<T>) -> bool {
 fn the_other_of_the_other_bucket_is_the_first() {
     let large = [65_537, (1 << 33) - 1, (1 << 40) + 15, (1 << 52) - 3, (1 << 52) - 2];
     for buckets in (1..=3000).chain(large) {
-        let table = Table::new(Shape { buckets, width: 40 });
+        let table = BucketTable::new(CuckooShape { buckets, width: 40 });
         for key in 0..50 {
             let draw = digest(1, key);
             let print = if key < 20 { key + 1 } else { table.entry(draw).print };
@@ -68,7 +68,7 @@ fn the_other_of_the_other_bucket_is_the_first() {
 #[test]
 fn of_an_odd_number_one_bucket_is_its_own_other() {
     for buckets in (1..300).step_by(2) {
-        let table = Table::new(Shape { buckets, width: 20 });
+        let table = BucketTable::new(CuckooShape { buckets, width: 20 });
         for print in 1..40 {
             let own = (0..buckets).filter(|bucket| table.other(*bucket, print) == *bucket);
             assert_eq!(own.count(), 1, "{buckets} buckets");
@@ -79,11 +79,11 @@ fn of_an_odd_number_one_bucket_is_its_own_other() {
 #[test]
 fn fingerprints_take_every_value_but_zero() {
     for width in MIN_WIDTH..=MAX_WIDTH {
-        let table = Table::new(Shape { buckets: 10, width });
+        let table = BucketTable::new(CuckooShape { buckets: 10, width });
         let print = |print| table.entry(Digest { place: 0, print }).print;
         assert_eq!((print(0), print(u64::MAX)), (1, (1 << width) - 1), "{width} bits");
     }
-    let table = Table::new(Shape { buckets: 10, width: 6 });
+    let table = BucketTable::new(CuckooShape { buckets: 10, width: 6 });
     let mut times = [0; 64];
     (0..63_000).for_each(|key| times[table.entry(digest(2, key)).print as usize] += 1);
     assert_eq!(times[0], 0);
@@ -116,7 +116,7 @@ fn a_known_digest_is_a_known_entry() {
             [844424930131968, 97479774102709],
         ),
     ] {
-        let entry = Table::new(Shape { buckets, width }).entry(Digest { place, print });
+        let entry = BucketTable::new(CuckooShape { buckets, width }).entry(Digest { place, print });
         assert_eq!(entry, Entry { print: expected, buckets: pair });
     }
 }
@@ -273,7 +273,7 @@ fn a_key_fits_eight_times_and_no_more() {
 fn a_key_fits_four_times_where_its_buckets_coincide() {
     let mut filter = holding(1, 12, [digest(6, 0); 4]);
     assert!(is_copied_too_often(&filter.insert(digest(6, 0))) && filter.count(digest(6, 0)) == 4);
-    let table = Table::new(Shape { buckets: 3, width: 12 });
+    let table = BucketTable::new(CuckooShape { buckets: 3, width: 12 });
     let own = |key: &Digest| {
         let [first, second] = table.entry(*key).buckets;
         first == second
@@ -543,8 +543,8 @@ fn shapes_keep_the_rate_in_the_fewest_bits() {
     for items in (0..130).chain([1000, 12_345]) {
         for target in [0.9, 0.3, 0.1, 0.035, 0.01, 0.001, 1e-4, 1e-6] {
             let shape = shape_for(items, target);
-            let holds = |shape: Shape| {
-                let Shape { buckets, width } = shape;
+            let holds = |shape: CuckooShape| {
+                let CuckooShape { buckets, width } = shape;
                 width >= narrowest(buckets) && rate(items.max(1) as f64, buckets, width) <= target
             };
             assert!(holds(shape), "{items} at {target}: {shape:?}");
@@ -554,7 +554,7 @@ fn shapes_keep_the_rate_in_the_fewest_bits() {
                 let fewest = buckets_for(items);
                 // The rate falls with the buckets, so that the most of them are the best.
                 let most = if most == 1 { 1 } else { most / 2 * 2 };
-                let better = Shape { buckets: most, width };
+                let better = CuckooShape { buckets: most, width };
                 let fits = most >= fewest && holds(better);
                 assert!(!fits, "{items} at {target}: {shape:?}, but {better:?}");
             }
@@ -566,7 +566,7 @@ fn shapes_keep_the_rate_in_the_fewest_bits() {
 fn shapes_are_found_at_the_limits() {
     for items in [0, 1, 4, 5, 1000, MAX_ITEMS] {
         for target in [MIN_RATE, 1e-9, 0.5, 0.999_999, 1.0 - f64::EPSILON] {
-            let Shape { buckets, width } = shape_for(items, target);
+            let CuckooShape { buckets, width } = shape_for(items, target);
             assert!(rate(items as f64, buckets, width) <= target);
             assert!(capacity(buckets) >= items && (MIN_WIDTH..=MAX_WIDTH).contains(&width));
         }

@@ -2,7 +2,7 @@
 //! end.
 
 use crate::digest::Digest;
-use crate::kernels::bits::{Columns, Kernel};
+use crate::kernels::bits::{Columns, RibbonKernel};
 use crate::kernels::scalar::fold;
 use crate::kinds::ribbon::plan::{BLOCK, MAX_WIDTH, starts};
 
@@ -153,7 +153,7 @@ pub(super) fn back_substitute(band: &Band, width: u32, columns: &mut Vec<u64>) {
     // Bit i of a column's word is slot `at + i`.
     let mut state = [[0; 8]; MAX_WIDTH as usize / 8];
     let groups = width.div_ceil(8);
-    let kernel = Kernel::select();
+    let kernel = RibbonKernel::select();
     let blocks = band.coefficients.chunks(BLOCK as usize).zip(band.prints.chunks(BLOCK as usize));
     for ((coefficients, prints), out) in blocks.zip(solution.chunks_mut(width)).rev() {
         kernel.solve(coefficients, prints, &mut state[..groups]);

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use super::Ribbon;
-use super::shard::{self, Entry};
+use super::shard::{self, DirectoryEntry};
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::kind::Kind;
@@ -15,7 +15,8 @@ use crate::storage::Cells;
 /// Which digests belong to which shard, and what the shards are like.
 ///
 /// ```
-/// use inbloom::{Hasher, Kind, Plan, kinds::ribbon::{Layout, Ribbon}};
+/// use inbloom::internals::kinds::ribbon::{Layout, Ribbon};
+/// use inbloom::{Hasher, Kind, Plan};
 ///
 /// let plan = Plan::builder(Kind::Ribbon).items(5_000_000).rate(1e-4).build()?;
 /// let layout = Layout::new(plan);
@@ -141,20 +142,20 @@ impl Part {
 }
 
 /// What can be told from an entry of the directory alone.
-pub(crate) struct Lengths {
+pub(crate) struct PartLengths {
     pub keys: u64,
     /// Bytes of the columns and of the thresholds.
     pub columns: u64,
     pub thresholds: u64,
 }
 
-impl Lengths {
+impl PartLengths {
     /// Of an entry that may be a stranger's; refused if no query could be answered from it.
-    pub(crate) fn of(entry: &[u8; ENTRY as usize], plan: &Plan) -> Result<Lengths> {
-        let entry = Entry::from_bytes(entry);
+    pub(crate) fn of(entry: &[u8; ENTRY as usize], plan: &Plan) -> Result<PartLengths> {
+        let entry = DirectoryEntry::from_bytes(entry);
         super::check_entry(entry, plan.width())?;
         let blocks = || entry.blocks.into_iter().map(u64::from);
-        Ok(Lengths {
+        Ok(PartLengths {
             keys: entry.keys,
             columns: blocks().sum::<u64>() * u64::from(entry.width) * 8,
             thresholds: blocks().take(LAYERS).map(threshold_words).sum::<u64>() * 8,

@@ -9,7 +9,7 @@ use crate::kinds::ribbon::plan::{
 
 /// What the directory of a file holds of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     /// Distinct keys.
     pub keys: u64,
     /// Bits of a fingerprint.
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub blocks: [u32; LAYERS + 1],
 }
 
-impl Entry {
+impl DirectoryEntry {
     pub(super) fn to_bytes(self) -> [u8; ENTRY as usize] {
         let mut bytes = [0; ENTRY as usize];
         bytes[..8].copy_from_slice(&self.keys.to_le_bytes());
@@ -35,10 +35,10 @@ impl Entry {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8; ENTRY as usize]) -> Entry {
+    pub(super) fn from_bytes(bytes: &[u8; ENTRY as usize]) -> DirectoryEntry {
         const WHOLE: &str = "an entry has all of its fields";
         let mut fields = Decoder(bytes);
-        Entry {
+        DirectoryEntry {
             keys: fields.u64().expect(WHOLE),
             width: fields.u8().expect(WHOLE),
             layers: fields.u8().expect(WHOLE),
@@ -66,8 +66,8 @@ pub(super) fn build(
     width: u32,
     columns: &mut Vec<u64>,
     thresholds: &mut Vec<u64>,
-) -> Result<Entry> {
-    let mut entry = Entry {
+) -> Result<DirectoryEntry> {
+    let mut entry = DirectoryEntry {
         keys: keys.len() as u64,
         width: width as u8,
         layers: 0,

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::table::{HEAD, MAX_LANES, MAX_LEVEL, Shape, TAG};
-use super::{LOAD, Lengths, MAX_SMALL_LEVEL, SHARDS, SMALL_PART, SPARE, half_to, share_of};
+use super::table::{HEAD, MAX_LANES, MAX_LEVEL, TAG, TableShape};
+use super::{ClaimLengths, LOAD, MAX_SMALL_LEVEL, SHARDS, SMALL_PART, SPARE, half_to, share_of};
 use crate::error::{Error, Result};
 use crate::math;
 use crate::plan::planner::Planner;
@@ -138,12 +138,12 @@ impl Plan {
 
     /// The most words of a bucket: small steps are for small growth.
     pub(super) fn max_words(&self, lanes: u32) -> u32 {
-        if self.growth > 2 { Shape::min_words(lanes) } else { Shape::max_words(lanes) }
+        if self.growth > 2 { TableShape::min_words(lanes) } else { TableShape::max_words(lanes) }
     }
 
     /// Slots of a word for the next generation of a table: the most with whose fingerprints errors
     /// are within what it may take, when every slot that it can have is in use.
-    pub(super) fn lanes(&self, level: u32, tagged: bool, present: &Lengths) -> u32 {
+    pub(super) fn lanes(&self, level: u32, tagged: bool, present: &ClaimLengths) -> u32 {
         self.lanes_for(level, tagged, present, |lanes| self.max_words(lanes))
     }
 
@@ -151,7 +151,7 @@ impl Plan {
         &self,
         level: u32,
         tagged: bool,
-        present: &Lengths,
+        present: &ClaimLengths,
         max_words: impl Fn(u32) -> u32,
     ) -> u32 {
         let (shortest, tag) = match (self.growth, tagged) {
@@ -172,16 +172,21 @@ impl Plan {
         let taken = |lanes: u32| {
             let slots = f64::from(max_words(lanes) * lanes) * buckets;
             let more = (slots - present.count() as f64).max(0.0);
-            let length = level + Shape::print_of(lanes) - tag;
+            let length = level + TableShape::print_of(lanes) - tag;
             (present.rate(length) + more * half_to(length)) * same - spent
         };
         let mut possible =
-            (2..=MAX_LANES).rev().filter(|lanes| Shape::print_of(*lanes) >= shortest);
+            (2..=MAX_LANES).rev().filter(|lanes| TableShape::print_of(*lanes) >= shortest);
         possible.find(|lanes| taken(*lanes) <= allowed).unwrap_or(1)
     }
 
     /// The smallest table with room for `items` more, beside what is `present`.
-    pub(super) fn shape(&self, items: f64, tagged: bool, present: &Lengths) -> Result<Shape> {
+    pub(super) fn shape(
+        &self,
+        items: f64,
+        tagged: bool,
+        present: &ClaimLengths,
+    ) -> Result<TableShape> {
         let items = items + present.count() as f64;
         // One that cannot grow has to be lucky with the first keys: four deviations of slack.
         let fixed = self.growth == 0;
@@ -189,13 +194,13 @@ impl Plan {
             if fixed { (items + 4.0 * math::sqrt(items) + 4.0) / LOAD } else { items / LOAD };
         for level in 0..=MAX_LEVEL {
             let most = self.lanes(level, tagged, present);
-            for words in Shape::min_words(most)..=self.max_words(most) {
+            for words in TableShape::min_words(most)..=self.max_words(most) {
                 // One that cannot grow gets no more slots later.
                 let lanes = match fixed {
                     true => self.lanes_for(level, tagged, present, |_| words),
                     false => most,
                 };
-                let shape = Shape { level, words, lanes, tagged };
+                let shape = TableShape { level, words, lanes, tagged };
                 if shape.is_valid() && shape.all_slots() as f64 >= slots {
                     return Ok(shape);
                 }
@@ -206,8 +211,8 @@ impl Plan {
 }
 
 /// The tables of an empty filter: one, or as many as there are shards.
-pub(super) fn first_shapes(plan: &Plan) -> Result<Vec<Shape>> {
-    let none = Lengths([0; 128]);
+pub(super) fn first_shapes(plan: &Plan) -> Result<Vec<TableShape>> {
+    let none = ClaimLengths([0; 128]);
     let items = plan.items() as f64;
     let small = plan.shape(items, true, &none)?;
     if small.level <= MAX_SMALL_LEVEL {
@@ -218,5 +223,5 @@ pub(super) fn first_shapes(plan: &Plan) -> Result<Vec<Shape>> {
 
 /// The bytes of an empty filter.
 fn first_bytes(plan: &Plan) -> Result<u64> {
-    Ok(first_shapes(plan)?.into_iter().map(Shape::bytes).sum())
+    Ok(first_shapes(plan)?.into_iter().map(TableShape::bytes).sum())
 }

@@ -50,8 +50,8 @@ use std::mem;
 use super::allowance::{Account, Allowance};
 use super::table::{Aim, Table};
 use super::{
-    Growth, Lengths, MAX_LEN, Past, RUN, SHARDS, Scalable, Shape, Shard, early_after, estimate,
-    grow, route, share_of,
+    ClaimLengths, Growth, MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, TableShape,
+    early_after, estimate, grow, route, share_of,
 };
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -68,7 +68,7 @@ use crate::sync::{
 /// A filter that grows with its keys, and that many threads insert into and query at once.
 ///
 /// ```
-/// use inbloom::kinds::scalable::SharedScalable;
+/// use inbloom::internals::kinds::scalable::SharedScalable;
 /// use inbloom::{Hasher, Kind, Plan};
 ///
 /// let shared = SharedScalable::new(Plan::builder(Kind::Scalable).items(100).build()?)?;
@@ -196,7 +196,7 @@ impl SharedScalable {
     ///
     /// Fails if the system does not give the memory for a table: some shards are empty then.
     pub fn clear(&self) -> Result<()> {
-        let none = Lengths([0; 128]);
+        let none = ClaimLengths([0; 128]);
         for number in 0..SHARDS as u8 {
             let (guarded, _writer) = self.writer(number);
             let shape = unpoisoned(guarded.table.read()).shape();
@@ -330,7 +330,7 @@ impl SharedScalable {
     /// The rate right now: the share of all hashes that is claimed.
     #[must_use]
     pub fn rate(&self) -> f64 {
-        let shards = self.look(Shard::new);
+        let shards = self.look(ShardDetails::new);
         shards.iter().map(|shard| shard.share * shard.rate).sum()
     }
 
@@ -510,7 +510,7 @@ impl SharedScalable {
     /// one, an insert may have moved an entry home.
     #[inline]
     fn find_run(&self, run: &[Digest], found: &mut [bool], mut meanwhile: impl FnMut()) {
-        let sorted = Sorted::new(run);
+        let sorted = RunOrder::new(run);
         let mut rest = [0; RUN];
         let mut in_rest = 0;
         for (number, group) in sorted.groups() {
@@ -538,16 +538,16 @@ impl SharedScalable {
 }
 
 /// The order of a run by shards; in a shard, as they came.
-struct Sorted {
+struct RunOrder {
     order: [u8; RUN],
     /// Where in the order each shard ends.
     ends: [u8; SHARDS],
 }
 
-impl Sorted {
+impl RunOrder {
     /// Of at most [`RUN`] digests.
-    fn new(run: &[Digest]) -> Sorted {
-        let mut sorted = Sorted { order: [0; RUN], ends: [0; SHARDS] };
+    fn new(run: &[Digest]) -> RunOrder {
+        let mut sorted = RunOrder { order: [0; RUN], ends: [0; SHARDS] };
         let number = |digest: &Digest| usize::from(route(*digest).0) % SHARDS;
         run.iter().for_each(|digest| sorted.ends[number(digest)] += 1);
         // From how many there are to where they start, and on to where they end.
@@ -602,7 +602,7 @@ impl Divided {
 
 /// What is left of the small table when there are shards. Nobody looks at it.
 fn nothing() -> Table {
-    let shape = Shape { level: 0, words: 2, lanes: 2, tagged: true };
+    let shape = TableShape { level: 0, words: 2, lanes: 2, tagged: true };
     Table::with_cells(shape, 0, Cells::zeroed(0).expect("it takes no memory"))
 }
 

@@ -58,7 +58,7 @@ const SEARCHED: usize = 64;
 
 /// How a table is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct TableShape {
     /// There are 2^level buckets.
     pub level: u32,
     /// Words of a bucket.
@@ -69,7 +69,7 @@ pub(super) struct Shape {
     pub tagged: bool,
 }
 
-impl Shape {
+impl TableShape {
     /// The fewest words of a bucket, so that it has four slots at least.
     pub(super) fn min_words(lanes: u32) -> u32 {
         if lanes == 1 { 4 } else { 2 }
@@ -77,7 +77,7 @@ impl Shape {
 
     /// The most words of a bucket: half as many again.
     pub(super) fn max_words(lanes: u32) -> u32 {
-        Shape::min_words(lanes) * 3 / 2
+        TableShape::min_words(lanes) * 3 / 2
     }
 
     /// Bits of the longest fingerprint, if a word has so many slots.
@@ -88,7 +88,8 @@ impl Shape {
     /// Whether a table can be laid out so.
     pub(super) fn is_valid(self) -> bool {
         (1..=MAX_LANES).contains(&self.lanes)
-            && (Shape::min_words(self.lanes)..=Shape::max_words(self.lanes)).contains(&self.words)
+            && (TableShape::min_words(self.lanes)..=TableShape::max_words(self.lanes))
+                .contains(&self.words)
             && self.level <= MAX_LEVEL
     }
 
@@ -107,7 +108,7 @@ impl Shape {
 
     /// Bits of the longest fingerprint. A slot has two more.
     pub(super) fn print(self) -> u32 {
-        Shape::print_of(self.lanes)
+        TableShape::print_of(self.lanes)
     }
 
     /// Bits of a slot.
@@ -168,7 +169,7 @@ pub(super) struct Table {
     /// Bits of a fingerprint in 64 bits that are beyond the longest, less one.
     beyond: u8,
     tagged: bool,
-    shape: Shape,
+    shape: TableShape,
     /// Doublings since there are shards.
     pub generation: u32,
     /// The slots in use.
@@ -217,11 +218,11 @@ impl Aim {
 }
 
 impl Table {
-    pub(super) fn new(shape: Shape, generation: u32) -> Result<Table> {
+    pub(super) fn new(shape: TableShape, generation: u32) -> Result<Table> {
         Ok(Table::with_cells(shape, generation, Cells::zeroed(shape.bytes())?))
     }
 
-    pub(super) fn with_cells(shape: Shape, generation: u32, cells: Cells) -> Table {
+    pub(super) fn with_cells(shape: TableShape, generation: u32, cells: Cells) -> Table {
         debug_assert!(shape.is_valid(), "{shape:?}");
         let lows = (0..shape.lanes).map(|lane| 1 << (lane * shape.width())).sum::<u64>();
         Table {
@@ -275,7 +276,7 @@ impl Table {
         !self.cells.is_writable()
     }
 
-    pub(super) fn shape(&self) -> Shape {
+    pub(super) fn shape(&self) -> TableShape {
         self.shape
     }
 
@@ -412,7 +413,7 @@ impl Table {
 
     /// The claims of the entries in a range of buckets.
     pub(super) fn iter_in(&self, buckets: Range<u64>) -> impl Iterator<Item = Claim> + Clone + '_ {
-        let Shape { level, tagged, .. } = self.shape;
+        let TableShape { level, tagged, .. } = self.shape;
         let all = buckets.flat_map(move |bucket| self.shape.starts().map(move |at| (bucket, at)));
         all.filter_map(move |(bucket, at)| {
             let value = self.get(bucket, at);
@@ -662,10 +663,10 @@ mod tests {
     }
 
     /// Shapes of every width and number of slots, small ones.
-    fn shapes() -> impl Iterator<Item = Shape> {
+    fn shapes() -> impl Iterator<Item = TableShape> {
         (1..=MAX_LANES).flat_map(|lanes| {
-            (Shape::min_words(lanes)..=Shape::max_words(lanes)).flat_map(move |words| {
-                [0, 1, 3, 6].map(|level| Shape { level, words, lanes, tagged: level == 3 })
+            (TableShape::min_words(lanes)..=TableShape::max_words(lanes)).flat_map(move |words| {
+                [0, 1, 3, 6].map(|level| TableShape { level, words, lanes, tagged: level == 3 })
             })
         })
     }
@@ -715,13 +716,13 @@ mod tests {
 
     #[test]
     fn every_entry_survives_any_change_of_shape() {
-        let shape = Shape { level: 5, words: 2, lanes: 4, tagged: false };
+        let shape = TableShape { level: 5, words: 2, lanes: 4, tagged: false };
         let mut table = Table::new(shape, 0).unwrap();
         let kept: Vec<u128> =
             hashes(7).filter(|hash| table.insert(table.spot(0, *hash))).take(200).collect();
         for level in [0, 3, 5, 6, 9, 13, 15] {
             for lanes in [8, 5, 4, 2] {
-                let shape = Shape { level, words: 3, lanes, tagged: false };
+                let shape = TableShape { level, words: 3, lanes, tagged: false };
                 let mut other = Table::new(shape, 0).unwrap();
                 if table.iter().all(|claim| other.absorb(claim)) {
                     assert!(kept.iter().all(|hash| other.claims(other.spot(0, *hash))));
@@ -737,7 +738,7 @@ mod tests {
     fn the_example_is_as_worked_through() {
         let hash = 0b1_0101_1011 << 119;
         let slot = |level: u32, claims: &dyn Fn(&mut Table) -> bool| {
-            let shape = Shape { level, words: 2, lanes: 8, tagged: false };
+            let shape = TableShape { level, words: 2, lanes: 8, tagged: false };
             let mut table = Table::new(shape, 0).unwrap();
             assert!(claims(&mut table));
             let at = (0..shape.buckets()).find(|bucket| table.get(*bucket, 0) != 0).unwrap();
@@ -755,7 +756,7 @@ mod tests {
     #[test]
     fn the_other_bucket_of_the_other_is_the_first() {
         for level in [0, 1, 5, 20] {
-            let shape = Shape { level, words: 2, lanes: 6, tagged: false };
+            let shape = TableShape { level, words: 2, lanes: 6, tagged: false };
             let table = Table::new(shape, 0).unwrap();
             for head in 0..1 << HEAD {
                 for bucket in [0, 1, 17, 12345].map(|bucket| bucket & (shape.buckets() - 1)) {
@@ -770,7 +771,7 @@ mod tests {
     #[test]
     fn tables_fill_to_the_brim() {
         for (words, lanes) in [(4, 1), (2, 2), (3, 2), (2, 3), (3, 3), (2, 4), (3, 4), (2, 6)] {
-            let shape = Shape { level: 13, words, lanes, tagged: false };
+            let shape = TableShape { level: 13, words, lanes, tagged: false };
             let mut table = Table::new(shape, 0).unwrap();
             let _ = hashes(3).find(|hash| !table.insert(table.spot(0, *hash)));
             let load = table.entries as f64 / shape.all_slots() as f64;

@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use inbloom::kinds::blocked::{Piece, Pieces};
-use inbloom::kinds::ribbon::{Layout, Part};
-use inbloom::{Digest, Filter, Hasher, Plan, file};
+use inbloom::internals::file;
+use inbloom::internals::kinds::blocked::{Piece, Pieces};
+use inbloom::internals::kinds::ribbon::{Layout, Part};
+use inbloom::{Digest, Filter, Hasher, Plan};
 
 use super::TooLarge;
 use crate::cmd::build::Args;

@@ -361,7 +361,7 @@ fn a_query_passes_a_growth_and_the_insert_that_waits_for_it() {
 fn a_run_is_sorted_by_shard_and_keeps_its_order_there() {
     for count in [0, 1, 2, 127, 128] {
         let run = digests(0..count);
-        let sorted = Sorted::new(&run);
+        let sorted = RunOrder::new(&run);
         let mut expected: Vec<u8> = (0..count as u8).collect();
         expected.sort_by_key(|at| route(run[usize::from(*at)]).0);
         let order: Vec<u8> = sorted.groups().flat_map(|(_, group)| group.to_vec()).collect();
