@@ -25,18 +25,23 @@
 //! whole filter may take after it. A call that fails leaves the filter as it was.
 
 mod bloom;
+mod commands;
 mod cuckoo;
 mod error;
 mod lzf;
 mod memory;
 mod murmur;
 pub mod payload;
+mod rdb;
+mod stored;
 
 pub use bloom::{Bloom, Link};
+pub use commands::load_commands;
 pub use cuckoo::{CuckooChain, Hash, MAX_FILTERS, MAX_SUB_FILTER};
 pub use error::{ForeignError, LoadError, Refused};
 pub use memory::OVERHEAD;
 pub use murmur::{Pair, murmur2_32, murmur64a};
+pub use stored::{Stored, from_chunks, is_chunks, missing_behind_header, stored};
 
 /// The most bytes that RedisBloom puts into a chunk.
 pub const CHUNK: usize = 16 << 20;

@@ -15,6 +15,7 @@ use inbloom::interop::redisbloom::{
     OVERHEAD, Pair, Refused, murmur2_32, murmur64a,
 };
 
+mod files;
 mod replay;
 
 /// More than any filter here takes.

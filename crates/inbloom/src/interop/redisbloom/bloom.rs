@@ -60,8 +60,8 @@ const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 /// take up the time of whoever asks it.
 const MAX_HASHES: u32 = 1100;
 
-const HEADER: usize = 20;
-const HEADER_OF_LINK: usize = 53;
+pub(super) const HEADER: usize = 20;
+pub(super) const HEADER_OF_LINK: usize = 53;
 
 /// How many items' cache lines are asked for before the first is looked at: with some ten lines
 /// each, more would not fit into L1.

@@ -60,7 +60,7 @@ pub const MAX_SUB_FILTER: u64 = 1 << 32;
 /// five sub-filters that are nearly full, measured on a machine that was busy fivefold.
 const COMPACTED_AT_ONCE: u64 = 1 << 16;
 
-const HEADER: usize = 38;
+pub(super) const HEADER: usize = 38;
 
 /// A cuckoo filter of RedisBloom.
 pub struct CuckooChain {

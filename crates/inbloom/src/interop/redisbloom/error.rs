@@ -52,6 +52,25 @@ pub enum ForeignError {
         /// What is there.
         got: String,
     },
+    /// A value in an RDB file of a type that is not known, so that its end is not.
+    #[error(
+        "type {kind} in the RDB file{}: this inbloom does not know where such a value ends; upgrade inbloom, or dump the filter alone with BF.SCANDUMP, CF.SCANDUMP or DUMP",
+        of_key(.key)
+    )]
+    UnknownType {
+        /// The number of the type.
+        kind: u8,
+        /// The key of the value. Empty if it is no value.
+        key: String,
+    },
+    /// A log that changes a filter by other commands than those that load it.
+    #[error(
+        "{command} in the log changes a filter, and only loading is read: rewrite the log with BGREWRITEAOF, or take an RDB file"
+    )]
+    Changed {
+        /// The command.
+        command: String,
+    },
     /// A payload of a later RedisBloom.
     #[error(
         "payload of encoding {got}, this inbloom reads up to {supported}: upgrade inbloom, or copy the filter by SCANDUMP and LOADCHUNK"
@@ -62,6 +81,10 @@ pub enum ForeignError {
         /// The newest that is read.
         supported: u16,
     },
+}
+
+fn of_key(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!(" (key \"{key}\")") }
 }
 
 /// Why an item was not added. The filter is as it was.

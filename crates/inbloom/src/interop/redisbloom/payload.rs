@@ -42,7 +42,9 @@ const CUCKOO: &[u8; 9] = b"MBbloomCF";
 
 const MODULE_VALUE: u8 = 7;
 const END: u64 = 0;
+const SIGNED: u64 = 1;
 const UNSIGNED: u64 = 2;
+const FLOAT: u64 = 3;
 const DOUBLE: u64 = 4;
 const STRING: u64 = 5;
 
@@ -219,23 +221,28 @@ pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, ForeignError> {
     let (fields, _version) =
         checked.split_last_chunk::<2>().ok_or_else(|| short("10 bytes at least"))?;
     let mut reader = Reader(Decoder(fields));
-    let kind = reader.0.u8().ok_or_else(|| short("a type"))?;
+    let kind = reader.u8()?;
     if kind != MODULE_VALUE {
         return Err(ForeignError::damaged("type of value", "7, a module's", kind));
     }
+    decode_value(reader.0.0, limit)
+}
+
+/// The filter in a module's value, from the module on: what a payload has behind its type, and an RDB
+/// file behind a key.
+pub(super) fn decode_value(value: &[u8], limit: u64) -> Result<Restored, ForeignError> {
+    let mut reader = Reader(Decoder(value));
     let id = reader.length()?;
-    let encoding = (id & 1023) as u16;
-    let is_bloom = id & !1023 == module_id(BLOOM);
-    if !is_bloom && id & !1023 != module_id(CUCKOO) {
-        return Err(ForeignError::damaged("module", "MBbloom-- or MBbloomCF", format!("{id:#x}")));
-    }
+    let (module, encoding) = module_of(id);
+    let module = module.ok_or_else(|| {
+        ForeignError::damaged("module", "MBbloom-- or MBbloomCF", format!("{id:#x}"))
+    })?;
     if encoding > ENCODING {
         return Err(ForeignError::NewerEncoding { got: encoding, supported: ENCODING });
     }
-    let restored = if is_bloom {
-        Restored::Bloom(reader.bloom(encoding, limit)?)
-    } else {
-        Restored::Cuckoo(reader.cuckoo(encoding, limit)?)
+    let restored = match module {
+        Module::Bloom => Restored::Bloom(reader.bloom(encoding, limit)?),
+        Module::Cuckoo => Restored::Cuckoo(reader.cuckoo(encoding, limit)?),
     };
     reader.opcode(END)?;
     match reader.0.0 {
@@ -244,15 +251,33 @@ pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, ForeignError> {
     }
 }
 
-fn short(expected: &'static str) -> ForeignError {
+/// A type that RedisBloom brings to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Module {
+    Bloom,
+    Cuckoo,
+}
+
+/// Returns which of the types a module's number stands for, if one, and the version of its encoding.
+pub(super) fn module_of(id: u64) -> (Option<Module>, u16) {
+    let name = id & !1023;
+    let module = if name == module_id(BLOOM) {
+        Some(Module::Bloom)
+    } else {
+        (name == module_id(CUCKOO)).then_some(Module::Cuckoo)
+    };
+    (module, (id & 1023) as u16)
+}
+
+pub(super) fn short(expected: &'static str) -> ForeignError {
     ForeignError::damaged("payload", expected, "the end")
 }
 
 /// What is left of the fields.
-struct Reader<'a>(Decoder<'a>);
+pub(super) struct Reader<'a>(pub Decoder<'a>);
 
 /// A string, not yet in its place.
-enum Text<'a> {
+pub(super) enum Text<'a> {
     Plain(&'a [u8]),
     Compressed(&'a [u8], u64),
     /// The decimal form of a number.
@@ -260,6 +285,16 @@ enum Text<'a> {
 }
 
 impl Text<'_> {
+    /// The string itself, of which the bytes that there are justify the length.
+    pub(super) fn to_vec(&self) -> Result<Vec<u8>, ForeignError> {
+        let mut place = Vec::new();
+        let length = usize::try_from(self.len()).map_err(|_| short("a shorter string"))?;
+        memory::reserve(&mut place, length)?;
+        place.resize(length, 0);
+        self.write_to(&mut place)?;
+        Ok(place)
+    }
+
     fn len(&self) -> u64 {
         match self {
             Text::Plain(bytes) => bytes.len() as u64,
@@ -383,7 +418,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn length(&mut self) -> Result<u64, ForeignError> {
+    pub(super) fn length(&mut self) -> Result<u64, ForeignError> {
         let Start::Length(length) = self.start()? else {
             return Err(ForeignError::damaged("number", "a number", "a string"));
         };
@@ -392,6 +427,11 @@ impl<'a> Reader<'a> {
 
     fn string(&mut self) -> Result<Text<'a>, ForeignError> {
         self.opcode(STRING)?;
+        self.text()
+    }
+
+    /// A string that no opcode is before.
+    pub(super) fn text(&mut self) -> Result<Text<'a>, ForeignError> {
         let number = |value: Option<i32>| value.map(|value| Text::Number(value.to_string()));
         let text = match self.start()? {
             Start::Length(length) => self.0.take(length).map(Text::Plain),
@@ -411,6 +451,30 @@ impl<'a> Reader<'a> {
             }
         };
         text.ok_or_else(|| short("the rest of a string"))
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, ForeignError> {
+        self.0.u8().ok_or_else(|| short("one more byte"))
+    }
+
+    pub(super) fn take(&mut self, count: u64) -> Result<&'a [u8], ForeignError> {
+        self.0.take(count).ok_or_else(|| short("more bytes"))
+    }
+
+    /// Reads over the fields of a module's value, whatever the module, to its end.
+    pub(super) fn skip_fields(&mut self) -> Result<(), ForeignError> {
+        loop {
+            match self.length()? {
+                END => return Ok(()),
+                SIGNED | UNSIGNED => self.length().map(drop)?,
+                FLOAT => self.take(4).map(drop)?,
+                DOUBLE => self.take(8).map(drop)?,
+                STRING => self.text().map(drop)?,
+                other => {
+                    return Err(ForeignError::damaged("type of a field", "0 to 5", other));
+                }
+            }
+        }
     }
 
     /// What a number or a string begins with.
@@ -439,7 +503,7 @@ enum Start {
 
 /// CRC-64 of the bytes as Redis has it: Jones' polynomial, reflected, from 0. Eight bytes at a
 /// time, which are eight look-ups that do not wait for each other.
-fn crc64(bytes: &[u8]) -> u64 {
+pub(super) fn crc64(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<8>();
     let crc = words.iter().fold(0, |crc, word| {
         let mixed = (crc ^ u64::from_le_bytes(*word)).to_le_bytes();
