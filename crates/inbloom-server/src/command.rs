@@ -49,6 +49,8 @@ pub struct Command {
     pub batched: Option<Batched>,
     /// Carries it out.
     pub handler: Handler,
+    /// What it does where filters are on a store.
+    pub on_store: OnStore,
     /// Subcommands, whose names begin with this one.
     pub subcommands: &'static [Command],
 }
@@ -211,6 +213,17 @@ pub enum Batched {
 /// back.
 pub type Handler = fn(&mut Call<'_>) -> Result<(), ReplyError>;
 
+/// What a command does where filters are on a store: see [`filter_store`](crate::filter_store).
+#[derive(Clone, Copy)]
+pub enum OnStore {
+    /// The same as elsewhere: it touches no filter.
+    Same,
+    /// What this function does. It waits for the network, so it runs on a thread for long work.
+    By(Handler),
+    /// Nothing. The text says why, and what to do instead.
+    Refused(&'static str),
+}
+
 /// More words than that take about a millisecond.
 pub const MANY: usize = 2048;
 /// Requests of more bytes are for a thread of their own, whatever they ask.
@@ -247,7 +260,8 @@ impl<'a> Request<'a> {
     /// Whether it may take more than a millisecond: by what it is, by its `length` in bytes, or because
     /// somebody has its filter locked for long.
     pub fn is_heavy(&self, session: &SessionState, length: usize) -> bool {
-        self.arguments.len() > MANY
+        self.waits_for_store()
+            || self.arguments.len() > MANY
             || length > LONG_REQUEST
             || self.waits_for_lock()
             || match self.command.cost {
@@ -255,6 +269,11 @@ impl<'a> Request<'a> {
                 Cost::Heavy => true,
                 Cost::By(weigh) => weigh(self, session),
             }
+    }
+
+    /// Whether it asks a store.
+    fn waits_for_store(&self) -> bool {
+        self.server.stored().is_some() && matches!(self.command.on_store, OnStore::By(_))
     }
 
     /// Whether it needs a filter that somebody has locked for long. Commands about the key alone do not.
@@ -278,7 +297,7 @@ impl<'a> Request<'a> {
         let reply = Reply::within(out, session.protocol, &mut budget);
         let mut call = Call { server, session, client, arguments, reply, now, command, entry };
         take_found(); // Of what was done before the command.
-        let mut result = (command.handler)(&mut call);
+        let mut result = command.handler_on(server)(&mut call);
         if let Some(excess) = budget.excess() {
             result = Err(session.exceed(excess));
             out.truncate(mark);
@@ -332,6 +351,7 @@ impl Command {
         cost: Cost::Light,
         batched: None,
         handler: |call| Err(ReplyError::arity(call.command.name)),
+        on_store: OnStore::Refused("it works on filters in the server's memory"),
         subcommands: &[],
     };
 
@@ -351,6 +371,26 @@ impl Command {
             Class::Write
         } else {
             Class::Read
+        }
+    }
+
+    /// The function that carries it out, where filters are in memory or on a store.
+    fn handler_on(&self, server: &Server) -> Handler {
+        match (server.stored(), self.on_store) {
+            (Some(_), OnStore::By(handler)) => handler,
+            _ => self.handler,
+        }
+    }
+
+    /// Returns why it is refused where filters are on a store, if this server's are and it is.
+    pub fn refusal_on(&self, server: &Server) -> Option<ReplyError> {
+        match (server.stored(), self.on_store) {
+            (Some(_), OnStore::Refused(reason)) => {
+                let name = self.name.to_uppercase().replace('|', " ");
+                let text = format!("ERR {name} does not work with --store: {reason}");
+                Some(ReplyError::with(text))
+            }
+            _ => None,
         }
     }
 

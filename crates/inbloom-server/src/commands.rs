@@ -7,6 +7,7 @@ pub mod extensions;
 pub mod glob;
 pub mod keys;
 pub mod server;
+pub mod stored;
 pub mod table;
 pub mod transactions;
 pub mod transfer;

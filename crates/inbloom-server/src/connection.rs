@@ -62,6 +62,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const LONGEST_LINGER: Duration = Duration::from_secs(60);
 /// Threads for long work, for each event loop.
 const WORKERS: usize = 8;
+/// The same where filters are on a store: such a thread waits for the network nearly all of its time.
+const STORE_WORKERS: usize = 64;
 
 /// Where clients come in.
 pub struct Listeners {
@@ -101,7 +103,7 @@ pub fn run_all(
     let loops: Vec<EventLoop> = (0..server.config.threads.max(1))
         .map(|at| EventLoop::start(at, server))
         .collect::<Result<_, _>>()?;
-    let result = runtime()?.block_on(accept(listeners, server, &loops, shutdown));
+    let result = runtime(server)?.block_on(accept(listeners, server, &loops, shutdown));
     server.shut_down();
     server.clients.list().iter().for_each(|client| client.finish());
     let threads: Vec<JoinHandle<()>> = loops.into_iter().map(|each| each.thread).collect();
@@ -127,10 +129,11 @@ fn wait(threads: &[JoinHandle<()>], most: Duration) {
     }
 }
 
-fn runtime() -> io::Result<Runtime> {
+fn runtime(server: &Server) -> io::Result<Runtime> {
+    let workers = if server.stored().is_some() { STORE_WORKERS } else { WORKERS };
     Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(WORKERS)
+        .max_blocking_threads(workers)
         .thread_name("worker")
         .build()
 }
@@ -148,7 +151,7 @@ impl EventLoop {
     fn start(number: usize, server: &Arc<Server>) -> io::Result<EventLoop> {
         let (connections, incoming) = unbounded_channel();
         let server = Arc::clone(server);
-        let runtime = runtime()?;
+        let runtime = runtime(&server)?;
         let work = move || LocalSet::new().block_on(&runtime, serve_all(incoming, server));
         let thread = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(EventLoop { connections, thread })

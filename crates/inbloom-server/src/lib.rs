@@ -17,6 +17,7 @@
 //! | `transfers` | filters that are being dumped or loaded |
 //! | [`clients`] | who is connected, and the memory that clients hold |
 //! | [`statistics`], [`rates`], [`health`] | counts, rates, what is wrong at the moment |
+//! | [`filter_store`] | filters that are kept outside the server: `--store` |
 //! | [`server`] | what all clients share: all of the above; what is read again on SIGHUP |
 //! | [`session_state`] | a client between its requests |
 //! | [`command`] | a row of the table of commands, and a call |
@@ -34,6 +35,7 @@ pub mod clock;
 pub mod command;
 mod commands;
 pub mod connection;
+pub mod filter_store;
 pub mod health;
 pub mod http;
 mod import;

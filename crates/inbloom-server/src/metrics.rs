@@ -460,6 +460,45 @@ static FIGURES: &[Figure] = &[
             None => Ok(()),
         },
     },
+    Figure {
+        name: "store_up",
+        kind: Kind::Gauge,
+        help: "Whether the last request reached the store of --store: 1 or 0",
+        tell: |server, samples| match server.stored() {
+            Some(stored) => samples.value(f64::from(u8::from(stored.trouble().is_none()))),
+            None => Ok(()),
+        },
+    },
+    Figure {
+        name: "store_requests",
+        kind: Kind::Counter,
+        help: "Requests to the store",
+        tell: |server, samples| match server.stored() {
+            Some(stored) => samples.count(&stored.figures().requests),
+            None => Ok(()),
+        },
+    },
+    Figure {
+        name: "store_failures",
+        kind: Kind::Counter,
+        help: "Requests that the store did not answer, refused, or has lost the bits for",
+        tell: |server, samples| match server.stored() {
+            Some(stored) => samples.count(&stored.figures().failures),
+            None => Ok(()),
+        },
+    },
+    Figure {
+        name: "store_request_seconds",
+        kind: Kind::Counter,
+        help: "The time that all requests to the store took together",
+        tell: |server, samples| match server.stored() {
+            Some(stored) => {
+                let nanos = stored.figures().nanos.load(Ordering::Relaxed);
+                samples.value(nanos as f64 / 1e9)
+            }
+            None => Ok(()),
+        },
+    },
 ];
 
 fn durability(server: &Server) -> Option<persist::StoreFigures> {

@@ -13,6 +13,7 @@ use inbloom::Hasher;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clients::Clients;
+use crate::filter_store::StoredFilters;
 use crate::health::Health;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::limits::MemoryLimits;
@@ -77,6 +78,7 @@ pub struct Server {
     stop: AtomicBool,
     stopping: tokio::sync::Notify,
     store: OnceLock<Arc<Store>>,
+    stored: OnceLock<StoredFilters>,
 }
 
 impl Server {
@@ -108,6 +110,7 @@ impl Server {
             stop: AtomicBool::new(false),
             stopping: tokio::sync::Notify::new(),
             store: OnceLock::new(),
+            stored: OnceLock::new(),
             config,
         }
     }
@@ -226,6 +229,17 @@ impl Server {
         self.store.get()
     }
 
+    /// Serves the filters of a store from now on, and none of its own. To be called before the first
+    /// client comes, once, and not together with [`open_folder`](Server::open_folder).
+    pub fn set_stored(&self, filters: StoredFilters) {
+        let _ = self.stored.set(filters);
+    }
+
+    /// The filters of the store that this server is in front of, if it is.
+    pub fn stored(&self) -> Option<&StoredFilters> {
+        self.stored.get()
+    }
+
     /// Where changes are written down, if they are.
     pub fn log(&self) -> Option<&Arc<Log>> {
         self.store().map(|store| &store.log)
@@ -319,7 +333,10 @@ impl Server {
             return Some("stopping".to_owned());
         }
         let of_log = self.trouble().map(|failure| format!("log: {}", failure.text()));
-        let all: Vec<String> = self.health.troubles().into_iter().chain(of_log).collect();
+        let of_store = self.stored().and_then(StoredFilters::trouble);
+        let of_store = of_store.map(|trouble| format!("store: {trouble}"));
+        let all: Vec<String> =
+            self.health.troubles().into_iter().chain(of_log).chain(of_store).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

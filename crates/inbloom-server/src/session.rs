@@ -17,11 +17,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use inbloom::Digest;
+
 use crate::clients::Client;
 use crate::clients::holdings::Excess;
 use crate::clock::now;
 use crate::command::{Batched, Command, Flag, MANY, Request};
-use crate::commands::{bloom, table};
+use crate::commands::{bloom, stored, table};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
@@ -107,7 +109,7 @@ fn is_http(word: &[u8]) -> bool {
     }
 }
 
-/// Calls of one command for single items of one filter, not yet answered. The items are in the scratch.
+/// Calls of one command for single items of one filter, not yet answered.
 struct Run<'i> {
     command: &'static Command,
     batched: Batched,
@@ -115,13 +117,47 @@ struct Run<'i> {
     word: &'i [u8],
     /// The key.
     name: &'i [u8],
-    entry: Arc<Entry>,
+    of: RunOf<'i>,
+}
+
+/// The filter of a run, and where its items are until they are answered.
+enum RunOf<'i> {
+    /// One in memory. The digests of the items are in the scratch.
+    Entry(Arc<Entry>),
+    /// One on a store, which hashes for itself.
+    Stored(Vec<&'i [u8]>),
 }
 
 impl Run<'_> {
     /// Whether a request is one more of these.
     fn takes(&self, arguments: Arguments<'_>) -> bool {
         arguments.len() == 3 && arguments[1] == *self.name && arguments[0] == *self.word
+    }
+}
+
+impl<'i> Run<'i> {
+    /// Collects the item of a request that is one more of these. False if there is no room for it.
+    fn collect(
+        &mut self,
+        server: &Server,
+        digests: &mut Vec<Digest>,
+        raw: &'i [u8],
+        item: &[u8],
+    ) -> bool {
+        match &mut self.of {
+            RunOf::Entry(_) if digests.len() < LONGEST_RUN => {
+                digests.push(server.hasher.digest(item));
+                true
+            }
+            RunOf::Stored(items) if items.len() < LONGEST_RUN => match part_of(raw, item) {
+                Some(item) => {
+                    items.push(item);
+                    true
+                }
+                None => false,
+            },
+            _ => false,
+        }
     }
 }
 
@@ -265,11 +301,10 @@ impl Session {
             };
             let arguments = parser.arguments(rest);
             let digests = &mut self.state.scratch.digests;
-            if let Some(run) = &run
-                && digests.len() < LONGEST_RUN
+            if let Some(run) = &mut run
                 && run.takes(arguments)
+                && run.collect(server, digests, &rest[..length], &arguments[2])
             {
-                digests.push(server.hasher.digest(&arguments[2]));
                 consumed += length;
                 continue;
             }
@@ -417,6 +452,9 @@ impl Session {
                 identity.name, command.name
             )));
         }
+        if let Some(refusal) = command.refusal_on(server) {
+            return Err(refusal);
+        }
         if self.state.transaction.is_some() && command.has(Flag::NoMulti) {
             return Err(ReplyError::new("ERR Command not allowed inside a transaction"));
         }
@@ -433,25 +471,36 @@ impl Session {
         let Some(batched) = command.batched else { return Err(request) };
         let is_answered = self.state.reply_mode == ReplyMode::On;
         let is_kept = batched == Batched::Query || server.trouble().is_none();
-        let (word, name) = (part_of(raw, &arguments[0]), part_of(raw, &arguments[1]));
-        match (request.entry, word.zip(name)) {
-            (Some(entry), Some((word, name)))
-                if is_answered && is_kept && matches!(entry.value, Value::Bloom(_)) =>
-            {
+        let part = |at: usize| part_of(raw, &arguments[at]);
+        let (Some(word), Some(name)) = (part(0), part(1)) else { return Err(request) };
+        let of = match (&request.entry, part(2)) {
+            _ if !is_answered || !is_kept => return Err(request),
+            (_, Some(item)) if server.stored().is_some() => RunOf::Stored(vec![item]),
+            (Some(entry), _) if matches!(entry.value, Value::Bloom(_)) => {
                 let digests = &mut self.state.scratch.digests;
                 digests.clear();
                 digests.push(server.hasher.digest(&arguments[2]));
-                Ok(Run { command, batched, word, name, entry })
+                RunOf::Entry(Arc::clone(entry))
             }
-            (entry, _) => Err(Request { entry, ..request }),
-        }
+            _ => return Err(request),
+        };
+        Ok(Run { command, batched, word, name, of })
     }
 
     /// Answers the collected calls.
     fn answer(&mut self, server: &Server, tally: &mut Tally<'_>, run: Run<'_>, out: &mut Vec<u8>) {
-        let Value::Bloom(bloom) = &run.entry.value else { unreachable!("see `begin`") };
-        let Scratch { digests, answers } = &mut self.state.scratch;
         let mut reply = Reply::new(out, self.state.protocol);
+        let entry = match &run.of {
+            RunOf::Entry(entry) => entry,
+            RunOf::Stored(items) => {
+                let Run { command, batched, name, .. } = run;
+                let failed = stored::answer_run(server, batched, name, items, &mut reply);
+                tally.count(command.name, items.len() as u64, failed);
+                return;
+            }
+        };
+        let Value::Bloom(bloom) = &entry.value else { unreachable!("see `begin`") };
+        let Scratch { digests, answers } = &mut self.state.scratch;
         let mut failed = 0;
         match run.batched {
             Batched::Query => {
@@ -464,7 +513,7 @@ impl Session {
                 let (mark, count) = (reply.mark(), digests.len());
                 let mut rest = &digests[..];
                 while !rest.is_empty() {
-                    let result = bloom::insert(server, &run.entry, rest, answers);
+                    let result = bloom::insert(server, entry, rest, answers);
                     reply.truths(answers);
                     rest = &rest[answers.len()..];
                     server.statistics.count_added(answers.len());

@@ -11,8 +11,8 @@ mod reserve;
 
 use std::sync::Arc;
 
-use super::transfer;
-use crate::command::{Batched, Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
+use super::{stored, transfer};
+use crate::command::{Batched, Call, Command, Cost, Flag, Flags, Keys, MANY, OnStore, Request};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::server::Server;
@@ -20,7 +20,8 @@ use crate::session_state::SessionState;
 use crate::value::{Value, forgets};
 
 pub use info::Facts;
-pub use items::{Runs, insert, refused};
+pub use items::{FULL, Runs, insert, refused};
+pub use options::{InsertOptions, NO_GROWTH_ON_STORE, wish};
 
 /// The rows of BF.*.
 pub static COMMANDS: &[Command] = &[
@@ -34,6 +35,7 @@ pub static COMMANDS: &[Command] = &[
                  [KIND blocked|classic|counting|cuckoo|redisbloom] [WINDOW span] [AUTOCLEAR share]",
         handler: reserve::reserve,
         cost: Cost::By(reserve_is_heavy),
+        on_store: OnStore::By(stored::reserve),
         ..BF
     },
     Command {
@@ -45,6 +47,7 @@ pub static COMMANDS: &[Command] = &[
         handler: items::add,
         cost: Cost::By(adds_are_heavy),
         batched: Some(Batched::Insert),
+        on_store: OnStore::By(stored::add),
         ..BF
     },
     Command {
@@ -56,6 +59,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N items",
         handler: items::madd,
         cost: Cost::By(adds_are_heavy),
+        on_store: OnStore::By(stored::madd),
         ..BF
     },
     Command {
@@ -68,6 +72,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N items",
         handler: items::insert_items,
         cost: Cost::By(insert_is_heavy),
+        on_store: OnStore::By(stored::insert),
         ..BF
     },
     Command {
@@ -79,6 +84,7 @@ pub static COMMANDS: &[Command] = &[
         handler: items::exists,
         cost: Cost::By(queries_are_heavy),
         batched: Some(Batched::Query),
+        on_store: OnStore::By(stored::exists),
         ..BF
     },
     Command {
@@ -90,6 +96,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N items",
         handler: items::mexists,
         cost: Cost::By(queries_are_heavy),
+        on_store: OnStore::By(stored::mexists),
         ..BF
     },
     Command {
@@ -100,6 +107,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells how many items were new when they were added",
         syntax: "key",
         handler: info::card,
+        on_store: OnStore::By(stored::card),
         ..BF
     },
     Command {
@@ -110,6 +118,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells what a filter is for and what it has",
         syntax: "key [CAPACITY|SIZE|FILTERS|ITEMS|EXPANSION]",
         handler: info::info,
+        on_store: OnStore::By(stored::info),
         ..BF
     },
     Command {
@@ -119,6 +128,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells what a filter is made of",
         syntax: "key",
         handler: info::debug,
+        on_store: OnStore::Refused("BF.INFO and IB.ESTIMATE describe a filter on a store"),
         ..BF
     },
     Command {
@@ -130,6 +140,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::bloom_scandump,
         cost: Cost::By(transfer::dump_is_heavy),
+        on_store: OnStore::Refused(stored::PULL),
         ..BF
     },
     Command {
@@ -142,6 +153,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for the N bytes of a piece",
         handler: transfer::bloom_loadchunk,
         cost: Cost::By(transfer::load_is_heavy),
+        on_store: OnStore::Refused(stored::PUSH),
         ..BF
     },
 ];
@@ -179,7 +191,7 @@ const LARGE: u64 = 4 << 20;
 
 /// Planning a filter takes up to ten milliseconds, unless there was one like it.
 fn reserve_is_heavy(request: &Request<'_>, _: &SessionState) -> bool {
-    match options::wish(request.server, request.arguments) {
+    match wish(request.server, request.arguments) {
         Ok((wish, options)) => !options.is_plain() || !request.server.shapes.has(wish),
         Err(_) => false,
     }

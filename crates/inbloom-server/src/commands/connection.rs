@@ -13,8 +13,9 @@ use std::time::Duration;
 use super::keys::database;
 use super::server::introspection::help;
 use super::server::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION};
+use super::stored;
 use crate::clients::{Client, ClientState};
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, OnStore};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
@@ -83,6 +84,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Chooses one of 16 databases",
         syntax: "index",
         handler: select,
+        on_store: OnStore::By(stored::select),
         ..CONNECTION
     },
     Command {
@@ -335,8 +337,13 @@ static CLIENT_COMMANDS: &[Command] = &[
     },
 ];
 
-const CONNECTION: Command =
-    Command { keys: Keys::NONE, categories: &["connection"], group: "connection", ..Command::NONE };
+const CONNECTION: Command = Command {
+    keys: Keys::NONE,
+    categories: &["connection"],
+    group: "connection",
+    on_store: OnStore::Same,
+    ..Command::NONE
+};
 
 const CLIENT: Command = Command {
     arity: 2,

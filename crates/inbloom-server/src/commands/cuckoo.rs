@@ -12,7 +12,7 @@ use inbloom::interop::redisbloom::{CuckooChain, Hash, Refused};
 
 use super::bloom;
 use super::transfer;
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, OnStore, Request};
 use crate::keyspace::{Created, Entry, Key};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
@@ -181,6 +181,9 @@ const CF: Command = Command {
     categories: &["cuckoo"],
     group: "cf",
     complexity: "O(F) for F sub-filters",
+    on_store: OnStore::Refused(
+        "filters on a store are of kind blocked; use a server without --store",
+    ),
     ..Command::NONE
 };
 

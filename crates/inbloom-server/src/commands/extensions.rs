@@ -7,7 +7,8 @@ use inbloom::interop::redisbloom::{self, Hash};
 use inbloom::{Digest, Filter};
 
 use super::bloom::{Facts, Runs, refused};
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys};
+use super::stored;
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, OnStore};
 use crate::import::Imported;
 use crate::keyspace::{Created, Entry, Key};
 use crate::limits::Room;
@@ -29,6 +30,9 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N bytes of filters",
         handler: merge,
         cost: Cost::Heavy,
+        on_store: OnStore::Refused(
+            "merge the filters with 'inbloom merge', which takes addresses too",
+        ),
         ..IB
     },
     Command {
@@ -39,6 +43,9 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: remove,
+        on_store: OnStore::Refused(
+            "a filter on a store is of kind blocked, which cannot remove items",
+        ),
         ..IB
     },
     Command {
@@ -50,6 +57,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N bytes of the filter",
         handler: estimate,
         cost: Cost::Heavy,
+        on_store: OnStore::By(stored::estimate),
         ..IB
     },
     Command {
@@ -61,6 +69,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key path",
         handler: open,
         cost: Cost::Heavy,
+        on_store: OnStore::Refused(stored::PUSH),
         ..IB
     },
     Command {
@@ -73,6 +82,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for N bytes of the filter",
         handler: save,
         cost: Cost::Heavy,
+        on_store: OnStore::Refused(stored::PULL),
         ..IB
     },
     Command {
@@ -84,6 +94,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "item key [key ...]",
         complexity: "O(N) for N filters",
         handler: check_any,
+        on_store: OnStore::By(stored::check_any),
         ..IB
     },
 ];
@@ -326,22 +337,40 @@ fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
             ("redisbloom cuckoo", cuckoo.items(), cuckoo.items() as f64, fill, rate, f64::NAN)
         }),
     };
-    call.reply.map(if promised.is_nan() { 5 } else { 6 });
-    call.reply.simple("Kind");
-    call.reply.text(kind);
-    call.reply.simple("Items added");
-    call.reply.integer(items as i64);
-    call.reply.simple("Items estimated");
-    call.reply.integer(estimate.round() as i64);
-    call.reply.simple("Fill");
-    call.reply.double(fill);
-    call.reply.simple("Rate now");
-    call.reply.double(rate);
-    if !promised.is_nan() {
-        call.reply.simple("Rate promised");
-        call.reply.double(promised);
-    }
+    Estimated { kind, items, estimate, fill, rate, promised }.reply(call);
     Ok(())
+}
+
+/// What IB.ESTIMATE reports.
+pub(super) struct Estimated {
+    pub(super) kind: &'static str,
+    pub(super) items: u64,
+    pub(super) estimate: f64,
+    pub(super) fill: f64,
+    pub(super) rate: f64,
+    /// Not a number where nothing was promised.
+    pub(super) promised: f64,
+}
+
+impl Estimated {
+    pub(super) fn reply(&self, call: &mut Call<'_>) {
+        let reply = &mut call.reply;
+        reply.map(if self.promised.is_nan() { 5 } else { 6 });
+        reply.simple("Kind");
+        reply.text(self.kind);
+        reply.simple("Items added");
+        reply.integer(self.items as i64);
+        reply.simple("Items estimated");
+        reply.integer(self.estimate.round() as i64);
+        reply.simple("Fill");
+        reply.double(self.fill);
+        reply.simple("Rate now");
+        reply.double(self.rate);
+        if !self.promised.is_nan() {
+            reply.simple("Rate promised");
+            reply.double(self.promised);
+        }
+    }
 }
 
 /// How full the layers of RedisBloom's filter are on average, by their counts, the rate that they have

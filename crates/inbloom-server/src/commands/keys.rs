@@ -3,9 +3,9 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::glob;
 use super::server::introspection::help;
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, Request};
+use super::{glob, stored};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, OnStore, Request};
 use crate::keyspace::{DATABASES, Entry, Key, PARTS, Renamed, Target};
 use crate::parse;
 use crate::reply_error::ReplyError;
@@ -23,6 +23,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
+        on_store: OnStore::By(stored::delete),
         ..KEYS
     },
     Command {
@@ -34,6 +35,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
+        on_store: OnStore::By(stored::delete),
         ..KEYS
     },
     Command {
@@ -45,6 +47,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
+        on_store: OnStore::By(stored::count_keys),
         ..KEYS
     },
     Command {
@@ -56,6 +59,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
+        on_store: OnStore::By(stored::count_keys),
         ..KEYS
     },
     Command {
@@ -65,6 +69,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells what a key holds: MBbloom--, MBbloomCF or none",
         syntax: "key",
         handler: type_of,
+        on_store: OnStore::By(stored::type_of),
         ..KEYS
     },
     Command {
@@ -81,6 +86,7 @@ pub static COMMANDS: &[Command] = &[
             request.server.keyspace.len(session.database) > MANY as u64
                 || is_long(request.arguments)
         }),
+        on_store: OnStore::By(stored::keys),
         ..KEYS
     },
     Command {
@@ -93,6 +99,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N / 1280 + count) a call, for the N keys of the database",
         handler: scan,
         cost: Cost::By(scan_is_heavy),
+        on_store: OnStore::By(stored::scan),
         ..KEYS
     },
     Command {
@@ -102,6 +109,7 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::NONE,
         summary: "Tells how many keys the database has",
         handler: database_size,
+        on_store: OnStore::By(stored::database_size),
         ..KEYS
     },
     Command {
@@ -113,6 +121,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N / 1280) for the N keys of the database",
         handler: random_key,
         cost: Cost::Heavy,
+        on_store: OnStore::By(stored::random_key),
         ..KEYS
     },
     Command {
@@ -123,6 +132,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Gives a key another name; what had that name is deleted",
         syntax: "key newkey",
         handler: rename,
+        on_store: OnStore::Refused("a filter on a store keeps its name; create another one"),
         ..KEYS
     },
     Command {
@@ -133,6 +143,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Gives a key another name, unless that is taken",
         syntax: "key newkey",
         handler: rename_if_free,
+        on_store: OnStore::Refused("a filter on a store keeps its name; create another one"),
         ..KEYS
     },
     Command {
@@ -143,6 +154,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
         syntax: "source destination [DB destination-db] [REPLACE]",
         handler: copy,
+        on_store: OnStore::Refused("copy a filter with 'inbloom pull' and 'inbloom push'"),
         ..KEYS
     },
     Command {
@@ -152,6 +164,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Moves a key to another database, unless its name is taken there",
         syntax: "key db",
         handler: move_key,
+        on_store: OnStore::Refused(ONE_DATABASE),
         ..KEYS
     },
     Command {
@@ -161,6 +174,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Sets how many seconds a key has left",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Seconds),
+        on_store: OnStore::By(|call| stored::expire(call, Since::Now, Unit::Seconds)),
         ..KEYS
     },
     Command {
@@ -170,6 +184,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Sets how many milliseconds a key has left",
         syntax: "key milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Milliseconds),
+        on_store: OnStore::By(|call| stored::expire(call, Since::Now, Unit::Milliseconds)),
         ..KEYS
     },
     Command {
@@ -179,6 +194,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Sets when a key expires, in seconds since 1970",
         syntax: "key unix-time-seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Seconds),
+        on_store: OnStore::By(|call| stored::expire(call, Since::Epoch, Unit::Seconds)),
         ..KEYS
     },
     Command {
@@ -188,6 +204,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Sets when a key expires, in milliseconds since 1970",
         syntax: "key unix-time-milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Epoch, Unit::Milliseconds),
+        on_store: OnStore::By(|call| stored::expire(call, Since::Epoch, Unit::Milliseconds)),
         ..KEYS
     },
     Command {
@@ -197,6 +214,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells how many seconds a key has left: -1 without an end, -2 without the key",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Seconds),
+        on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Now, Unit::Seconds)),
         ..KEYS
     },
     Command {
@@ -206,6 +224,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells how many milliseconds a key has left, or -1, or -2, as TTL",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Milliseconds),
+        on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Now, Unit::Milliseconds)),
         ..KEYS
     },
     Command {
@@ -215,6 +234,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells when a key expires, in seconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Seconds),
+        on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Epoch, Unit::Seconds)),
         ..KEYS
     },
     Command {
@@ -224,6 +244,9 @@ pub static COMMANDS: &[Command] = &[
         summary: "Tells when a key expires, in milliseconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Milliseconds),
+        on_store: OnStore::By(|call| {
+            stored::time_of_expiry(call, Since::Epoch, Unit::Milliseconds)
+        }),
         ..KEYS
     },
     Command {
@@ -233,6 +256,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Lets a key stay for ever",
         syntax: "key",
         handler: persist,
+        on_store: OnStore::By(stored::persist),
         ..KEYS
     },
     Command {
@@ -249,6 +273,9 @@ pub static COMMANDS: &[Command] = &[
         cost: Cost::By(|request, session| {
             request.server.keyspace.len(session.database) > MANY as u64
         }),
+        on_store: OnStore::Refused(
+            "other servers use the same filters; delete them one by one with DEL",
+        ),
         ..KEYS
     },
     Command {
@@ -265,6 +292,9 @@ pub static COMMANDS: &[Command] = &[
         cost: Cost::By(|request, _| {
             (0..DATABASES).any(|database| request.server.keyspace.len(database) > MANY as u64)
         }),
+        on_store: OnStore::Refused(
+            "other servers use the same filters; delete them one by one with DEL",
+        ),
         ..KEYS
     },
     Command {
@@ -279,6 +309,7 @@ pub static COMMANDS: &[Command] = &[
         handler: |_| {
             Err(ReplyError::new("ERR inbloom does not swap databases; use MOVE or RENAME"))
         },
+        on_store: OnStore::Refused(ONE_DATABASE),
         ..KEYS
     },
     Command {
@@ -288,6 +319,7 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::NONE,
         summary: "Tells how keys are kept",
         syntax: "subcommand [argument ...]",
+        on_store: OnStore::Same,
         subcommands: &[
             Command {
                 name: "object|encoding",
@@ -321,6 +353,7 @@ pub static COMMANDS: &[Command] = &[
                 summary: "Prints this help",
                 syntax: "",
                 handler: help,
+                on_store: OnStore::Same,
                 ..OBJECT
             },
         ],
@@ -336,11 +369,13 @@ const OBJECT: Command = Command {
     flags: Flags::of(&[Flag::ReadOnly]),
     keys: Keys { first: 2, last: 2, step: 1 },
     syntax: "key",
+    on_store: OnStore::Refused("filters on a store are not objects of this server"),
     ..KEYS
 };
 
 const TWO: Keys = Keys { first: 1, last: 2, step: 1 };
 
+const ONE_DATABASE: &str = "a store has one database, which its address chooses";
 const NO_SUCH_KEY: ReplyError = ReplyError::new("ERR no such key");
 const SAME: ReplyError = ReplyError::new("ERR source and destination objects are the same");
 const BAD_DATABASE: ReplyError = ReplyError::new("ERR DB index is out of range");
@@ -417,33 +452,51 @@ fn keys(call: &mut Call<'_>) -> Result<(), ReplyError> {
     Ok(())
 }
 
-fn scan(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let cursor = cursor(&call.arguments[1]).ok_or(ReplyError::new("ERR invalid cursor"))?;
-    let (mut pattern, mut count, mut kind) = (None, 10, None);
-    let mut options = call.arguments.skip(2).into_iter();
-    while let Some(option) = options.next() {
-        let value = options.next().ok_or(ReplyError::SYNTAX)?;
-        if parse::is(option, "COUNT") {
-            let number = parse::integer(value).ok_or(ReplyError::NOT_AN_INTEGER)?;
-            count = usize::try_from(number)
-                .ok()
-                .filter(|count| *count > 0)
-                .ok_or(ReplyError::SYNTAX)?;
-        } else if parse::is(option, "MATCH") {
-            pattern = Some(value);
-        } else if parse::is(option, "TYPE") {
-            kind = Some(value);
-        } else {
-            return Err(ReplyError::SYNTAX);
+/// What SCAN is asked for.
+pub(super) struct Scan<'a> {
+    pub(super) cursor: u64,
+    count: usize,
+    pattern: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn parse(words: Arguments<'a>) -> Result<Scan<'a>, ReplyError> {
+        let cursor = words.get(1).and_then(cursor).ok_or(ReplyError::new("ERR invalid cursor"))?;
+        let mut scan = Scan { cursor, count: 10, pattern: None, kind: None };
+        let mut options = words.skip(2).into_iter();
+        while let Some(option) = options.next() {
+            let value = options.next().ok_or(ReplyError::SYNTAX)?;
+            if parse::is(option, "COUNT") {
+                let number = parse::integer(value).ok_or(ReplyError::NOT_AN_INTEGER)?;
+                let count = usize::try_from(number).ok().filter(|count| *count > 0);
+                scan.count = count.ok_or(ReplyError::SYNTAX)?;
+            } else if parse::is(option, "MATCH") {
+                scan.pattern = Some(value);
+            } else if parse::is(option, "TYPE") {
+                scan.kind = Some(value);
+            } else {
+                return Err(ReplyError::SYNTAX);
+            }
         }
+        Ok(scan)
     }
+
+    /// Whether a key is among those asked for.
+    pub(super) fn takes(&self, name: &[u8], type_name: &str) -> bool {
+        self.kind.is_none_or(|kind| parse::is(kind, type_name))
+            && self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+}
+
+fn scan(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    let scan = Scan::parse(call.arguments)?;
     let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
     let (mark, mut next) = (call.reply.mark(), 0);
     call.reply.array_of(|reply| {
         let mut found = 0;
-        next = keyspace.scan(database, cursor, count, now, |name, entry| {
-            let right = kind.is_none_or(|kind| parse::is(kind, entry.value.type_name()));
-            if right && pattern.is_none_or(|pattern| glob::matches(pattern, name)) {
+        next = keyspace.scan(database, scan.cursor, scan.count, now, |name, entry| {
+            if scan.takes(name, entry.value.type_name()) {
                 reply.bulk(name);
                 found += 1;
             }
@@ -550,21 +603,21 @@ fn move_key(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// From where a time is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Since {
+pub(super) enum Since {
     Now,
     Epoch,
 }
 
 /// How a time is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
+pub(super) enum Unit {
     Seconds,
     Milliseconds,
 }
 
 /// On what the change of an expiry depends.
 #[derive(Default)]
-struct Conditions {
+pub(super) struct Conditions {
     if_none: bool,
     if_some: bool,
     if_later: bool,
@@ -599,7 +652,7 @@ impl Conditions {
     }
 
     /// Whether a time may be set, where there is this one or none. No time is later than all.
-    fn allow(&self, at: i64, current: Option<u64>) -> bool {
+    pub(super) fn allow(&self, at: i64, current: Option<u64>) -> bool {
         let current = current.map(|current| i64::try_from(current).unwrap_or(i64::MAX));
         !(self.if_none && current.is_some()
             || self.if_some && current.is_none()
@@ -608,16 +661,27 @@ impl Conditions {
     }
 }
 
-fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
+/// The time at which EXPIRE and its like let a key expire, in milliseconds since 1970, and on what
+/// that depends.
+pub(super) fn expiry_asked(
+    call: &Call<'_>,
+    since: Since,
+    unit: Unit,
+) -> Result<(i64, Conditions), ReplyError> {
     let conditions = Conditions::parse(call.arguments.skip(3))?;
     let number = parse::integer(&call.arguments[2]).ok_or(ReplyError::NOT_AN_INTEGER)?;
     let start = if since == Since::Now { call.now as i64 } else { 0 };
     let factor = if unit == Unit::Seconds { 1000 } else { 1 };
-    let at =
-        number.checked_mul(factor).and_then(|span| span.checked_add(start)).ok_or_else(|| {
-            let name = call.command.name;
-            ReplyError::with(format!("ERR invalid expire time in '{name}' command"))
-        })?;
+    let at = number.checked_mul(factor).and_then(|span| span.checked_add(start));
+    let at = at.ok_or_else(|| {
+        let name = call.command.name;
+        ReplyError::with(format!("ERR invalid expire time in '{name}' command"))
+    })?;
+    Ok((at, conditions))
+}
+
+fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
+    let (at, conditions) = expiry_asked(call, since, unit)?;
     let keyspace = &call.server.keyspace;
     let key = key(call, 1);
     let mut found = call.entry.clone();
@@ -642,20 +706,26 @@ fn expire(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyErro
 }
 
 fn time_of_expiry(call: &mut Call<'_>, since: Since, unit: Unit) -> Result<(), ReplyError> {
-    let answer = match look_up(call).map(|entry| entry.expires()) {
-        None => -2,
-        Some(None) => -1,
-        Some(Some(at)) => {
-            let start = if since == Since::Now { call.now } else { 0 };
-            let milliseconds = at.saturating_sub(start) as i64;
-            match unit {
-                Unit::Seconds => milliseconds / 1000 + i64::from(milliseconds % 1000 >= 500),
-                Unit::Milliseconds => milliseconds,
-            }
-        }
+    let answer = match look_up(call) {
+        Some(entry) => shown_expiry(entry.expires(), call.now, since, unit),
+        None => NO_KEY,
     };
     call.reply.integer(answer);
     Ok(())
+}
+
+/// What TTL and its like answer where there is no key.
+pub(super) const NO_KEY: i64 = -2;
+
+/// What TTL and its like answer of a key that expires at this time, or never.
+pub(super) fn shown_expiry(at: Option<u64>, now: u64, since: Since, unit: Unit) -> i64 {
+    let Some(at) = at else { return -1 };
+    let start = if since == Since::Now { now } else { 0 };
+    let milliseconds = at.saturating_sub(start) as i64;
+    match unit {
+        Unit::Seconds => milliseconds / 1000 + i64::from(milliseconds % 1000 >= 500),
+        Unit::Milliseconds => milliseconds,
+    }
 }
 
 fn persist(call: &mut Call<'_>) -> Result<(), ReplyError> {

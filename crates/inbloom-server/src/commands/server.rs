@@ -15,12 +15,12 @@
 pub mod config;
 pub mod info;
 pub mod introspection;
-mod observation;
+pub mod observation;
 mod operation;
 mod syntax;
 
 use super::glob;
-use crate::command::Command;
+use crate::command::{Command, OnStore};
 
 /// The rows, each beside its function.
 pub static COMMANDS: &[Command] = &[
@@ -54,7 +54,7 @@ pub const MODULE_NAME: &str = "bf";
 /// As major * 10,000 + minor * 100 + patch.
 pub const MODULE_VERSION: i64 = 80_800;
 
-const SERVER: Command = Command { group: "server", ..Command::NONE };
+const SERVER: Command = Command { group: "server", on_store: OnStore::Same, ..Command::NONE };
 
 /// Whether a name is as a pattern says, in upper or lower case: names of ours are in lower.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::table;
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys, Request};
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, OnStore, Request};
 use crate::keyspace::Key;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser};
@@ -96,8 +96,15 @@ pub static COMMANDS: &[Command] = &[
     },
 ];
 
-const TRANSACTION: Command =
-    Command { arity: 1, categories: &["transaction"], group: "transactions", ..Command::NONE };
+const TRANSACTION: Command = Command {
+    arity: 1,
+    categories: &["transaction"],
+    group: "transactions",
+    on_store: OnStore::Refused(
+        "a store cannot carry out several commands as one; send them in a pipeline without MULTI",
+    ),
+    ..Command::NONE
+};
 
 /// Bytes of commands that may take more than a millisecond together.
 const LONG: usize = 64 << 10;

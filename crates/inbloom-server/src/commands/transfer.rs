@@ -31,7 +31,8 @@ mod loadchunk;
 mod restore;
 mod scandump;
 
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys, Request};
+use super::stored;
+use crate::command::{Call, Command, Cost, Flag, Flags, Keys, OnStore, Request};
 use crate::keyspace::Key;
 use crate::session_state::SessionState;
 
@@ -52,6 +53,7 @@ pub static COMMANDS: &[Command] = &[
         complexity: "O(N) for the N bytes of the filter",
         handler: restore::dump,
         cost: Cost::By(dump_is_heavy),
+        on_store: OnStore::Refused(stored::PULL),
         ..Command::NONE
     },
     Command {
@@ -69,6 +71,7 @@ pub static COMMANDS: &[Command] = &[
         cost: Cost::By(|request, _| {
             request.arguments.get(3).is_some_and(|data| data.len() > LARGE)
         }),
+        on_store: OnStore::Refused(stored::PUSH),
         ..Command::NONE
     },
 ];

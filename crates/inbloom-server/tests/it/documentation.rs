@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-use inbloom_server::command::{Command, Flag, Keys};
+use inbloom_server::command::{Command, Flag, Keys, OnStore};
 use inbloom_server::command_table::commands;
 use inbloom_server::users::{Class, Role};
 
@@ -34,6 +34,8 @@ stand for themselves, in upper or lower case. Flags are those of `COMMAND INFO`.
 
 The last word of each is the role that a user of `--users` needs at least: `read-only`, `read-write`
 or `admin`; `anybody` needs none. Without `--users` everybody who is let in is an admin.
+
+With `--store` filters are on Redis. A command works there too unless it says that it is refused.
 ";
 
 #[test]
@@ -86,6 +88,9 @@ fn describe(text: &mut String, row: &Command) {
     };
     write!(text, "\n### {name}\n\n    {}\n\n{}.\n{facts}; {role}.\n", call.trim_end(), row.summary)
         .expect("memory takes any text");
+    if let OnStore::Refused(reason) = row.on_store {
+        writeln!(text, "Refused with `--store`: {reason}.").expect("memory takes any text");
+    }
 }
 
 fn rows() -> impl Iterator<Item = &'static Command> {

@@ -25,6 +25,7 @@ const LAYERS: &[&str] = &[
     "statistics",
     "rates",
     "health",
+    "filter_store",
     "server",
     "session_state",
     "command",

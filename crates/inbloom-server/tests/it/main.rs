@@ -16,5 +16,6 @@ mod replay;
 mod resp;
 mod security;
 mod sockets;
+mod store;
 mod transactions;
 mod transfer;

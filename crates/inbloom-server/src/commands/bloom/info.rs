@@ -67,38 +67,44 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<(), ReplyError> {
         return Err(ReplyError::arity(call.command.name));
     }
     let entry = find(call)?.ok_or(ReplyError::NOT_FOUND)?;
-    let facts = Facts::of(&entry.value);
-    let fields: [(&str, &str, Option<u64>); 5] = [
-        ("CAPACITY", "Capacity", Some(facts.capacity)),
-        ("SIZE", "Size", Some(facts.size)),
-        ("FILTERS", "Number of filters", Some(facts.filters)),
-        ("ITEMS", "Number of items inserted", Some(facts.items)),
-        ("EXPANSION", "Expansion rate", facts.expansion.map(u64::from)),
-    ];
-    let number = |reply: &mut Reply<'_>, value: Option<u64>| match value {
-        Some(value) => reply.integer(value as i64),
-        None => reply.null(),
-    };
-    let Some(word) = call.arguments.get(2) else {
-        call.reply.map(fields.len());
-        for (_, name, value) in fields {
+    Facts::of(&entry.value).reply(call)
+}
+
+impl Facts {
+    /// Replies what BF.INFO was asked for.
+    pub fn reply(&self, call: &mut Call<'_>) -> Result<(), ReplyError> {
+        let fields: [(&str, &str, Option<u64>); 5] = [
+            ("CAPACITY", "Capacity", Some(self.capacity)),
+            ("SIZE", "Size", Some(self.size)),
+            ("FILTERS", "Number of filters", Some(self.filters)),
+            ("ITEMS", "Number of items inserted", Some(self.items)),
+            ("EXPANSION", "Expansion rate", self.expansion.map(u64::from)),
+        ];
+        let number = |reply: &mut Reply<'_>, value: Option<u64>| match value {
+            Some(value) => reply.integer(value as i64),
+            None => reply.null(),
+        };
+        let Some(word) = call.arguments.get(2) else {
+            call.reply.map(fields.len());
+            for (_, name, value) in fields {
+                call.reply.simple(name);
+                number(&mut call.reply, value);
+            }
+            return Ok(());
+        };
+        let (_, name, value) = fields
+            .into_iter()
+            .find(|(option, ..)| parse::is(word, option))
+            .ok_or(ReplyError::new("Invalid information value"))?;
+        if call.reply.protocol() == Protocol::Resp3 {
+            call.reply.map(1);
             call.reply.simple(name);
-            number(&mut call.reply, value);
+        } else {
+            call.reply.array(1);
         }
-        return Ok(());
-    };
-    let (_, name, value) = fields
-        .into_iter()
-        .find(|(option, ..)| parse::is(word, option))
-        .ok_or(ReplyError::new("Invalid information value"))?;
-    if call.reply.protocol() == Protocol::Resp3 {
-        call.reply.map(1);
-        call.reply.simple(name);
-    } else {
-        call.reply.array(1);
+        number(&mut call.reply, value);
+        Ok(())
     }
-    number(&mut call.reply, value);
-    Ok(())
 }
 
 pub(super) fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {

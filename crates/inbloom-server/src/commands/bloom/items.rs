@@ -1,22 +1,18 @@
 //! Items: BF.ADD, BF.MADD, BF.INSERT, BF.EXISTS and BF.MEXISTS.
 
-use std::num::NonZeroU32;
-
 use inbloom::Digest;
 use inbloom::interop::redisbloom::{Pair, Refused};
 
 use super::find;
-use super::options::{Insert, MOST_RATE, option};
+use super::options::InsertOptions;
 use super::reserve::{create, find_or_create};
 use crate::command::Call;
 use crate::keyspace::Entry;
-use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Iter};
 use crate::server::Server;
 use crate::session_state::Scratch;
 use crate::value::Value;
-use crate::value::bloom::Wish;
 use crate::value::change::{Items, Refusal};
 
 pub(super) fn add(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -42,56 +38,13 @@ pub(super) fn madd(call: &mut Call<'_>) -> Result<(), ReplyError> {
 pub(super) fn insert_items(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let words = call.arguments;
     let settings = call.server.settings();
-    let mut rate = settings.bf_error_rate;
-    let mut capacity = settings.bf_initial_size;
-    let mut expansion = settings.bf_expansion_factor;
-    let (mut is_fixed, mut only_existing) = (false, false);
-    let mut at = 2;
-    let items = loop {
-        let Some(word) = words.get(at) else { return Err(ReplyError::arity(call.command.name)) };
-        let value = || words.get(at + 1).ok_or_else(|| ReplyError::arity("bf.insert"));
-        at += match option(word)? {
-            Insert::Items => break words.skip(at + 1),
-            Insert::Capacity => {
-                let bad = ReplyError::new("Bad capacity");
-                let asked = parse::integer(value()?).filter(|asked| *asked > 0);
-                capacity = asked.ok_or(bad)? as u64;
-                2
-            }
-            Insert::Rate => {
-                let asked = parse::fraction(value()?).filter(|asked| *asked > 0.0 && *asked < 1.0);
-                rate = asked.ok_or(ReplyError::new("Bad error rate"))?.min(MOST_RATE);
-                2
-            }
-            Insert::Expansion => {
-                let asked = parse::integer(value()?).filter(|asked| (0..=32768).contains(asked));
-                let asked = asked.ok_or(ReplyError::new("Bad expansion"))? as u32;
-                // A default of 0 means that filters do not grow, whatever is asked for here.
-                expansion = if settings.bf_expansion_factor == 0 { 0 } else { asked };
-                2
-            }
-            Insert::OnlyExisting => {
-                only_existing = true;
-                1
-            }
-            Insert::Fixed => {
-                is_fixed = true;
-                1
-            }
-        };
-    };
-    if items.is_empty() {
-        return Err(ReplyError::arity(call.command.name));
-    }
+    let asked = InsertOptions::parse(words, &settings)?;
     let entry = match find(call)? {
         Some(entry) => entry,
-        None if only_existing => return Err(ReplyError::NOT_FOUND),
-        None => {
-            let growth = NonZeroU32::new(expansion).filter(|_| !is_fixed);
-            create(call, &words[1], Wish::new(rate, capacity, growth))?
-        }
+        None if asked.only_existing => return Err(ReplyError::NOT_FOUND),
+        None => create(call, &words[1], asked.wish(settings.bf_initial_size))?,
     };
-    add_all(call, &entry, items);
+    add_all(call, &entry, asked.items);
     Ok(())
 }
 
@@ -176,7 +129,8 @@ const STATIC: ReplyError = ReplyError::new(
      delete the key and open the file again",
 );
 
-const FULL: ReplyError = ReplyError::new("ERR non scaling filter is full");
+/// A filter of a fixed size has as many items as it is for.
+pub const FULL: ReplyError = ReplyError::new("ERR non scaling filter is full");
 
 const UNMERGEABLE: ReplyError = ReplyError::new(
     "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",

@@ -9,17 +9,22 @@ use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::Arguments;
 use crate::server::Server;
+use crate::settings::Settings;
 use crate::units;
 use crate::value::bloom::Wish;
 use crate::value::spec::Spec;
 
 /// The largest rate, as RedisBloom has it: above, it takes this one without a word.
-pub(super) const MOST_RATE: f64 = 0.25;
+const MOST_RATE: f64 = 0.25;
 /// RedisBloom's ceiling of capacity, which its texts name and we do not have.
 const RANGE: &str = "[1, 1073741824]";
 
+/// What a client reads that asks for a filter which grows, where filters are on a store.
+pub const NO_GROWTH_ON_STORE: &str = "ERR EXPANSION does not work with --store: filters on a store \
+                                      have a fixed size; ask for the capacity that you need";
+
 /// What BF.RESERVE asks for.
-pub(super) fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), ReplyError> {
+pub fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), ReplyError> {
     let settings = server.settings();
     // RedisBloom's own options are three words at most.
     let is_ours =
@@ -44,7 +49,7 @@ pub(super) fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Optio
 
 /// The options of BF.RESERVE.
 #[derive(Default)]
-pub(super) struct Options {
+pub struct Options {
     is_fixed: bool,
     /// The word after EXPANSION.
     expansion: Option<i64>,
@@ -64,6 +69,20 @@ impl Options {
     /// Whether it is the filter that everybody gets.
     pub(super) fn is_plain(&self) -> bool {
         self.kind.is_none() && self.span.is_none() && self.clear.is_none()
+    }
+
+    /// Why a filter like this cannot be on a store, if so: filters there are blocked, and do not grow.
+    pub fn refusal_on_store(&self) -> Option<&'static str> {
+        let is_blocked = self.kind.is_none_or(|kind| kind == Choice::Ours(Kind::default()));
+        if !is_blocked {
+            Some("ERR KIND does not work with --store: filters on a store are of kind blocked")
+        } else if self.span.is_some() {
+            Some("ERR WINDOW does not work with --store: filters on a store do not forget")
+        } else if self.clear.is_some() {
+            Some("ERR AUTOCLEAR does not work with --store: filters on a store do not forget")
+        } else {
+            self.expansion.is_some_and(|expansion| expansion > 0).then_some(NO_GROWTH_ON_STORE)
+        }
     }
 
     fn parse(words: Arguments<'_>) -> Result<Options, ReplyError> {
@@ -199,6 +218,84 @@ fn share(word: Option<&[u8]>) -> Result<f64, ReplyError> {
         );
         ReplyError::with(text)
     })
+}
+
+/// What BF.INSERT asks for.
+pub struct InsertOptions<'a> {
+    /// The items to add, at least one.
+    pub items: Arguments<'a>,
+    /// Whether a filter that is missing is an error.
+    pub only_existing: bool,
+    rate: f64,
+    capacity: Option<u64>,
+    expansion: u32,
+    /// Whether EXPANSION asks for a filter that grows.
+    pub asks_for_growth: bool,
+    is_fixed: bool,
+}
+
+impl<'a> InsertOptions<'a> {
+    /// Reads all words of a BF.INSERT.
+    pub fn parse(
+        words: Arguments<'a>,
+        settings: &Settings,
+    ) -> Result<InsertOptions<'a>, ReplyError> {
+        let mut asked = InsertOptions {
+            items: words.skip(words.len()),
+            only_existing: false,
+            rate: settings.bf_error_rate,
+            capacity: None,
+            expansion: settings.bf_expansion_factor,
+            asks_for_growth: false,
+            is_fixed: false,
+        };
+        let missing = || ReplyError::arity("bf.insert");
+        let mut at = 2;
+        loop {
+            let word = words.get(at).ok_or_else(missing)?;
+            let value = || words.get(at + 1).ok_or_else(missing);
+            at += match option(word)? {
+                Insert::Items => {
+                    asked.items = words.skip(at + 1);
+                    break;
+                }
+                Insert::Capacity => {
+                    let capacity = parse::integer(value()?).filter(|capacity| *capacity > 0);
+                    let capacity = capacity.ok_or(ReplyError::new("Bad capacity"))?;
+                    asked.capacity = Some(capacity as u64);
+                    2
+                }
+                Insert::Rate => {
+                    let rate = parse::fraction(value()?).filter(|rate| *rate > 0.0 && *rate < 1.0);
+                    asked.rate = rate.ok_or(ReplyError::new("Bad error rate"))?.min(MOST_RATE);
+                    2
+                }
+                Insert::Expansion => {
+                    let factor = parse::integer(value()?).filter(|it| (0..=32768).contains(it));
+                    let factor = factor.ok_or(ReplyError::new("Bad expansion"))? as u32;
+                    // A default of 0 means that filters do not grow, whatever is asked for here.
+                    asked.expansion = if settings.bf_expansion_factor == 0 { 0 } else { factor };
+                    asked.asks_for_growth = factor > 0;
+                    2
+                }
+                Insert::OnlyExisting => {
+                    asked.only_existing = true;
+                    1
+                }
+                Insert::Fixed => {
+                    asked.is_fixed = true;
+                    1
+                }
+            };
+        }
+        if asked.items.is_empty() { Err(missing()) } else { Ok(asked) }
+    }
+
+    /// The filter to create if there is none, for so many items where CAPACITY does not say.
+    pub fn wish(&self, default_capacity: u64) -> Wish {
+        let growth = NonZeroU32::new(self.expansion).filter(|_| !self.is_fixed);
+        Wish::new(self.rate, self.capacity.unwrap_or(default_capacity), growth)
+    }
 }
 
 /// The options of BF.INSERT.

@@ -169,6 +169,14 @@ fn persistence(call: &Call<'_>, lines: &mut Lines) {
     if let Some(figures) = &figures {
         lines.add("rdb_changes_since_last_save", figures.unsaved);
     }
+    if let Some(stored) = call.server.stored() {
+        let (figures, trouble) = (stored.figures(), stored.trouble());
+        lines.add("store", stored.address());
+        lines.add("store_status", if trouble.is_none() { "up" } else { "down" });
+        lines.count("store_requests", &figures.requests);
+        lines.count("store_failures", &figures.failures);
+        lines.add("store_trouble", trouble.unwrap_or_default());
+    }
     lines.add("rdb_last_save_time", saved_at(call.server));
     lines.add("aof_enabled", u8::from(figures.is_some()));
     let Some(figures) = figures else { return };

@@ -2,10 +2,12 @@
 
 use super::introspection::{self, HELP};
 use super::{MODULE_NAME, MODULE_VERSION, SERVER, info};
-use crate::command::{Call, Command, Flag, Flags, Keys};
+use crate::command::{Call, Command, Flag, Flags, Keys, OnStore};
+use crate::commands::stored;
 use crate::keyspace::DATABASES;
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
+use crate::resp::Arguments;
 use crate::settings::shown_limit;
 use crate::users::{DEFAULT, Role, User};
 
@@ -37,6 +39,7 @@ pub const MEMORY: Command = Command {
             summary: "Tells the bytes that a key takes, its name included",
             syntax: "key [SAMPLES count]",
             handler: memory_usage,
+            on_store: OnStore::By(stored::memory_usage),
             ..SERVER
         },
     ],
@@ -206,22 +209,24 @@ const LATENCIES: Command = Command {
     ..SERVER
 };
 
-fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let words = call.arguments;
-    // SAMPLES is for values of many parts; a filter's size is known. A wrong one is an error still.
+/// Checks the options of MEMORY USAGE. SAMPLES is for values of many parts; a filter's size is known.
+/// A wrong one is an error still.
+pub fn check_samples(words: Arguments<'_>) -> Result<(), ReplyError> {
     match (words.get(3), words.get(4)) {
-        (None, _) => {}
+        (None, _) => Ok(()),
         (Some(word), Some(count)) if parse::is(word, "SAMPLES") && words.len() == 5 => {
             let count = parse::integer(count).ok_or(ReplyError::NOT_AN_INTEGER)?;
-            if count < 0 {
-                return Err(ReplyError::SYNTAX);
-            }
+            if count < 0 { Err(ReplyError::SYNTAX) } else { Ok(()) }
         }
-        _ => return Err(ReplyError::SYNTAX),
+        _ => Err(ReplyError::SYNTAX),
     }
+}
+
+fn memory_usage(call: &mut Call<'_>) -> Result<(), ReplyError> {
+    check_samples(call.arguments)?;
     match &call.entry {
         Some(entry) => {
-            let bytes = call.server.keyspace.bytes_of(&words[2], entry);
+            let bytes = call.server.keyspace.bytes_of(&call.arguments[2], entry);
             call.reply.integer(bytes as i64);
         }
         None => call.reply.null(),

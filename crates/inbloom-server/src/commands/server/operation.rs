@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::introspection::HELP;
 use super::{SERVER, info};
 use crate::clock::since_1970;
-use crate::command::{Call, Command, Cost, Flag, Flags};
+use crate::command::{Call, Command, Cost, Flag, Flags, OnStore};
 use crate::parse;
 use crate::reply_error::ReplyError;
 
@@ -22,6 +22,7 @@ pub const BGREWRITEAOF: Command = Command {
         call.reply.simple("Background append only file rewriting started");
         Ok(())
     },
+    on_store: OnStore::Refused(NOT_KEPT_HERE),
     ..ADMIN
 };
 
@@ -31,6 +32,7 @@ pub const BGSAVE: Command = Command {
     summary: "Begins a snapshot of what has changed in --dir, in the background",
     syntax: "[SCHEDULE]",
     handler: background_save,
+    on_store: OnStore::Refused(NOT_KEPT_HERE),
     ..ADMIN
 };
 
@@ -41,6 +43,7 @@ pub const SAVE: Command = Command {
     complexity: "O(N) for the N bytes of filters that have changed",
     handler: save,
     cost: Cost::Heavy,
+    on_store: OnStore::Refused(NOT_KEPT_HERE),
     ..ADMIN
 };
 
@@ -54,6 +57,7 @@ pub const LASTSAVE: Command = Command {
         call.reply.integer(info::saved_at(call.server) as i64);
         Ok(())
     },
+    on_store: OnStore::Refused(NOT_KEPT_HERE),
     ..SERVER
 };
 
@@ -90,6 +94,7 @@ pub const WAIT: Command = Command {
     summary: "Tells how many replicas have what was written: none, there are no replicas",
     syntax: "numreplicas timeout",
     handler: wait,
+    on_store: OnStore::Refused("the store has replicas, this server has none"),
     ..SERVER
 };
 
@@ -101,6 +106,7 @@ pub const WAITAOF: Command = Command {
     syntax: "numlocal numreplicas timeout",
     handler: wait_log,
     cost: Cost::Heavy,
+    on_store: OnStore::Refused(NOT_KEPT_HERE),
     ..SERVER
 };
 
@@ -160,6 +166,9 @@ const ADMIN: Command = Command {
     flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
     ..SERVER
 };
+
+/// Why nothing is saved where filters are on a store.
+const NOT_KEPT_HERE: &str = "the store keeps the filters, nothing is saved here";
 
 const NOT_DURABLE: ReplyError = ReplyError::new(
     "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \
