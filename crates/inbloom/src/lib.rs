@@ -162,7 +162,8 @@ pub mod internals {
     }
 }
 
-/// The README's example is compiled and run.
+/// The README's examples are compiled and run, and those of the library guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/library.md")]
 struct Readme;

@@ -9,3 +9,4 @@ mod house;
 #[cfg(target_os = "linux")]
 mod memory;
 mod operations;
+mod pages;
