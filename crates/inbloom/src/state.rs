@@ -9,7 +9,10 @@
 //!   `Measured` of what it wraps, all questions at once.
 //! - [`Removable`], [`Intersecting`], [`Clocked`], [`Positioned`]: what only some can do.
 //!
-//! Kinds whose whole state is an array of cells answer most questions alike, through [`Array`].
+//! Kinds whose whole content is an array of cells answer most questions alike: they say only what is
+//! their own, as [`ArrayKind`].
+
+mod array;
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -22,7 +25,8 @@ use crate::membership::Membership;
 use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::profile::Slice;
-use crate::storage::{self, Bits, Order};
+use crate::storage::{Bits, Order};
+pub(crate) use array::{Array, ArrayKind};
 
 /// What a filter asks of its content, beyond membership. Where two of them meet, they are of one
 /// plan.
@@ -156,52 +160,6 @@ pub(crate) trait Positioned {
 
     /// Returns whether the cell at a position is in use; there is none outside.
     fn is_set(&self, position: u64) -> bool;
-}
-
-/// The whole content of a kind that is an array of cells, and the answers that follow from it.
-pub(crate) struct Array<'a> {
-    pub plan: &'a Plan,
-    pub bits: &'a Bits,
-}
-
-impl<'a> Array<'a> {
-    pub(crate) fn fill(&self) -> f64 {
-        self.plan.fill_of(self.bits.ones)
-    }
-
-    pub(crate) fn memory(&self) -> u64 {
-        storage::allocated(self.plan.bytes())
-    }
-
-    pub(crate) fn rate(&self) -> f64 {
-        self.plan.rate_at_fill(self.fill())
-    }
-
-    pub(crate) fn estimate(&self) -> Estimate {
-        self.plan.estimate(self.bits.ones)
-    }
-
-    pub(crate) fn room(&self) -> u64 {
-        self.plan.items_at(self.plan.rate()).saturating_sub(self.estimate().rounded())
-    }
-
-    pub(crate) fn payload(&self) -> Cow<'a, [u8]> {
-        Cow::Borrowed(self.bits.cells.bytes())
-    }
-
-    pub(crate) fn is_read_only(&self) -> bool {
-        !self.bits.cells.is_writable()
-    }
-
-    /// Returns whether the cell at a position is in use; cells are 1, 2, 4 or 8 bits wide.
-    pub(crate) fn is_set(&self, position: u64) -> bool {
-        let width = u64::from(self.plan.width());
-        let cell = position.checked_mul(width).and_then(|bit| usize::try_from(bit / 8).ok());
-        cell.and_then(|at| self.bits.cells.bytes().get(at)).is_some_and(|byte| {
-            let mask = ((1_u32 << width.min(8)) - 1) << (position * width % 8);
-            u32::from(*byte) & mask != 0
-        })
-    }
 }
 
 pub(crate) fn cannot_remove(plan: &Plan) -> Error {

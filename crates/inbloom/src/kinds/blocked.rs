@@ -39,7 +39,6 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::digest::Digest;
@@ -48,12 +47,11 @@ use crate::estimate::Estimate;
 use crate::kernels::{self, Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;
-use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::plan::lines::BLOCK_BITS;
 use crate::profile::{Slice, Spread, slices_of};
-use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
-use crate::storage::{Bits, Order};
+use crate::state::{Array, ArrayKind, Intersecting, Positioned, Removable, State};
+use crate::storage::Bits;
 pub(crate) use row::ROW;
 
 /// A Bloom filter with one cache line per key, or two. The default kind.
@@ -117,10 +115,6 @@ impl Blocked {
         Some(changed != 0)
     }
 
-    fn array(&self) -> Array<'_> {
-        Array { plan: &self.plan, bits: &self.bits }
-    }
-
     /// Inserts, and tells whether the digest is certainly new, without counting bits: the count
     /// (`Measured::occupied`) is wrong from now on, see [`Blocked::recounted`]. Panics if the cells
     /// are read-only.
@@ -137,125 +131,68 @@ impl Blocked {
     }
 }
 
-impl State for Blocked {
-    fn plan(&self) -> &Plan {
-        &self.plan
+impl ArrayKind for Blocked {
+    fn from_bits(plan: Plan, bits: Bits) -> Blocked {
+        Blocked::with_bits(plan, bits)
     }
 
-    fn measured(&self) -> &dyn Measured {
-        self
+    fn array(&self) -> Array<'_> {
+        Array { plan: &self.plan, bits: &self.bits }
     }
 
-    fn clear(&mut self) -> Result<()> {
+    fn into_array(self) -> Bits {
+        self.bits
+    }
+
+    fn empty(&mut self) -> Result<()> {
         self.bits.clear()
     }
 
-    fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Blocked::with_bits(self.plan, self.bits.copy()?)))
+    fn equals(&self, other: &Blocked) -> bool {
+        self.bits == other.bits
     }
 
-    fn same(&self, other: &dyn State) -> bool {
-        self.bits == other.of::<Blocked>().bits
+    fn add_all(&mut self, other: &Blocked) -> Result<()> {
+        self.bits.unite(&other.bits)
     }
 
-    fn unite(&mut self, other: &dyn State) -> Result<()> {
-        self.bits.unite(&other.of::<Blocked>().bits)
+    fn copies(&self, digest: Digest) -> u64 {
+        u64::from(self.contains(digest))
     }
 
-    fn count(&self, digest: Digest) -> u64 {
-        u64::from(self.contains_digest(digest))
-    }
-
-    fn check(&self, _digest: Digest) -> Result<()> {
-        Ok(())
-    }
-
-    fn into_bits(self: Box<Self>) -> Option<Bits> {
-        Some(self.bits)
-    }
-
-    fn expect(&self, order: Order) {
-        self.bits.cells.expect(order);
-    }
-
-    /// Its pages come in as they are touched.
-    fn set_paging(&mut self, _paging: Paging) {}
-
-    fn removable(&mut self) -> Option<&mut dyn Removable> {
-        None
-    }
-
-    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
-        Some(self)
-    }
-
-    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
-        None
-    }
-
-    fn positioned(&self) -> Option<&dyn Positioned> {
-        Some(self)
-    }
-}
-
-impl Measured for Blocked {
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn fill(&self) -> f64 {
-        self.array().fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
+    fn count_cells(&self) -> Option<u64> {
         check_reserved(0, self.bits.cells.bytes()).ok()?;
         Some(self.bits.cells.count_ones())
     }
 
-    fn profile(&self, slices: usize) -> Vec<Slice> {
+    fn fills(&self, slices: usize) -> Vec<Slice> {
         // One bit of a block is reserved, and no cell.
         let counts = self.bits.block_counts(slices, BLOCK_BITS - 1, |word| word);
         slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
     }
 
-    fn bytes(&self) -> u64 {
-        self.plan.bytes()
-    }
-
-    fn memory(&self) -> u64 {
-        self.array().memory()
-    }
-
-    fn rate(&self) -> f64 {
-        self.array().rate()
-    }
-
-    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+    fn distinct(&self, _inserted: Option<u64>) -> Estimate {
         self.array().estimate()
     }
 
-    fn room(&self) -> u64 {
+    fn keys_left(&self) -> u64 {
         self.array().room()
     }
 
-    fn next_growth(&self) -> Option<u64> {
-        None
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
+    fn particulars(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn as_removable(&mut self) -> Option<&mut dyn Removable> {
+        None
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.array().payload()
+    fn as_intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.array().is_read_only()
+    fn as_positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
     }
 }
 

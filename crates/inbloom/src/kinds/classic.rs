@@ -23,7 +23,6 @@
 mod plan;
 mod row;
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::digest::Digest;
@@ -33,11 +32,10 @@ use crate::kernels::scalar::fold;
 use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::kind::Kind;
 use crate::membership::Membership;
-use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::profile::{Slice, Spread, slices_of};
-use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
-use crate::storage::{Bits, Order};
+use crate::state::{Array, ArrayKind, Intersecting, Positioned, Removable, State};
+use crate::storage::Bits;
 use crate::sync::{AtomicU64, Ordering};
 pub use plan::MAX_CLASSIC_PROBES;
 pub(crate) use row::ROW;
@@ -137,129 +135,68 @@ impl Classic {
     pub fn insert(&mut self, digest: Digest) -> bool {
         self.insert_digest(digest).expect("a filter by itself has memory of its own")
     }
+}
+
+impl ArrayKind for Classic {
+    fn from_bits(plan: Plan, bits: Bits) -> Classic {
+        Classic::with_bits(plan, bits)
+    }
 
     fn array(&self) -> Array<'_> {
         Array { plan: &self.plan, bits: &self.bits }
     }
-}
 
-impl State for Classic {
-    fn plan(&self) -> &Plan {
-        &self.plan
+    fn into_array(self) -> Bits {
+        self.bits
     }
 
-    fn measured(&self) -> &dyn Measured {
-        self
-    }
-
-    fn clear(&mut self) -> Result<()> {
+    fn empty(&mut self) -> Result<()> {
         self.bits.clear()
     }
 
-    fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Classic::with_bits(self.plan, self.bits.copy()?)))
+    fn equals(&self, other: &Classic) -> bool {
+        self.bits == other.bits
     }
 
-    fn same(&self, other: &dyn State) -> bool {
-        self.bits == other.of::<Classic>().bits
+    fn add_all(&mut self, other: &Classic) -> Result<()> {
+        self.bits.unite(&other.bits)
     }
 
-    fn unite(&mut self, other: &dyn State) -> Result<()> {
-        self.bits.unite(&other.of::<Classic>().bits)
+    fn copies(&self, digest: Digest) -> u64 {
+        u64::from(self.contains(digest))
     }
 
-    fn count(&self, digest: Digest) -> u64 {
-        u64::from(self.contains_digest(digest))
-    }
-
-    fn check(&self, _digest: Digest) -> Result<()> {
-        Ok(())
-    }
-
-    fn into_bits(self: Box<Self>) -> Option<Bits> {
-        Some(self.bits)
-    }
-
-    fn expect(&self, order: Order) {
-        self.bits.cells.expect(order);
-    }
-
-    /// Its pages come in as they are touched.
-    fn set_paging(&mut self, _paging: Paging) {}
-
-    fn removable(&mut self) -> Option<&mut dyn Removable> {
-        None
-    }
-
-    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
-        Some(self)
-    }
-
-    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
-        None
-    }
-
-    fn positioned(&self) -> Option<&dyn Positioned> {
-        Some(self)
-    }
-}
-
-impl Measured for Classic {
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn fill(&self) -> f64 {
-        self.array().fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
+    fn count_cells(&self) -> Option<u64> {
         self.bits.recount(self.plan.bits())
     }
 
-    fn profile(&self, slices: usize) -> Vec<Slice> {
+    fn fills(&self, slices: usize) -> Vec<Slice> {
         // Probes lie anywhere: a slice sees them one by one.
         slices_of(&self.bits.counts(self.plan.bits(), slices), Spread::Probes(1.0))
     }
 
-    fn bytes(&self) -> u64 {
-        self.plan.bytes()
-    }
-
-    fn memory(&self) -> u64 {
-        self.array().memory()
-    }
-
-    fn rate(&self) -> f64 {
-        self.array().rate()
-    }
-
-    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+    fn distinct(&self, _inserted: Option<u64>) -> Estimate {
         self.array().estimate()
     }
 
-    fn room(&self) -> u64 {
+    fn keys_left(&self) -> u64 {
         self.array().room()
     }
 
-    fn next_growth(&self) -> Option<u64> {
-        None
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
+    fn particulars(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn as_removable(&mut self) -> Option<&mut dyn Removable> {
+        None
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.array().payload()
+    fn as_intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.array().is_read_only()
+    fn as_positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
     }
 }
 

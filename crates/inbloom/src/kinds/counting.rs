@@ -45,25 +45,24 @@
 //! Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks).
 
 mod plan;
+mod racing;
 mod row;
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
-use crate::kernels::scalar::{Touch, touched_counters};
-use crate::kernels::{Counters, Geometry, Kernel, Run, Towards};
+use crate::kernels::scalar::touched_counters;
+use crate::kernels::{Counters, Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;
-use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::plan::lines::BLOCK_BITS;
 use crate::profile::{Slice, Spread, slices_of};
-use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
-use crate::storage::{Bits, Order, words};
-use crate::sync::{AtomicU64, Ordering};
+use crate::state::{Array, ArrayKind, Intersecting, Positioned, Removable, State};
+use crate::storage::{Bits, words};
+pub(crate) use racing::RacingCounting;
 pub(crate) use row::ROW;
 
 /// A Bloom filter with counters, one cache line per key or two. Keys can be removed again.
@@ -185,119 +184,58 @@ impl Counting {
         let operation = |here, there| operation(counters, here, there);
         self.bits.combine(&other.bits, operation, |word| counters.above_zero(word))
     }
+}
+
+impl ArrayKind for Counting {
+    fn from_bits(plan: Plan, bits: Bits) -> Counting {
+        Counting::with_bits(plan, bits)
+    }
 
     fn array(&self) -> Array<'_> {
         Array { plan: &self.plan, bits: &self.bits }
     }
-}
 
-impl State for Counting {
-    fn plan(&self) -> &Plan {
-        &self.plan
+    fn into_array(self) -> Bits {
+        self.bits
     }
 
-    fn measured(&self) -> &dyn Measured {
-        self
-    }
-
-    fn clear(&mut self) -> Result<()> {
+    fn empty(&mut self) -> Result<()> {
         self.bits.clear()
     }
 
-    fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Counting::with_bits(self.plan, self.bits.copy()?)))
-    }
-
-    fn same(&self, other: &dyn State) -> bool {
-        self.bits == other.of::<Counting>().bits
+    fn equals(&self, other: &Counting) -> bool {
+        self.bits == other.bits
     }
 
     /// Counts add up, and end at the maximum: a key that is in both has to be removed from the union as
     /// often as from both.
-    fn unite(&mut self, other: &dyn State) -> Result<()> {
-        self.combine(other.of(), Counters::add)
+    fn add_all(&mut self, other: &Counting) -> Result<()> {
+        self.combine(other, Counters::add)
     }
 
-    fn count(&self, digest: Digest) -> u64 {
+    fn copies(&self, digest: Digest) -> u64 {
         self.count(digest).into()
     }
 
-    fn check(&self, _digest: Digest) -> Result<()> {
-        Ok(())
-    }
-
-    fn into_bits(self: Box<Self>) -> Option<Bits> {
-        Some(self.bits)
-    }
-
-    fn expect(&self, order: Order) {
-        self.bits.cells.expect(order);
-    }
-
-    /// Its pages come in as they are touched.
-    fn set_paging(&mut self, _paging: Paging) {}
-
-    fn removable(&mut self) -> Option<&mut dyn Removable> {
-        Some(self)
-    }
-
-    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
-        Some(self)
-    }
-
-    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
-        None
-    }
-
-    fn positioned(&self) -> Option<&dyn Positioned> {
-        Some(self)
-    }
-}
-
-impl Measured for Counting {
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn fill(&self) -> f64 {
-        self.array().fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
+    fn count_cells(&self) -> Option<u64> {
         Some(self.count_marks(Counters::above_zero))
     }
 
-    fn profile(&self, slices: usize) -> Vec<Slice> {
+    fn fills(&self, slices: usize) -> Vec<Slice> {
         let (counters, cells) = (self.geometry.counters, BLOCK_BITS / u64::from(self.plan.width()));
         let counts = self.bits.block_counts(slices, cells, |word| counters.above_zero(word));
         slices_of(&counts, Spread::in_lines(&self.plan, counts.len()))
     }
 
-    fn bytes(&self) -> u64 {
-        self.plan.bytes()
-    }
-
-    fn memory(&self) -> u64 {
-        self.array().memory()
-    }
-
-    fn rate(&self) -> f64 {
-        self.array().rate()
-    }
-
-    fn estimate(&self, _inserted: Option<u64>) -> Estimate {
+    fn distinct(&self, _inserted: Option<u64>) -> Estimate {
         self.array().estimate()
     }
 
-    fn room(&self) -> u64 {
+    fn keys_left(&self) -> u64 {
         self.array().room()
     }
 
-    fn next_growth(&self) -> Option<u64> {
-        None
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
+    fn particulars(&self) -> Vec<(&'static str, String)> {
         let (saturated, all) = (self.saturated(), self.plan.cells());
         vec![
             ("counters", format!("{all} of {} bits", self.plan.width())),
@@ -308,16 +246,16 @@ impl Measured for Counting {
         ]
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn as_removable(&mut self) -> Option<&mut dyn Removable> {
+        Some(self)
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.array().payload()
+    fn as_intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.array().is_read_only()
+    fn as_positioned(&self) -> Option<&dyn Positioned> {
+        Some(self)
     }
 }
 
@@ -393,573 +331,5 @@ fn smallest(geometry: &Geometry, digest: Digest, load: impl Fn(usize) -> u64) ->
     counts.min().expect("a key has a line, and a line eight words")
 }
 
-/// The counting kind on words that many threads use at once.
-///
-/// Every counter is changed by compare-and-exchange of its word, so that no raise or lowering is
-/// lost. At any instant a counter is at its maximum, or at least the number of keys that have
-/// raised it and not begun to lower it: a key that is in is found.
-pub(crate) struct RacingCounting {
-    geometry: Geometry,
-    kernel: &'static Kernel,
-}
-
-impl RacingCounting {
-    pub(crate) fn new(plan: &Plan) -> RacingCounting {
-        let geometry = Geometry::new(plan);
-        RacingCounting { geometry, kernel: Kernel::select(&geometry) }
-    }
-
-    pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
-        self.kernel.racing_contains(words, &self.geometry, digest)
-    }
-
-    pub(crate) fn count(&self, words: &[AtomicU64], digest: Digest) -> u64 {
-        let load = |at: usize| u64::from_le(words[at].load(Ordering::Relaxed));
-        smallest(&self.geometry, digest, load).into()
-    }
-
-    /// A mark for each counter of a word that is above zero.
-    pub(crate) fn above_zero(&self, word: u64) -> u64 {
-        self.geometry.counters.above_zero(word)
-    }
-
-    /// Raises the digest's counters and returns how many of them this call has raised from zero: if
-    /// any, the digest is certainly new.
-    pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {
-        touched_counters(&self.geometry, digest).map(|touch| self.raise(words, touch)).sum()
-    }
-
-    /// Takes the digest out once, as [`Counting::remove`] does. Returns whether it was in, and by
-    /// how much the number of counters above zero has changed, which it may even if it was not.
-    ///
-    /// A key that is in keeps each of its counters above zero until its own removal lowers it, so
-    /// that this removal goes through, and lowers only what the key itself has raised: no other key
-    /// is hurt. If a counter is found at zero half way, the key was not in, or another thread has
-    /// been taking out its last occurrence at the same time. What was lowered so far belongs to
-    /// others and is raised again; until then those others may be denied, for an instant. So
-    /// whoever lets several threads remove the same key makes them take turns.
-    pub(crate) fn remove(&self, words: &[AtomicU64], digest: Digest) -> (bool, i32) {
-        if self.contains(words, digest) { self.lower_all(words, digest) } else { (false, 0) }
-    }
-
-    /// Lowers all of the digest's counters, or none if one is found at zero.
-    fn lower_all(&self, words: &[AtomicU64], digest: Digest) -> (bool, i32) {
-        let (mut lowered, mut change) = ([[0; 8]; 2], 0);
-        for (line, touch) in touched_counters(&self.geometry, digest).enumerate() {
-            let words_of_line = &words[touch.block as usize * 8..][..8];
-            for (i, (word, which)) in words_of_line.iter().zip(touch.mask).enumerate() {
-                let Some((these, zeroed)) = self.lower(word, which) else {
-                    let touches = touched_counters(&self.geometry, digest).zip(lowered);
-                    let undo = touches.map(|(touch, mask)| Touch { mask, ..touch });
-                    let raised: u32 = undo.map(|touch| self.raise(words, touch)).sum();
-                    return (false, change + raised as i32);
-                };
-                lowered[line][i] = these;
-                change -= zeroed as i32;
-            }
-        }
-        (true, change)
-    }
-
-    /// Raises the marked counters of a line and returns how many were zero before.
-    fn raise(&self, words: &[AtomicU64], touch: Touch) -> u32 {
-        let counters = self.geometry.counters;
-        let line = words[touch.block as usize * 8..][..8].iter().zip(touch.mask);
-        line.map(|(word, which)| {
-            let old = update(word, |old| counters.raise(old, which));
-            (which & !counters.above_zero(old)).count_ones()
-        })
-        .sum()
-    }
-
-    /// Lowers the marked counters of a word at once, and returns the marks of those that were not
-    /// at their maximum, and how many reached zero; None, with nothing changed, if one is zero
-    /// already.
-    fn lower(&self, word: &AtomicU64, which: u64) -> Option<(u64, u32)> {
-        let counters = self.geometry.counters;
-        let any_zero = |word| which & !counters.above_zero(word) != 0;
-        let old = update(word, |old| if any_zero(old) { old } else { counters.lower(old, which) });
-        if any_zero(old) {
-            return None;
-        }
-        let zeroed = which & !counters.above_zero(counters.lower(old, which));
-        Some((which & !counters.at_maximum(old), zeroed.count_ones()))
-    }
-
-    /// Inserts as [`RacingCounting::insert`] does, one by one, and calls `done` with what each returned.
-    pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
-        let base = words.as_ptr().cast();
-        run.for_each_line(base, &self.geometry, Towards::NearToWrite, |_, digest| {
-            done(self.insert(words, digest));
-        });
-    }
-
-    pub(crate) fn contains_run(&self, words: &[AtomicU64], run: Run<'_>, found: &mut [bool]) {
-        self.kernel.racing_contains_all(words, &self.geometry, run, found);
-    }
-}
-
-/// Changes a word at once and returns what it was before. Relaxed, as everywhere in shared filters:
-/// counters carry no other data.
-#[inline]
-fn update(word: &AtomicU64, operation: impl Fn(u64) -> u64) -> u64 {
-    let (Ok(old) | Err(old)) = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |stored| {
-        let old = u64::from_le(stored);
-        let new = operation(old);
-        (new != old).then_some(new.to_le()) // No locked instruction for nothing.
-    });
-    u64::from_le(old)
-}
-
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-    use crate::digest::Hasher;
-    use crate::plan::Rounds;
-    use crate::plan::model::Lines;
-
-    const WIDTHS: [u32; 3] = [2, 4, 8];
-
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    struct Shape {
-        blocks: u64,
-        lines: u32,
-        probes: u32,
-        width: u32,
-    }
-
-    impl Shape {
-        fn plan(self) -> Plan {
-            let Shape { blocks, lines, probes, width } = self;
-            Plan { bits: blocks * 512, lines, probes, width, ..Plan::blank(Kind::Counting) }
-        }
-
-        fn geometry(self) -> Geometry {
-            Geometry::new(&self.plan())
-        }
-    }
-
-    fn empty(shape: Shape) -> Counting {
-        Counting::new(shape.plan()).unwrap()
-    }
-
-    fn copy(filter: &Counting) -> Counting {
-        Counting::with_bits(filter.plan, filter.bits.copy().unwrap())
-    }
-
-    fn one_line(blocks: u64, width: u32) -> Shape {
-        Shape { blocks, lines: 1, probes: 8, width }
-    }
-
-    /// Every width, with 4 to 16 probes in one line and in two.
-    fn shapes(blocks: u64) -> impl Iterator<Item = Shape> {
-        WIDTHS.into_iter().flat_map(move |width| {
-            [1, 2].into_iter().flat_map(move |lines| {
-                Rounds::PROBES.map(move |per_line| {
-                    let probes = lines * per_line;
-                    Shape { blocks, lines, probes, width }
-                })
-            })
-        })
-    }
-
-    fn digest(seed: u64, key: u64) -> Digest {
-        Hasher::xxh3(seed).digest(key.to_le_bytes())
-    }
-
-    /// A stream of random words.
-    fn draws(seed: u64) -> impl FnMut() -> u64 {
-        let mut random = inbloom_testing::Random(seed);
-        move || random.next()
-    }
-
-    fn counts(word: u64, width: u32) -> Vec<u64> {
-        (0..64 / width).map(|i| word >> (i * width) & ((1 << width) - 1)).collect()
-    }
-
-    fn word_of(counts: impl IntoIterator<Item = u64>, width: u32) -> u64 {
-        counts.into_iter().zip(0..).map(|(count, i)| count << (i * width)).sum()
-    }
-
-    /// Random words, most of whose counters are random, and many zero, one, or at the maximum.
-    fn random_word(draw: &mut impl FnMut() -> u64, width: u32) -> u64 {
-        let maximum = (1 << width) - 1;
-        let counts: Vec<u64> = (0..64 / width)
-            .map(|_| match draw() % 8 {
-                0 | 1 => 0,
-                2 => 1,
-                3 | 4 => maximum,
-                5 => maximum - 1,
-                _ => draw() & maximum,
-            })
-            .collect();
-        word_of(counts, width)
-    }
-
-    #[test]
-    fn words_compute_like_their_counters() {
-        for width in WIDTHS {
-            let (mut draw, swar, maximum) = (draws(1), Counters::new(width), (1 << width) - 1);
-            for _ in 0..20_000 {
-                let (x, y) = (random_word(&mut draw, width), random_word(&mut draw, width));
-                let which = draw() & swar.lowest;
-                let (xs, ys) = (counts(x, width), counts(y, width));
-                let marked = counts(which, width);
-                let map = |f: &dyn Fn(u64) -> u64| word_of(xs.iter().map(|x| f(*x)), width);
-                let zip = |others: &[u64], f: &dyn Fn(u64, u64) -> u64| {
-                    word_of(xs.iter().zip(others).map(|(x, y)| f(*x, *y)), width)
-                };
-                assert_eq!(swar.above_zero(x), map(&|x| (x > 0).into()));
-                assert_eq!(swar.at_maximum(x), map(&|x| (x == maximum).into()));
-                assert_eq!(swar.add(x, y), zip(&ys, &|x, y| (x + y).min(maximum)));
-                assert_eq!(swar.min(x, y), zip(&ys, &|x, y| x.min(y)));
-                assert_eq!(swar.raise(x, which), zip(&marked, &|x, m| (x + m).min(maximum)));
-                let lower = |x, m| if x == maximum { x } else { x - m };
-                let positive = which & swar.above_zero(x);
-                assert_eq!(swar.lower(x, positive), zip(&counts(positive, width), &lower));
-                let chosen = xs.iter().zip(&marked).filter(|(_, m)| **m == 1).map(|(x, _)| *x);
-                let smallest = chosen.min().unwrap_or(maximum);
-                assert_eq!(swar.smallest(x, which), smallest as u32);
-            }
-        }
-    }
-
-    /// The layout that files depend on, worked out by hand from the text at the top.
-    #[test]
-    fn a_known_key_has_known_counters() {
-        let marks = |width, probes, print| {
-            let geometry = Shape { blocks: 1, lines: 1, probes, width }.geometry();
-            touched_counters(&geometry, Digest { place: 0, print }).next().unwrap().mask
-        };
-        assert_eq!(marks(4, 8, 0x35), [1 << 20, 1 << 12, 1, 1, 1, 1, 1, 1]);
-        assert_eq!(marks(4, 8, 0xf << 28), [1, 1, 1, 1, 1, 1, 1, 1 << 60]);
-        assert_eq!(marks(2, 8, 5 | 31 << 35), [1 << 10, 1, 1, 1, 1, 1, 1, 1 << 62]);
-        assert_eq!(marks(8, 8, 5 | 7 << 21), [1 << 40, 1, 1, 1, 1, 1, 1, 1 << 56]);
-        // A half round: from 64 / w on in the second word of the pair.
-        assert_eq!(marks(4, 4, 3 | 19 << 5), [1 << 12, 0, 1, 1, 0, 1 << 12, 0, 0]);
-        assert_eq!(marks(2, 4, 63 << 18), [1, 1, 1, 0, 0, 0, 0, 1 << 62]);
-        assert_eq!(marks(8, 4, 15 << 12), [1, 1, 1, 0, 0, 0, 0, 1 << 56]);
-    }
-
-    /// What bits would get wrong: two keys share a counter, and one of them goes.
-    #[test]
-    fn removing_a_key_leaves_its_neighbour() {
-        let mut filter = empty(one_line(1, 4));
-        let (here, there) = (Digest { place: 0, print: 0 }, Digest { place: 0, print: 0x5 });
-        assert!(filter.insert(here) && filter.insert(there));
-        assert_eq!(filter.bits.ones, 9);
-        assert!(filter.remove(here).unwrap());
-        assert!(filter.contains(there) && !filter.contains(here));
-        assert_eq!(filter.bits.ones, 8);
-        assert!(filter.remove(there).unwrap());
-        assert!(filter.bits.cells.bytes().iter().all(|byte| *byte == 0) && filter.bits.ones == 0);
-    }
-
-    /// And what the documentation warns of: removing a key that was only claimed.
-    #[test]
-    fn removing_a_key_that_was_never_inserted_can_take_others() {
-        let mut filter = empty(one_line(1, 4));
-        let prints = [0x1111_1111, 0x2222_2222];
-        let [here, there] = prints.map(|print| Digest { place: 0, print });
-        let claimed = Digest { place: 0, print: 0x1212_1212 };
-        filter.insert(here);
-        filter.insert(there);
-        assert!(filter.contains(claimed) && filter.remove(claimed).unwrap());
-        assert!(!filter.contains(here) && !filter.contains(there));
-    }
-
-    #[test]
-    fn removing_an_absent_key_changes_no_byte() {
-        for shape in shapes(50) {
-            let mut filter = empty(shape);
-            (0..40).for_each(|key| assert!(filter.insert(digest(0, key)) || key > 0));
-            let before = copy(&filter);
-            let absent = (1000..3000).map(|key| digest(0, key));
-            for digest in absent.filter(|digest| !before.contains(*digest)) {
-                assert!(!filter.remove(digest).unwrap());
-                assert_eq!(filter.count(digest), 0);
-            }
-            assert!(filter.bits == before.bits);
-        }
-    }
-
-    /// Filters over 24 keys against the multiset they stand for, and against one counter per cell
-    /// in the plainest form, through random inserts, removals, unions and intersections.
-    #[test]
-    fn it_behaves_like_a_multiset() {
-        for (shape, seed) in shapes(3).zip(1..) {
-            let mut draw = draws(seed);
-            let mut filters = [empty(shape), empty(shape)];
-            let mut models: [HashMap<u64, u32>; 2] = Default::default();
-            for _ in 0..600 {
-                let (at, key) = ((draw() % 2) as usize, draw() % 24);
-                let other = copy(&filters[1 - at]);
-                let other_model = models[1 - at].clone();
-                let (filter, model) = (&mut filters[at], &mut models[at]);
-                let was_in = model.get(&key).is_some_and(|count| *count > 0);
-                match draw() % 100 {
-                    0 => {
-                        filter.unite(&other).unwrap();
-                        other_model.iter().for_each(|(k, n)| *model.entry(*k).or_default() += n);
-                    }
-                    1 => {
-                        filter.intersect(&other).unwrap();
-                        for (key, count) in model.iter_mut() {
-                            *count = (*count).min(other_model.get(key).copied().unwrap_or(0));
-                        }
-                    }
-                    2..50 => {
-                        assert!(!(filter.insert(digest(0, key)) && was_in), "a member is not new");
-                        *model.entry(key).or_default() += 1;
-                    }
-                    _ if was_in => {
-                        assert!(filter.remove(digest(0, key)).unwrap());
-                        *model.get_mut(&key).unwrap() -= 1;
-                    }
-                    _ => {}
-                }
-                assert_eq!(filter.bits.ones, filter.recount().unwrap(), "{shape:?}");
-                for (key, count) in &*model {
-                    let counted = filter.count(digest(0, *key));
-                    assert!(counted >= (*count).min(filter.max_count()), "{shape:?}");
-                    assert_eq!(filter.contains(digest(0, *key)), counted > 0);
-                }
-            }
-        }
-    }
-
-    /// Without saturation a filter is a function of the multiset alone: removals leave no trace.
-    #[test]
-    fn what_is_left_is_as_if_the_removed_had_never_come() {
-        for shape in shapes(400).filter(|shape| shape.width == 8) {
-            let (mut filter, mut expected) = (empty(shape), empty(shape));
-            (0..500).for_each(|key| _ = filter.insert(digest(1, key)));
-            (0..500).rev().filter(|key| key % 3 != 0).for_each(|key| {
-                assert!(filter.remove(digest(1, key)).unwrap());
-            });
-            (0..500).step_by(3).for_each(|key| _ = expected.insert(digest(1, key)));
-            assert_eq!(filter.saturated(), 0);
-            assert!(filter.bits == expected.bits, "{shape:?}");
-        }
-    }
-
-    #[test]
-    fn a_saturated_counter_stays() {
-        for shape in shapes(2) {
-            let (mut filter, key) = (empty(shape), digest(0, 7));
-            for times in 1..=1000 {
-                assert_eq!(filter.insert(key), times == 1);
-                assert_eq!(filter.count(key), times.min(filter.max_count()));
-            }
-            assert_eq!(filter.saturated(), filter.bits.ones);
-            for _ in 0..1000 {
-                assert!(filter.remove(key).unwrap());
-            }
-            assert!(filter.contains(key));
-            assert_eq!(filter.count(key), filter.max_count());
-        }
-    }
-
-    /// The mean of samples and its standard error.
-    fn mean(samples: &[f64]) -> (f64, f64) {
-        let n = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / n;
-        let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-        (mean, (squares / (n - 1.0) / n).sqrt())
-    }
-
-    fn model(shape: Shape) -> Lines {
-        let Shape { blocks, lines, probes, width } = shape;
-        let (word, rounds) = (f64::from(64 / width), Rounds::of(probes / lines));
-        Lines { blocks: blocks as f64, word, reserved: 0, lines, rounds }
-    }
-
-    /// Twenty filters of each shape, filled until 2% is expected.
-    #[test]
-    fn the_rate_is_the_model_s() {
-        for shape in shapes(200) {
-            let model = model(shape);
-            let items = (1..).find(|n| model.rate(f64::from(*n) * 20.0) > 0.02).unwrap() * 20;
-            let samples: Vec<f64> = (0..20)
-                .map(|seed| {
-                    let mut filter = empty(shape);
-                    (0..u64::from(items as u32))
-                        .for_each(|key| _ = filter.insert(digest(seed, key)));
-                    let asked = (1 << 32..).take(20_000).map(|key| digest(seed, key));
-                    asked.filter(|digest| filter.contains(*digest)).count() as f64 / 20_000.0
-                })
-                .collect();
-            let ((measured, error), expected) = (mean(&samples), model.rate(f64::from(items)));
-            assert!(
-                (measured - expected).abs() < 4.0 * error,
-                "{shape:?}, {items} items: model {expected}, measured {measured} +- {error}"
-            );
-        }
-    }
-
-    #[test]
-    fn overflow_is_the_model_s() {
-        for (shape, load) in shapes(200).filter(|s| s.width < 8).zip([1.0, 1.5].iter().cycle()) {
-            let cells = (shape.blocks * 512 / u64::from(shape.width)) as f64;
-            let load = load * f64::from(shape.width) / 2.0; // Raises of a counter.
-            let items = (cells * load / f64::from(shape.probes)) as u64;
-            let samples: Vec<f64> = (0..20)
-                .map(|seed| {
-                    let mut filter = empty(shape);
-                    (0..items).for_each(|key| _ = filter.insert(digest(seed, key)));
-                    filter.saturated() as f64 / cells
-                })
-                .collect();
-            let (measured, error) = mean(&samples);
-            let expected = model(shape).overflow(items as f64, (1 << shape.width) - 1);
-            assert!(
-                (measured - expected).abs() < 4.0 * error.max(1e-6),
-                "{shape:?}, load {load}: model {expected}, measured {measured} +- {error}"
-            );
-        }
-    }
-
-    /// Large enough that runs ask for memory ahead.
-    #[test]
-    fn batches_answer_like_single_calls() {
-        for shape in shapes(10_000) {
-            let digests: Vec<Digest> = (0..1000).map(|key| digest(3, key % 700)).collect();
-            let (mut single, mut batch, mut new) = (empty(shape), empty(shape), Vec::new());
-            let expected: Vec<bool> = digests.iter().map(|digest| single.insert(*digest)).collect();
-            batch.insert_digests(&digests, &mut new).unwrap();
-            assert!(new == expected && batch.bits == single.bits);
-            let asked: Vec<Digest> = (500..1500).map(|key| digest(3, key)).collect();
-            batch.contains_digests(&asked, &mut new);
-            assert!(new.iter().zip(&asked).all(|(found, key)| *found == single.contains(*key)));
-        }
-    }
-
-    #[test]
-    fn racing_answers_like_exclusive() {
-        for shape in shapes(20) {
-            let (mut filter, racing) = (empty(shape), RacingCounting::new(&shape.plan()));
-            let shared = empty(shape).bits.cells.into_shared().unwrap();
-            let (words, mut ones, mut draw) = (shared.words(), 0_i64, draws(9));
-            for _ in 0..3000 {
-                let key = digest(0, draw() % 60);
-                if draw() % 5 < 2 {
-                    let raised = racing.insert(words, key);
-                    ones += i64::from(raised);
-                    assert_eq!(raised != 0, filter.insert(key));
-                } else {
-                    let (was_in, change) = racing.remove(words, key);
-                    ones += i64::from(change);
-                    assert_eq!(was_in, filter.remove(key).unwrap());
-                }
-                let key = digest(0, draw() % 60);
-                assert_eq!(racing.contains(words, key), filter.contains(key));
-            }
-            let keys: Vec<Digest> = (0..200).map(|key| digest(0, key)).collect();
-            let (run, mut found) = (Run { keys: &keys, next: &[] }, vec![false; 200]);
-            racing.contains_run(words, run, &mut found);
-            assert!(found.iter().zip(&keys).all(|(found, key)| *found == filter.contains(*key)));
-            let mut new = Vec::new();
-            filter.insert_run(&keys, &[], &mut new).unwrap();
-            let mut new = new.into_iter();
-            racing.insert_run(words, run, |raised| {
-                ones += i64::from(raised);
-                assert_eq!(Some(raised != 0), new.next());
-            });
-            let bits = Bits { cells: shared.into_cells().unwrap(), ones: ones as u64 };
-            assert!(bits == filter.bits, "{shape:?}");
-        }
-    }
-
-    /// What happens if the key goes between the question and the removal.
-    #[test]
-    fn a_removal_that_comes_too_late_is_undone() {
-        for shape in shapes(4) {
-            let (mut filter, racing) = (empty(shape), RacingCounting::new(&shape.plan()));
-            (0..9).for_each(|key| _ = filter.insert(digest(2, key)));
-            let before = copy(&filter);
-            let shared = filter.bits.cells.into_shared().unwrap();
-            let absent = (100..400).map(|key| digest(2, key));
-            for digest in absent.filter(|digest| !before.contains(*digest)) {
-                assert_eq!(racing.lower_all(shared.words(), digest), (false, 0));
-            }
-            assert!(shared.into_cells().unwrap().bytes() == before.bits.cells.bytes());
-        }
-    }
-
-    /// Two threads remove the same keys at once, in a filter so empty that none is claimed by
-    /// accident.
-    #[test]
-    fn of_two_removals_of_a_key_at_most_one_goes_through() {
-        let shape = Shape { blocks: 600, lines: 2, probes: 24, width: 4 };
-        let racing = RacingCounting::new(&shape.plan());
-        let mut filter = empty(shape);
-        (0..600).for_each(|key| _ = filter.insert(digest(6, key)));
-        let ones = filter.bits.ones as i64;
-        let shared = filter.bits.cells.into_shared().unwrap();
-        let words = shared.words();
-        let remove = || (0..500).map(|key| racing.remove(words, digest(6, key))).collect();
-        let answers: [Vec<(bool, i32)>; 2] = std::thread::scope(|scope| {
-            [scope.spawn(remove), scope.spawn(remove)].map(|thread| thread.join().unwrap())
-        });
-        let mut expected = empty(shape);
-        (500..600).for_each(|key| _ = expected.insert(digest(6, key)));
-        for key in 0..500 {
-            match answers.each_ref().map(|answers| answers[key].0) {
-                [true, true] => panic!("key {key} was removed twice"),
-                // Denied for an instant, twice.
-                [false, false] => _ = expected.insert(digest(6, key as u64)),
-                _ => {}
-            }
-        }
-        let change: i64 = answers.iter().flatten().map(|(_, change)| i64::from(*change)).sum();
-        let bits = Bits { cells: shared.into_cells().unwrap(), ones: (ones + change) as u64 };
-        assert!(bits == expected.bits);
-    }
-
-    /// Four threads on lines that they share: each inserts its keys, removes two thirds, and asks
-    /// all the while for those it keeps.
-    #[test]
-    fn threads_lose_nothing() {
-        use std::sync::atomic::AtomicI64;
-        let shape = Shape { blocks: 300, lines: 2, probes: 16, width: 8 };
-        let (racing, shared) =
-            (RacingCounting::new(&shape.plan()), empty(shape).bits.cells.into_shared().unwrap());
-        let (words, ones) = (shared.words(), AtomicI64::new(0));
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (racing, ones) = (&racing, &ones);
-                scope.spawn(move || {
-                    let keys = || (thread * 500..(thread + 1) * 500).map(|key| digest(5, key));
-                    let mut change = 0;
-                    for _ in 0..20 {
-                        keys().for_each(|key| change += i64::from(racing.insert(words, key)));
-                        for (at, key) in keys().enumerate().filter(|(at, _)| at % 3 != 0) {
-                            let (was_in, zeroed) = racing.remove(words, key);
-                            assert!(was_in);
-                            change += i64::from(zeroed);
-                            assert!(racing.contains(words, keys().nth(at / 3 * 3).unwrap()));
-                        }
-                        for key in keys().step_by(3) {
-                            let (was_in, zeroed) = racing.remove(words, key);
-                            assert!(was_in);
-                            change += i64::from(zeroed);
-                        }
-                    }
-                    keys()
-                        .step_by(3)
-                        .for_each(|key| change += i64::from(racing.insert(words, key)));
-                    ones.fetch_add(change, Ordering::Relaxed);
-                });
-            }
-        });
-        let mut expected = empty(shape);
-        for thread in 0..4 {
-            let keys = (thread * 500..(thread + 1) * 500).step_by(3);
-            keys.for_each(|key| _ = expected.insert(digest(5, key)));
-        }
-        let ones = ones.into_inner() as u64;
-        assert!(Bits { cells: shared.into_cells().unwrap(), ones } == expected.bits);
-    }
-}
+mod tests;

@@ -43,7 +43,6 @@
 mod plan;
 mod row;
 
-use std::borrow::Cow;
 use std::fmt;
 
 use crate::digest::Digest;
@@ -55,10 +54,9 @@ use crate::kind::Kind;
 use crate::kinds::buckets::{SLOTS, Slots};
 use crate::math;
 use crate::membership::Membership;
-use crate::paging::Paging;
 use crate::plan::{Plan, mean_of_growth};
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
-use crate::state::{Array, Clocked, Intersecting, Measured, Positioned, Removable, State};
+use crate::state::{Array, ArrayKind, Intersecting, Positioned, Removable, State};
 use crate::storage::{Bits, Order};
 use plan::CuckooShape;
 pub(crate) use row::ROW;
@@ -151,25 +149,6 @@ impl Cuckoo {
         Ok(removed)
     }
 
-    /// Adds every entry of another filter of the same shape: a key is then there as often as in
-    /// both together. If they do not all fit the answer is [`Error::Full`] or [`Error::Copies`], and
-    /// nothing has changed.
-    fn add_all(&mut self, other: &Cuckoo) -> Result<()> {
-        // Too many by number alone: not worth a copy.
-        if self.bits.ones.saturating_add(other.bits.ones) > self.plan.cells() {
-            return Err(self.full());
-        }
-        self.bits.cells.bytes_mut()?; // Before the copy takes the place of what is not ours.
-        let before = self.bits.copy()?;
-        other.bits.cells.expect(Order::Ascending);
-        let added = other.entries().try_for_each(|entry| self.add(entry).map(drop));
-        other.bits.cells.expect(Order::Random);
-        if added.is_err() {
-            self.bits = before;
-        }
-        added
-    }
-
     /// Keeps of each entry as many as both filters of the same shape have. What is in both stays;
     /// of keys that look the same, one in each, an entry stays too.
     fn keep_common(&mut self, other: &Cuckoo) -> Result<()> {
@@ -193,16 +172,6 @@ impl Cuckoo {
         }
         self.bits.ones = kept;
         Ok(())
-    }
-
-    /// Whether the other filter has the same entries, each as often, in whatever slots.
-    fn has_the_same(&self, other: &Cuckoo) -> bool {
-        let (here, there) = (self.bits.cells.bytes(), other.bits.cells.bytes());
-        // Equally many in all, and of each that is here: then there is no other one there.
-        self.bits.ones == other.bits.ones
-            && self
-                .entries()
-                .all(|entry| self.table.count(here, entry) == self.table.count(there, entry))
     }
 
     /// Every entry, each as often as it is there.
@@ -250,84 +219,60 @@ impl Cuckoo {
     fn full(&self) -> Error {
         Error::Full { items: self.bits.ones, planned: self.plan.items() }
     }
+}
+
+impl ArrayKind for Cuckoo {
+    fn from_bits(plan: Plan, bits: Bits) -> Cuckoo {
+        Cuckoo::with_bits(plan, bits)
+    }
 
     fn array(&self) -> Array<'_> {
         Array { plan: &self.plan, bits: &self.bits }
     }
-}
 
-impl State for Cuckoo {
-    fn plan(&self) -> &Plan {
-        &self.plan
+    fn into_array(self) -> Bits {
+        self.bits
     }
 
-    fn measured(&self) -> &dyn Measured {
-        self
-    }
-
-    fn clear(&mut self) -> Result<()> {
+    fn empty(&mut self) -> Result<()> {
         self.refused_at = u64::MAX;
         self.bits.clear()
     }
 
-    fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Cuckoo::with_bits(self.plan, self.bits.copy()?)))
+    /// Returns whether both have the same entries, each as often, in whatever slots.
+    fn equals(&self, other: &Cuckoo) -> bool {
+        let (here, there) = (self.bits.cells.bytes(), other.bits.cells.bytes());
+        // Equally many in all, and of each that is here: then there is no other one there.
+        self.bits.ones == other.bits.ones
+            && self
+                .entries()
+                .all(|entry| self.table.count(here, entry) == self.table.count(there, entry))
     }
 
-    fn same(&self, other: &dyn State) -> bool {
-        self.has_the_same(other.of())
+    /// Adds every entry of another filter of the same shape: a key is then there as often as in
+    /// both together. If they do not all fit the answer is [`Error::Full`] or [`Error::Copies`], and
+    /// nothing has changed.
+    fn add_all(&mut self, other: &Cuckoo) -> Result<()> {
+        // Too many by number alone: not worth a copy.
+        if self.bits.ones.saturating_add(other.bits.ones) > self.plan.cells() {
+            return Err(self.full());
+        }
+        self.bits.cells.bytes_mut()?; // Before the copy takes the place of what is not ours.
+        let before = self.bits.copy()?;
+        other.bits.cells.expect(Order::Ascending);
+        let added = other.entries().try_for_each(|entry| self.add(entry).map(drop));
+        other.bits.cells.expect(Order::Random);
+        if added.is_err() {
+            self.bits = before;
+        }
+        added
     }
 
-    fn unite(&mut self, other: &dyn State) -> Result<()> {
-        self.add_all(other.of())
-    }
-
-    fn count(&self, digest: Digest) -> u64 {
+    fn copies(&self, digest: Digest) -> u64 {
         self.count(digest)
     }
 
-    fn check(&self, _digest: Digest) -> Result<()> {
-        Ok(())
-    }
-
-    fn into_bits(self: Box<Self>) -> Option<Bits> {
-        Some(self.bits)
-    }
-
-    fn expect(&self, order: Order) {
-        self.bits.cells.expect(order);
-    }
-
-    /// Its pages come in as they are touched.
-    fn set_paging(&mut self, _paging: Paging) {}
-
-    fn removable(&mut self) -> Option<&mut dyn Removable> {
-        Some(self)
-    }
-
-    fn intersecting(&mut self) -> Option<&mut dyn Intersecting> {
-        Some(self)
-    }
-
-    fn clocked(&mut self) -> Option<&mut dyn Clocked> {
-        None
-    }
-
-    fn positioned(&self) -> Option<&dyn Positioned> {
-        None
-    }
-}
-
-impl Measured for Cuckoo {
-    fn occupied(&self) -> u64 {
-        self.bits.ones
-    }
-
-    fn fill(&self) -> f64 {
-        self.array().fill()
-    }
-
-    fn recount(&self) -> Option<u64> {
+    fn count_cells(&self) -> Option<u64> {
         let bytes = self.bits.cells.bytes();
         let (used, rest) = bytes.split_at((self.plan.bits() / 8) as usize);
         let shared = self.plan.bits() % 8;
@@ -337,7 +282,7 @@ impl Measured for Cuckoo {
         (!stray).then(|| self.entries().count() as u64)
     }
 
-    fn profile(&self, slices: usize) -> Vec<Slice> {
+    fn fills(&self, slices: usize) -> Vec<Slice> {
         let (table, bytes) = (self.table, self.bits.cells.bytes());
         self.bits.cells.expect(Order::Ascending);
         let counts = divide(table.buckets, slices).map(|slice| {
@@ -355,22 +300,10 @@ impl Measured for Cuckoo {
         slices_of(&counts, Spread::Entries(squares as f64 / entries.max(1) as f64))
     }
 
-    fn bytes(&self) -> u64 {
-        self.plan.bytes()
-    }
-
-    fn memory(&self) -> u64 {
-        self.array().memory()
-    }
-
-    fn rate(&self) -> f64 {
-        self.array().rate()
-    }
-
     /// Not from the entries, of which a key may have several: those that were new are counted, and
     /// the others were taken for one of them, at the rate of that moment. Where nobody has counted,
     /// entries that look the same count once.
-    fn estimate(&self, inserted: Option<u64>) -> Estimate {
+    fn distinct(&self, inserted: Option<u64>) -> Estimate {
         let Some(inserted) = inserted else {
             let (table, bytes) = (self.table, self.bits.cells.bytes());
             let shares = self.entries().map(|entry| 1.0 / table.count(bytes, entry) as f64);
@@ -387,15 +320,11 @@ impl Measured for Cuckoo {
     }
 
     /// A copy takes a slot as a key does.
-    fn room(&self) -> u64 {
+    fn keys_left(&self) -> u64 {
         self.plan.items_at(self.plan.rate()).saturating_sub(self.bits.ones)
     }
 
-    fn next_growth(&self) -> Option<u64> {
-        None
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
+    fn particulars(&self) -> Vec<(&'static str, String)> {
         let (taken, slots) = (self.bits.ones, self.plan.cells());
         let load = taken as f64 / slots as f64 * 100.0;
         vec![
@@ -404,16 +333,16 @@ impl Measured for Cuckoo {
         ]
     }
 
-    fn bits(&self) -> Option<&Bits> {
-        Some(&self.bits)
+    fn as_removable(&mut self) -> Option<&mut dyn Removable> {
+        Some(self)
     }
 
-    fn payload(&self) -> Cow<'_, [u8]> {
-        self.array().payload()
+    fn as_intersecting(&mut self) -> Option<&mut dyn Intersecting> {
+        Some(self)
     }
 
-    fn is_read_only(&self) -> bool {
-        self.array().is_read_only()
+    fn as_positioned(&self) -> Option<&dyn Positioned> {
+        None
     }
 }
 

@@ -44,6 +44,8 @@
 //! partial expansions", VLDB 1980 (growing by less than twice).
 
 mod allowance;
+mod growth;
+mod payload;
 mod plan;
 mod row;
 mod shared;
@@ -52,20 +54,20 @@ mod table;
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::codec::Decoder;
 use crate::digest::Digest;
-use crate::error::{Error, Result, mismatch};
+use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::kernels::{FITS_IN_L2, Towards};
 use crate::kind::Kind;
 use crate::math;
 use crate::membership::Membership;
 use crate::paging::Paging;
-use crate::plan::{MAX_BITS, Plan, missed_per_key};
+use crate::plan::{Plan, missed_per_key};
 use crate::profile::{Count, Slice, Spread, divide, slice, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State};
-use crate::storage::{self, Bits, Cells, Order};
+use crate::storage::{self, Bits, Order};
 use allowance::Allowance;
+use growth::{Growth, MOST_LARGER, divided, early_after, filled, grow, multiplied};
 pub(crate) use plan::FIRST_ITEMS;
 use plan::first_shapes;
 pub(crate) use row::ROW;
@@ -481,92 +483,6 @@ fn estimate(len: u64, tables: &[Past]) -> Estimate {
     Estimate { items: len as f64 + missed, error: math::sqrt(missed + of_sample) }
 }
 
-/// What a table without room becomes.
-enum Growth {
-    Larger(Table),
-    /// As many tables as there are shards, in place of the one.
-    Shards(Vec<Table>),
-    /// Nothing: keys that are no hashes crowd in a few buckets, and no growth would help.
-    Useless,
-}
-
-/// Makes a table larger by one step: what is in it, in new tables. It is not touched itself, so
-/// that others may go on reading it.
-fn grow(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Growth> {
-    let shape = table.shape();
-    if shape.all_slots() > 1 << 10 && table.entries < shape.all_slots() / 16 {
-        return Ok(Growth::Useless);
-    }
-    if shape.words < plan.max_words(shape.lanes) {
-        let shape = TableShape { words: plan.max_words(shape.lanes), ..shape };
-        return filled(shape, table.generation, table.iter(), allowance).map(Growth::Larger);
-    }
-    if shape.tagged && shape.level + plan.growth_bits() > MAX_SMALL_LEVEL {
-        return divided(plan, table, allowance).map(Growth::Shards);
-    }
-    multiplied(plan, table, allowance).map(Growth::Larger)
-}
-
-/// Multiplies the buckets of a table. Its next generation begins.
-fn multiplied(plan: &Plan, table: &Table, allowance: &mut Allowance) -> Result<Table> {
-    let TableShape { level, tagged, .. } = table.shape();
-    let level = level + plan.growth_bits();
-    let lengths = ClaimLengths::of(table.iter());
-    let lanes = plan.lanes(level, tagged, &lengths);
-    let shape = TableShape { level, words: TableShape::min_words(lanes), lanes, tagged };
-    filled(shape, table.generation + 1, table.iter(), allowance)
-}
-
-/// Divides the one table into shards.
-fn divided(plan: &Plan, small: &Table, allowance: &mut Allowance) -> Result<Vec<Table>> {
-    let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
-    small.iter().for_each(|claim| claims[usize::from(claim.tag)].push(claim));
-    let tables = claims.iter().map(|claims| {
-        let lengths = ClaimLengths::of(claims.iter().copied());
-        // Room for 5% more, so that not all of them grow at once again.
-        let shape = plan.shape(lengths.count() as f64 * 0.05, false, &lengths)?;
-        filled(shape, 0, claims.iter().copied(), allowance)
-    });
-    tables.collect()
-}
-
-/// The doublings before there were shards, once the one table is divided: they are its next
-/// generation.
-fn early_after(early: u32, small: &Table) -> u32 {
-    early + small.generation + 1
-}
-
-/// How many more doublings than planned a table may need for what it takes over. More would be needed only
-/// for claims so short that no table of ours has them: a stranger's file may.
-const MOST_LARGER: u32 = 4;
-
-/// A table of this shape with these claims; a larger one if they do not fit, which is rare.
-fn filled(
-    mut shape: TableShape,
-    generation: u32,
-    claims: impl Iterator<Item = Claim> + Clone,
-    allowance: &mut Allowance,
-) -> Result<Table> {
-    let most = shape.level + MOST_LARGER;
-    loop {
-        if !shape.is_valid() || shape.level > most {
-            return Err(Error::TooLarge { bits: shape.bytes() as f64 * 8.0, max: MAX_BITS });
-        }
-        allowance.take(shape.bytes())?;
-        let mut table = Table::new(shape, generation)?;
-        if claims.clone().all(|claim| table.absorb(claim)) {
-            return Ok(table);
-        }
-        drop(table);
-        allowance.give_back(shape.bytes());
-        if shape.words < TableShape::max_words(shape.lanes) {
-            shape.words += 1;
-        } else {
-            shape.level += 1;
-        }
-    }
-}
-
 impl State for Scalable {
     fn plan(&self) -> &Plan {
         &self.plan
@@ -768,24 +684,7 @@ impl Measured for Scalable {
     }
 
     fn payload(&self) -> Cow<'_, [u8]> {
-        let directory = (FIXED + LISTED * self.tables.len()).next_multiple_of(LINE);
-        let mut bytes = Vec::with_capacity(directory + self.bytes as usize + LINE * SHARDS);
-        bytes.extend(self.len.to_le_bytes());
-        bytes.extend(self.early.to_le_bytes());
-        bytes.extend((self.tables.len() as u32).to_le_bytes());
-        for table in &self.tables {
-            let TableShape { level, words, lanes, .. } = table.shape();
-            bytes.extend([level as u8, words as u8, lanes as u8, 0]);
-            bytes.extend(table.generation.to_le_bytes());
-            bytes.extend(table.entries.to_le_bytes());
-            bytes.extend(table.weight.to_le_bytes());
-        }
-        for table in &self.tables {
-            bytes.resize(bytes.len().next_multiple_of(LINE), 0);
-            bytes.extend_from_slice(table.bytes());
-        }
-        bytes.resize(bytes.len().next_multiple_of(LINE), 0);
-        Cow::Owned(bytes)
+        Cow::Owned(self.to_bytes())
     }
 
     fn is_read_only(&self) -> bool {
@@ -871,105 +770,10 @@ impl Scalable {
     }
 }
 
-/// Bytes of the payload before its directory, and of each entry of that: a table.
-const FIXED: usize = 16;
-const LISTED: usize = 32;
 /// Queries that look at their other buckets together.
 const RUN: usize = 128;
-/// Tables start on a cache line.
-const LINE: usize = 64;
 /// Where the count of keys stops, so that a file which claims so many can go on.
 const MAX_LEN: u64 = 1 << 63;
-/// More doublings than a table can have.
-const MAX_GENERATION: u32 = 256;
-
-/// The filter as bytes: all numbers little-endian.
-///
-/// ```text
-/// 0   u64  digests that were new
-/// 8   u32  doublings before there were shards
-/// 12  u32  tables: 1 or 64
-/// 16  for each table:  u8 level, u8 words of a bucket, u8 slots of a word, u8 0,
-///                      u32 generation, u64 entries, u128 weight
-/// ..  for each table, from a multiple of 64 on: its cells
-/// ..  zeros up to a multiple of 64
-/// ```
-impl Scalable {
-    /// From the payload of a file, which may be a stranger's. The directory is checked; the cells are
-    /// where [`Measured::recount`] looks.
-    pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Scalable> {
-        let bytes = cells.bytes();
-        let got = || format!("{} bytes", bytes.len());
-        let short = || mismatch("payload", "a directory of tables", got());
-        let mut fields = Decoder(bytes);
-        let len = fields.u64().ok_or_else(short)?;
-        let early = fields.u32().ok_or_else(short)?;
-        let count = fields.u32().ok_or_else(short)? as usize;
-        if count != 1 && count != SHARDS {
-            return Err(mismatch("tables of the filter", "1 or 64", count));
-        }
-        if early > MAX_GENERATION || len > MAX_LEN {
-            let got = format!("{early}, {len}");
-            return Err(mismatch("counts of the filter", "plausible ones", got));
-        }
-        let listed = fields.0.get(..LISTED * count).ok_or_else(short)?;
-        let mut listed_tables = Vec::with_capacity(count);
-        let mut end = FIXED + LISTED * count;
-        // The directory, then the cells of each table, from a multiple of 64 on.
-        let mut lengths = vec![end.next_multiple_of(LINE)];
-        for entry in listed.chunks_exact(LISTED) {
-            let mut fields = Decoder(entry);
-            let [level, words, lanes, zero] = fields.array().ok_or_else(short)?;
-            let [level, words, lanes] = [level, words, lanes].map(u32::from);
-            let shape = TableShape { level, words, lanes, tagged: count == 1 };
-            let generation = fields.u32().ok_or_else(short)?;
-            if !shape.is_valid() || zero != 0 || generation > MAX_GENERATION {
-                let got = format!("{shape:?}, {zero}, generation {generation}");
-                return Err(mismatch("shape of a table", "one that can be", got));
-            }
-            let entries = fields.u64().ok_or_else(short)?;
-            let weight = fields.u128().ok_or_else(short)?;
-            // Each entry weighs 2^64 at most, so that sums stay within 128 bits.
-            if entries > shape.all_slots() || weight > u128::from(entries) << 64 {
-                let most = format!("at most {}, and their weight", shape.all_slots());
-                let got = format!("{entries}, and {weight}");
-                return Err(mismatch("entries of a table", most, got));
-            }
-            let start = end.next_multiple_of(LINE);
-            let size = usize::try_from(shape.bytes()).ok();
-            let next = size.and_then(|size| start.checked_add(size));
-            let Some(next) = next.filter(|next| *next <= bytes.len()) else {
-                let expected = format!("{} bytes", shape.bytes());
-                return Err(mismatch("cells of a table", expected, got()));
-            };
-            check_zeros(&bytes[end..start])?;
-            end = next;
-            // As far as the next table, or the end: parts follow each other.
-            lengths.push((next - start).next_multiple_of(LINE));
-            listed_tables.push((shape, generation, entries, weight));
-        }
-        if bytes.len() != end.next_multiple_of(LINE) {
-            let expected = format!("{} bytes", end.next_multiple_of(LINE));
-            return Err(mismatch("payload", expected, got()));
-        }
-        check_zeros(&bytes[end..])?;
-        let parts = cells.split(lengths).into_iter().skip(1);
-        let tables = listed_tables.into_iter().zip(parts).map(|(listed, cells)| {
-            let (shape, generation, entries, weight) = listed;
-            let mut table = Table::with_cells(shape, generation, cells);
-            (table.entries, table.weight) = (entries, weight);
-            table
-        });
-        Ok(Scalable::of(plan, tables.collect(), len, early))
-    }
-}
-
-fn check_zeros(bytes: &[u8]) -> Result<()> {
-    match bytes.iter().find(|byte| **byte != 0) {
-        Some(byte) => Err(mismatch("padding between tables", "zeros", byte)),
-        None => Ok(()),
-    }
-}
 
 #[cfg(test)]
 mod tests;

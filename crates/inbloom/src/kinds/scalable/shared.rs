@@ -48,10 +48,11 @@ use std::fmt;
 use std::mem;
 
 use super::allowance::{Account, Allowance};
+use super::growth::{Growth, early_after, grow};
 use super::table::{Aim, Table};
 use super::{
-    ClaimLengths, Growth, MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, TableShape,
-    early_after, estimate, grow, route, share_of,
+    ClaimLengths, MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, TableShape, estimate, route,
+    share_of,
 };
 use crate::digest::Digest;
 use crate::error::{Error, Result};

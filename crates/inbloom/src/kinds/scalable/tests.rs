@@ -1,6 +1,8 @@
 use super::*;
 use crate::digest::Hasher;
+use crate::error::mismatch;
 use crate::plan::MAX_ITEMS;
+use crate::storage::Cells;
 
 const GROWING: Plan =
     Plan { items: 100, rate: 0.01, growth: 2, tightening: 0.8, ..Plan::blank(Kind::Scalable) };
