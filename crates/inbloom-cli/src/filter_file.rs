@@ -139,14 +139,14 @@ pub fn shown(hasher: &Hasher) -> String {
 /// Opens a file as it was saved.
 pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     check_one_file(path)?;
-    OpenOptions::new().secret(key).open(path).map_err(|error| name(error, path))
+    OpenOptions::new().secret(key).open_file(path).map_err(|error| name(error, path))
 }
 
 /// Opens a file to change what is in it.
 pub fn open_mut(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     check_one_file(path)?;
     let options = OpenOptions::new().secret(key).writable(true);
-    options.open(path).map_err(|error| name(error, path))
+    options.open_file(path).map_err(|error| name(error, path))
 }
 
 /// The files that a name stands for: the one of that name; or if there is none, those of the

@@ -47,12 +47,25 @@ use std::sync::Arc;
 pub trait AsKey {
     /// Returns the bytes of the key: borrowed from the value where it has them, otherwise an array.
     fn as_key(&self) -> impl AsRef<[u8]>;
+
+    /// Returns the bytes of the key if the value holds them already, and None if they have to be
+    /// made. Batches ask for the memory of keys ahead of their turn by it, and nothing else depends on
+    /// it: [`as_key`](AsKey::as_key) is called once for each key.
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 impl AsKey for [u8] {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         self
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        Some(self)
     }
 }
 
@@ -61,12 +74,22 @@ impl<const N: usize> AsKey for [u8; N] {
     fn as_key(&self) -> impl AsRef<[u8]> {
         self
     }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
 }
 
 impl AsKey for Vec<u8> {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         self
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        Some(self)
     }
 }
 
@@ -75,12 +98,22 @@ impl AsKey for str {
     fn as_key(&self) -> impl AsRef<[u8]> {
         self
     }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        Some(self.as_bytes())
+    }
 }
 
 impl AsKey for String {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         self
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        Some(self.as_bytes())
     }
 }
 
@@ -89,12 +122,22 @@ impl<K: AsKey + ?Sized> AsKey for &K {
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
     }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
+    }
 }
 
 impl<K: AsKey + ?Sized> AsKey for &mut K {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
     }
 }
 
@@ -103,12 +146,22 @@ impl<K: AsKey + ?Sized> AsKey for Box<K> {
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
     }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
+    }
 }
 
 impl<K: AsKey + ?Sized> AsKey for Rc<K> {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
     }
 }
 
@@ -117,12 +170,22 @@ impl<K: AsKey + ?Sized> AsKey for Arc<K> {
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
     }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
+    }
 }
 
 impl<K: AsKey + ToOwned + ?Sized> AsKey for Cow<'_, K> {
     #[inline]
     fn as_key(&self) -> impl AsRef<[u8]> {
         (**self).as_key()
+    }
+
+    #[inline]
+    fn held_bytes(&self) -> Option<&[u8]> {
+        (**self).held_bytes()
     }
 }
 
@@ -201,6 +264,19 @@ impl AsKey for isize {
 #[expect(clippy::needless_borrows_for_generic_args, reason = "that references are keys is tested")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn held_bytes_are_the_key() {
+        fn is_held(key: impl AsKey) -> bool {
+            key.held_bytes().is_some_and(|held| held == key.as_key().as_ref())
+        }
+        let text = "alice".to_owned();
+        assert!(is_held("alice") && is_held(&text) && is_held(&&text) && is_held(text.clone()));
+        assert!(is_held(b"alice") && is_held(b"alice".to_vec()) && is_held(&b"alice"[..]));
+        assert!(is_held(Box::<str>::from("alice")) && is_held(Rc::<str>::from("alice")));
+        assert!(is_held(Arc::<str>::from("alice")) && is_held(Cow::Borrowed("alice")));
+        assert!(!is_held(7_u64) && !is_held(&7_i32));
+    }
 
     fn bytes(key: impl AsKey) -> Vec<u8> {
         key.as_key().as_ref().to_vec()

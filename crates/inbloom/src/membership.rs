@@ -114,8 +114,9 @@ fn hash_ahead<K: AsKey>(
     for (number, run) in keys.chunks(RUN).enumerate() {
         for (at, key) in run.iter().enumerate() {
             // The key itself may be far away too.
-            if let Some(later) = keys.get(number * RUN + at + KEYS_AHEAD) {
-                prefetch(later.as_key().as_ref().as_ptr(), Towards::Near);
+            let later = keys.get(number * RUN + at + KEYS_AHEAD);
+            if let Some(bytes) = later.and_then(AsKey::held_bytes) {
+                prefetch(bytes.as_ptr(), Towards::Near);
             }
             next[at] = hasher.digest(key);
         }
@@ -128,3 +129,31 @@ fn hash_ahead<K: AsKey>(
 
 /// How many keys ahead a key's bytes are asked for.
 const KEYS_AHEAD: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use crate::{AsKey, BloomFilter};
+
+    /// A key whose bytes have to be made, and that counts how often they are.
+    struct Made<'a>(u64, &'a Cell<usize>);
+
+    impl AsKey for Made<'_> {
+        fn as_key(&self) -> impl AsRef<[u8]> {
+            self.1.set(self.1.get() + 1);
+            self.0.to_le_bytes()
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_key_are_made_once_in_a_batch() {
+        let count = Cell::new(0);
+        let keys: Vec<_> = (0..1000).map(|key| Made(key, &count)).collect();
+        let (mut filter, mut answers) = (BloomFilter::new(1000, 0.01), Vec::new());
+        filter.insert_many(&keys, &mut answers);
+        assert_eq!(count.get(), 1000);
+        filter.contains_many(&keys, &mut answers);
+        assert_eq!((count.get(), answers.iter().all(|found| *found)), (2000, true));
+    }
+}

@@ -429,7 +429,7 @@ impl Surroundings<'_> {
                     .secret(self.hasher.key())
                     .writable(true)
                     .verify(true)
-                    .open(path)
+                    .open_file(path)
                     .map_err(ImageError::file(&name)),
                 None => self.filter_in(&name),
             },

@@ -16,7 +16,7 @@ use inbloom_server::session::Place;
 use inbloom_server::tls::TlsError;
 use inbloom_server::users::{Class, UsersError};
 use inbloom_server::{Config, Listeners, Server, Tls, Users};
-use inbloom_testing::{program, skip};
+use inbloom_testing::program;
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -302,10 +302,9 @@ fn own_address() -> Option<IpAddr> {
 
 #[test]
 fn protected_mode_serves_clients_of_this_machine_only() {
-    let Some(outside) = own_address() else {
-        skip("this machine has no address but loopback (the rule has a test of its own)");
-        return;
-    };
+    // A machine without a network has only loopback addresses, which are served by a simpler rule. The
+    // rule for others has a test of its own, above.
+    let outside = own_address().unwrap_or([127, 0, 0, 2].into());
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let running = Running::listen(Config { threads: 1, ..Config::default() }, listener);
     let port = running.address.port();

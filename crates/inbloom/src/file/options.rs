@@ -106,7 +106,7 @@ impl OpenOptions {
     /// use [`OpenOptions::open_watched`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Filter> {
         let path = path.as_ref();
-        let opened = self.open_one(path);
+        let opened = self.open_file(path);
         let is_missing = |error: &Error| match error {
             Error::Io { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
             _ => false,
@@ -118,14 +118,21 @@ impl OpenOptions {
         match shards_of(&stem) {
             Ok(found) if !found.is_empty() => {
                 let paths = all_shards(&stem, found)?;
-                let shards = paths.iter().map(|path| self.open_one(path));
+                let shards = paths.iter().map(|path| self.open_file(path));
                 Filter::from_shards(shards.collect::<Result<_>>()?)
             }
             _ => opened,
         }
     }
 
-    fn open_one(self, path: &Path) -> Result<Filter> {
+    /// Opens this one file, as [`OpenOptions::open`] does, and never shards in its place: for a
+    /// program that knows which file it has written.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`OpenOptions::open`] does, and with [`Error::Io`] if there is no such file.
+    pub fn open_file(self, path: impl AsRef<Path>) -> Result<Filter> {
+        let path = path.as_ref();
         let file = open_file(path)?;
         // A pipe or an empty file cannot be mapped, but can be read.
         let Some(map) = map(&file, path)? else { return self.read_from(BufReader::new(file)) };
@@ -198,6 +205,6 @@ impl BloomFilter {
     ///
     /// Fails if the file cannot be read, is no filter, or is one of another kind.
     pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
-        BloomFilter::from_filter(OpenOptions::new().writable(true).open(path)?)
+        BloomFilter::from_filter(OpenOptions::new().writable(true).open_file(path)?)
     }
 }

@@ -2,14 +2,14 @@
 //! nothing until it is asked, however large it is; and nobody changes a file by opening it.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use inbloom::internals::file;
 use inbloom::internals::kinds::blocked::SharedBlocked;
-use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
+use inbloom::{BloomFilter, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
 use tempfile::TempDir;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -36,6 +36,20 @@ fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("seen.ib");
     (folder, path)
+}
+
+#[test]
+fn who_asks_for_one_file_never_gets_shards_in_its_place() {
+    let (_folder, path) = place();
+    let mut shards = Filter::sharded(plan(), 3).unwrap();
+    shards.insert("alice").unwrap();
+    shards.save(&path).unwrap();
+    assert!(OpenOptions::new().open(&path).unwrap().contains("alice"));
+    let is_missing = |error: Error| matches!(error, Error::Io { cause, .. } if cause.kind() == ErrorKind::NotFound);
+    assert!(is_missing(OpenOptions::new().open_file(&path).unwrap_err()));
+    assert!(is_missing(BloomFilter::open(&path).unwrap_err()));
+    let shard = file::shard_path(file::stem_of(&path), shards.shard_of("alice"), 3);
+    assert!(OpenOptions::new().open_file(shard).unwrap().contains("alice"));
 }
 
 fn names(folder: &TempDir) -> Vec<String> {
