@@ -1,9 +1,10 @@
 //! What the tests of all crates share: one random generator, damaged and forged filter files, skips
-//! that nobody overlooks, and processes of their own for tests that measure theirs.
+//! that nobody overlooks, processes of their own for tests that measure theirs, and Redis servers.
 
 pub mod forge;
 mod process;
 mod random;
+pub mod redis;
 mod skip;
 
 pub use process::{alone, peak_memory, resident_memory};

@@ -296,12 +296,31 @@ pub(crate) fn write_in_pieces(
     put(0, &header.encode()).map_err(failed)
 }
 
-/// The number of a hash scheme, and its seed or the check of its key.
-fn hash_of(hasher: &Hasher) -> (u16, u64) {
+/// Returns the number of a hash scheme, and its seed or the check of its key.
+#[must_use]
+pub fn hash_of(hasher: &Hasher) -> (u16, u64) {
     match &hasher.0 {
         Scheme::Xxh3 { seed } => (HASH_XXH3, *seed),
         Scheme::Sip13 { key } => (HASH_SIP13, key.check()),
         Scheme::Integers => (HASH_INTEGERS, 0),
+    }
+}
+
+/// Returns the hash of which [`hash_of`] returned this, under its secret key if it has one.
+///
+/// # Errors
+///
+/// Refuses unknown numbers, and a key that is missing or is another one.
+pub fn hasher_of(hash: (u16, u64), key: Option<&SecretKey>) -> Result<Hasher> {
+    match (hash, key) {
+        ((HASH_XXH3, seed), _) => Ok(Hasher::xxh3(seed)),
+        ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
+        ((HASH_SIP13, _), None) => Err(Error::Key { problem: "no key was given" }),
+        ((HASH_SIP13, check), Some(key)) if key.check() != check => {
+            Err(Error::Key { problem: "the key given is another one" })
+        }
+        ((HASH_SIP13, _), Some(key)) => Ok(Hasher::sip13(*key)),
+        ((other, _), _) => Err(unknown("hash scheme", "1 to 3", other)),
     }
 }
 
@@ -617,15 +636,7 @@ impl Header {
     }
 
     fn hasher(&self, key: Option<&SecretKey>) -> Result<Hasher> {
-        match (self.hash, key) {
-            ((HASH_XXH3, seed), _) => Ok(Hasher::xxh3(seed)),
-            ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
-            (_, None) => Err(Error::Key { problem: "no key was given" }),
-            ((_, check), Some(key)) if key.check() != check => {
-                Err(Error::Key { problem: "the key given is another one" })
-            }
-            (_, Some(key)) => Ok(Hasher::sip13(*key)),
-        }
+        hasher_of(self.hash, key)
     }
 
     /// The state of the filter, from a payload that is in these cells.

@@ -132,6 +132,9 @@ pub use shared::SharedFilter;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
+    pub mod chunks {
+        pub use crate::kinds::blocked::chunks::{ChunkLine, Chunks};
+    }
     pub mod codec {
         pub use crate::codec::*;
     }

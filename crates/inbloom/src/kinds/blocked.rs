@@ -30,6 +30,8 @@
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).
 
+#[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "it is for our other crates"))]
+pub(crate) mod chunks;
 mod pieces;
 mod plan;
 mod row;

@@ -1,0 +1,356 @@
+//! Where the bits of a filter are on a server. Pure: no sockets here.
+//!
+//! A filter is cut into *chunks* of at most 16,383 blocks of 64 bytes, each one string value. All
+//! bits of a key are in one chunk, so a query or an insert is one round trip to one node. A chunk
+//! stays below 1 MiB, so that no command on it blocks a server for long, and 64 bytes below it,
+//! because a value of exactly 2^20 bytes is accounted 25% larger.
+//!
+//! ```text
+//! ib:m:NAME               the description (metadata.rs)
+//! ib:{5f0c..d21k}:17      chunk 17: `5f0c..d2` is the filter's id, `1k` the suffix of its group
+//!
+//! chunk    0 1 2 3 4 5 ...                 chunk mod groups = group
+//! group    0 1 2 0 1 2 ...                 at most 1024 groups, one hash tag each
+//! slot     (first + group * 16384 / groups) mod 16384, where the id decides the first
+//! ```
+//!
+//! Chunks of one group have one hash tag, so that a pipeline or a transaction may span them. The tag's
+//! suffix is found by search, so that groups lie at even distances over the slots and every master of
+//! a balanced cluster has equally many, give or take one. Filters start at different slots: many
+//! small ones do not meet on one node.
+//!
+//! A chunk has the bytes of the local filter, with one difference. Bit 511 of every block, which no
+//! key sets, is set in Redis: the *sentinel*. A block without it is a block that the server has lost,
+//! whatever its other bits are. Redis numbers the bits of a byte from the highest, inbloom from the
+//! lowest: the offset of local bit i is i XOR 7.
+
+use inbloom::internals::chunks::{ChunkLine, Chunks};
+use inbloom::{Digest, Plan};
+
+use crate::command::{Commands, NumberedKey};
+use crate::slots::{SLOTS, slot_of, suffixes};
+
+/// The most groups of chunks, and so of hash tags.
+const MAX_GROUPS: u64 = 1024;
+
+/// Returns the number of groups of so many chunks.
+pub(crate) fn groups(chunks: u64) -> u64 {
+    chunks.min(MAX_GROUPS)
+}
+
+/// Returns the slot of the first of so many groups: anywhere, but two slots or more from every
+/// multiple of the distance between groups.
+///
+/// If the number of groups is a multiple of that of masters, the slots of a master begin at such a
+/// multiple, rounded up or down. A group there would be on the one side or on the other by chance.
+fn first_slot(id: u64, groups: u64) -> u64 {
+    let distance = u64::from(SLOTS) / groups;
+    let (rotation, place) = (id % groups, id / groups % (distance - 4));
+    rotation * u64::from(SLOTS) / groups + 2 + place
+}
+
+/// Where the chunks of a filter are.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub chunks: Chunks,
+    /// Of each group, what stands before the number of the chunk, and the slot.
+    groups: Vec<(String, u16)>,
+}
+
+impl Layout {
+    /// Returns the layout of a filter. Fails for plans that cannot be kept in Redis.
+    pub fn new(prefix: &str, id: u64, plan: &Plan) -> inbloom::Result<Layout> {
+        let chunks = Chunks::new(plan)?;
+        let count = groups(chunks.count());
+        let first = first_slot(id, count);
+        let slots = u64::from(SLOTS);
+        let slot = |group: u64| ((first + group * slots / count) % slots) as u16;
+        let wanted: Vec<u16> = (0..count).map(slot).collect();
+        let id = format!("{id:016x}");
+        let named = |(suffix, slot): (String, u16)| (format!("{prefix}:{{{id}{suffix}}}:"), slot);
+        let suffixes = suffixes(id.as_bytes(), &wanted);
+        Ok(Layout { chunks, groups: suffixes.into_iter().zip(wanted).map(named).collect() })
+    }
+
+    /// Returns the number of chunks.
+    pub fn count(&self) -> u64 {
+        self.chunks.count()
+    }
+
+    fn group(&self, chunk: u64) -> &(String, u16) {
+        &self.groups[(chunk % self.groups.len() as u64) as usize]
+    }
+
+    /// Returns the slot of a chunk.
+    pub fn slot(&self, chunk: u64) -> u16 {
+        self.group(chunk).1
+    }
+
+    /// Returns the key of a chunk.
+    pub fn key(&self, chunk: u64) -> NumberedKey<'_> {
+        NumberedKey(&self.group(chunk).0, chunk)
+    }
+
+    /// Adds the command that sets the bits of a key. Its reply is the sentinels of the key's blocks,
+    /// and then the old values of its bits.
+    pub fn add(&self, digest: Digest, commands: &mut Commands) {
+        let lines: [Option<ChunkLine>; 2] = {
+            let mut touches = self.chunks.touches(digest);
+            [touches.next(), touches.next()]
+        };
+        let lines = || lines.iter().flatten();
+        let bits = |line: &ChunkLine| line.mask.iter().map(|word| word.count_ones()).sum::<u32>();
+        let (gets, sets) = (lines().count(), lines().map(bits).sum::<u32>() as usize);
+        commands.begin(2 + 3 * gets + 4 * sets);
+        commands.text("BITFIELD");
+        commands.key(self.key(self.chunks.chunk(digest)));
+        for line in lines() {
+            commands.text("GET");
+            commands.text("u1");
+            commands.number(redis_bit(sentinel(line.offset)));
+        }
+        for line in lines() {
+            for (index, mut word) in line.mask.into_iter().enumerate() {
+                while word != 0 {
+                    let bit = line.offset as u64 * 8 + index as u64 * 64;
+                    commands.set_bit(redis_bit(bit + u64::from(word.trailing_zeros())));
+                    word &= word - 1;
+                }
+            }
+        }
+    }
+
+    /// Adds the commands that read the blocks of a key, one for each.
+    pub fn read(&self, digest: Digest, commands: &mut Commands) {
+        let key = self.key(self.chunks.chunk(digest));
+        for line in self.chunks.touches(digest) {
+            commands.begin(4);
+            commands.text("GETRANGE");
+            commands.key(key);
+            commands.number(line.offset as u64);
+            commands.number((line.offset + Chunks::BLOCK - 1) as u64);
+        }
+    }
+}
+
+/// Returns whether the bits of a key are set in a block; None if the server has lost the block.
+pub(crate) fn holds(line: &ChunkLine, block: &[u8]) -> Option<bool> {
+    let (byte, bit) = Chunks::RESERVED;
+    let words = block.as_chunks::<8>().0;
+    if block.len() != Chunks::BLOCK || block[byte] & bit == 0 {
+        return None;
+    }
+    Some(words.iter().zip(line.mask).all(|(word, mask)| mask & !u64::from_le_bytes(*word) == 0))
+}
+
+/// Returns the position of the sentinel of the block that begins at this byte.
+fn sentinel(offset: usize) -> u64 {
+    offset as u64 * 8 + 511
+}
+
+/// Returns what Redis calls a bit.
+fn redis_bit(bit: u64) -> u64 {
+    bit ^ 7
+}
+
+/// The offset, for Redis, of the sentinel of a chunk's first block.
+pub(crate) const FIRST_SENTINEL: u64 = 511 ^ 7;
+
+/// Sets the sentinel of every block of a chunk.
+pub(crate) fn set_sentinels(chunk: &mut [u8]) {
+    let (byte, bit) = Chunks::RESERVED;
+    chunk.iter_mut().skip(byte).step_by(Chunks::BLOCK).for_each(|last| *last |= bit);
+}
+
+/// Returns the key of the description of a filter, and its slot.
+pub(crate) fn metadata_key(prefix: &str, name: &[u8]) -> (Vec<u8>, u16) {
+    let key = [prefix.as_bytes(), b":m:", name].concat();
+    let slot = slot_of(&key);
+    (key, slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use inbloom::{Filter, Hasher, Kind};
+
+    use super::*;
+
+    fn plan(items: u64, rate: f64) -> Plan {
+        Plan::builder(Kind::Blocked).items(items).rate(rate).build().expect("a plan")
+    }
+
+    fn key(layout: &Layout, chunk: u64) -> Vec<u8> {
+        let mut commands = Commands::default();
+        commands.begin(1);
+        commands.key(layout.key(chunk));
+        let text = commands.bytes().split(|byte| *byte == b'\n').nth(2).expect("an argument");
+        text[..text.len() - 1].to_vec()
+    }
+
+    #[test]
+    fn keys_lie_in_their_slots_and_differ() {
+        for (items, rate) in [(1, 0.01), (2_000_000, 0.01), (400_000_000, 1e-4)] {
+            let layout = Layout::new("ib", 0xfedc_ba98_7654_3210, &plan(items, rate)).expect("one");
+            let keys: Vec<_> = (0..layout.count()).map(|chunk| key(&layout, chunk)).collect();
+            for (chunk, key) in keys.iter().enumerate() {
+                assert_eq!(slot_of(key), layout.slot(chunk as u64));
+                assert!(key.len() <= 32, "{}", key.escape_ascii());
+            }
+            let distinct: std::collections::HashSet<_> = keys.iter().collect();
+            assert_eq!(distinct.len(), keys.len());
+        }
+    }
+
+    /// The names are on servers: they stay.
+    #[test]
+    fn names_of_the_first_version_stay() {
+        let layout = Layout::new("ib", 0x0123_4567_89ab_cdef, &plan(3_000_000, 0.01)).expect("one");
+        let keys: Vec<String> = (0..layout.count())
+            .map(|chunk| String::from_utf8(key(&layout, chunk)).expect("a text"))
+            .collect();
+        let expected = [
+            "ib:{0123456789abcdef1mv}:0",
+            "ib:{0123456789abcdeff0j}:1",
+            "ib:{0123456789abcdef3o0}:2",
+            "ib:{0123456789abcdef91d}:3",
+        ];
+        assert_eq!(keys, expected);
+    }
+
+    /// Masters as `redis-cli --cluster create` makes them, and as others may be.
+    #[test]
+    fn groups_lie_evenly_over_the_masters() {
+        for groups in (1..64).chain([100, 333, 1000, 1023, 1024]) {
+            for id in [0, 1, 8191, 0xdead_beef, 0x0123_4567_89ab_cdef, u64::MAX] {
+                let plan = Plan::blocked(1, 0.5, groups * 16_383 * 512, 8, 1).expect("a plan");
+                let layout = Layout::new("ib", id, &plan).expect("one");
+                for masters in [1, 2, 3, 5, 6, 12, 16] {
+                    // Where redis-cli lets the slots of a master begin.
+                    let start =
+                        |master: usize| (16_384.0 / masters as f64 * master as f64).round() as u16;
+                    let mut counts = vec![0; masters];
+                    for (_, slot) in &layout.groups {
+                        let owner = (0..masters).rev().find(|master| start(*master) <= *slot);
+                        counts[owner.expect("the first begins at 0")] += 1;
+                    }
+                    let (least, most) = (counts.iter().min(), counts.iter().max());
+                    let difference = most.expect("a master") - least.expect("a master");
+                    assert!(difference <= 1, "{groups} groups, {masters} masters: {counts:?}");
+                }
+            }
+        }
+    }
+
+    /// A server that runs these commands, written from the documentation of Redis.
+    #[derive(Default)]
+    struct Strings(std::collections::HashMap<Vec<u8>, Vec<u8>>);
+
+    impl Strings {
+        fn bit(&mut self, key: &[u8], offset: u64) -> (&mut u8, u8) {
+            let value = self.0.entry(key.to_vec()).or_default();
+            let at = (offset / 8) as usize;
+            if value.len() <= at {
+                value.resize(at + 1, 0);
+            }
+            (&mut value[at], 0x80 >> (offset % 8))
+        }
+
+        /// Runs a BITFIELD and returns its replies.
+        fn bitfield(&mut self, arguments: &[Vec<u8>]) -> Vec<bool> {
+            let (key, mut rest) = (&arguments[1], &arguments[2..]);
+            let mut replies = Vec::new();
+            while let [verb, width, offset, more @ ..] = rest {
+                assert_eq!(width, b"u1");
+                let text = std::str::from_utf8(offset).expect("digits");
+                let (byte, mask) = self.bit(key, text.parse().expect("a number"));
+                replies.push(*byte & mask != 0);
+                rest = match verb.as_slice() {
+                    b"GET" => more,
+                    b"SET" => {
+                        assert_eq!(more[0], b"1");
+                        *byte |= mask;
+                        &more[1..]
+                    }
+                    other => panic!("{}", other.escape_ascii()),
+                };
+            }
+            replies
+        }
+    }
+
+    /// Splits packed commands into their arguments.
+    fn parsed(commands: &Commands) -> Vec<Vec<Vec<u8>>> {
+        let mut rest = commands.bytes();
+        let line = |rest: &mut &[u8]| {
+            let end = rest.iter().position(|byte| *byte == b'\r').expect("a line");
+            let text = String::from_utf8(rest[1..end].to_vec()).expect("a number");
+            *rest = &rest[end + 2..];
+            text.parse::<usize>().expect("a number")
+        };
+        let mut parsed = Vec::new();
+        while !rest.is_empty() {
+            let count = line(&mut rest);
+            let argument = |_| {
+                let length = line(&mut rest);
+                let argument = rest[..length].to_vec();
+                rest = &rest[length + 2..];
+                argument
+            };
+            parsed.push((0..count).map(argument).collect());
+        }
+        parsed
+    }
+
+    #[test]
+    fn commands_set_and_find_the_bits_of_the_local_filter() {
+        let hasher = Hasher::default();
+        for plan in [plan(1000, 0.01), plan(3_000_000, 1e-4), plan(3_000_000, 1e-7)] {
+            let layout = Layout::new("ib", 7, &plan).expect("a layout");
+            let mut server = Strings::default();
+            let mut chunks = Vec::new();
+            for chunk in 0..layout.count() {
+                let mut bytes = vec![0; layout.chunks.bytes(chunk)];
+                set_sentinels(&mut bytes);
+                server.0.insert(key(&layout, chunk), bytes.clone());
+                chunks.push(bytes);
+            }
+            let mut local = Filter::with_hasher(plan, hasher).expect("memory");
+            for item in 0..2000_u64 {
+                let digest = hasher.digest(item / 2);
+                let mut commands = Commands::default();
+                layout.add(digest, &mut commands);
+                let [arguments] = &parsed(&commands)[..] else { panic!("one command") };
+                let replies = server.bitfield(arguments);
+                let (sentinels, bits) = replies.split_at(layout.chunks.lines());
+                assert!(sentinels.iter().all(|sentinel| *sentinel));
+                let new = bits.iter().any(|bit| !bit);
+                assert_eq!(new, local.insert_digest(digest).expect("writable"));
+
+                let mut commands = Commands::default();
+                layout.read(digest, &mut commands);
+                for (arguments, line) in parsed(&commands).iter().zip(layout.chunks.touches(digest))
+                {
+                    let number = |at: usize| {
+                        let text = std::str::from_utf8(&arguments[at]).expect("digits");
+                        text.parse::<usize>().expect("a number")
+                    };
+                    let value = &server.0[&arguments[1]];
+                    let block = &value[number(2)..=number(3)];
+                    assert_eq!(holds(&line, block), Some(true));
+                    assert_eq!(holds(&line, &[0; 64]), None);
+                    assert_eq!(holds(&line, &block[..63]), None);
+                    assert_eq!(holds(&line, b""), None);
+                }
+            }
+            let mut bytes = Vec::new();
+            for chunk in 0..layout.count() {
+                let mut value = server.0[&key(&layout, chunk)].clone();
+                value.iter_mut().skip(63).step_by(64).for_each(|last| *last &= 0x7f);
+                bytes.extend_from_slice(&value);
+            }
+            let mut file = Vec::new();
+            local.write_to(&mut file).expect("it is written");
+            assert!(file.ends_with(&bytes), "{plan:?}");
+        }
+    }
+}

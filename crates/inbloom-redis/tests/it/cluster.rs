@@ -1,0 +1,96 @@
+//! A real cluster of three masters with a replica each.
+
+use std::collections::BTreeMap;
+
+use inbloom_redis::{Added, Found, RedisFilter};
+use inbloom_testing::redis::{RedisCluster, Reply};
+
+use crate::support::{connect, plan};
+
+/// How often a node has run a command for its clients.
+fn calls(cluster: &RedisCluster, node: usize, command: &str) -> u64 {
+    let statistics = cluster.nodes[node].ask(&["INFO", "commandstats"]).text();
+    let line = statistics.lines().find_map(|line| {
+        line.strip_prefix(&format!("cmdstat_{command}:calls="))?.split(',').next()?.parse().ok()
+    });
+    line.unwrap_or(0)
+}
+
+/// Adds and checks keys through a cluster: what [`inbloom_redis`] says of layout and round trips.
+fn keys_through_a_cluster(cluster: &RedisCluster, keys: u64, items: u64, rate: f64) {
+    let client = connect(&cluster.address());
+    assert!(client.is_cluster());
+    assert_eq!(client.masters(), 3);
+    let filter = RedisFilter::create(&client, "many", plan(items, rate)).expect("created");
+    let before: Vec<_> = (0..6).map(|node| calls(cluster, node, "bitfield")).collect();
+    let batch = 50_000;
+    let (mut added, mut found) = (Vec::new(), Vec::new());
+    let mut new = 0;
+    for first in (0..keys).step_by(batch as usize) {
+        let batch: Vec<u64> = (first..keys.min(first + batch)).collect();
+        filter.insert_many(&batch, &mut added).expect("inserted");
+        new += added.iter().filter(|added| **added == Added::New).count() as u64;
+        assert!(!added.contains(&Added::Unknown) && !added.contains(&Added::Failed));
+    }
+    // A key that is taken for present when it comes is a false positive, at less than the rate.
+    assert!(new <= keys && new as f64 >= keys as f64 * (1.0 - rate), "{new} of {keys} were new");
+
+    // One command to one master for each key.
+    let masters = cluster.masters();
+    let adds: u64 = masters.iter().map(|n| calls(cluster, *n, "bitfield") - before[*n]).sum();
+    assert_eq!(adds, keys);
+
+    let before: u64 = masters.iter().map(|node| calls(cluster, *node, "getrange")).sum();
+    let mut wrong = 0;
+    for first in (0..keys).step_by(batch as usize) {
+        let batch: Vec<u64> = (first..keys.min(first + batch)).collect();
+        filter.contains_many(&batch, &mut found).expect("answered");
+        assert!(found.iter().all(|found| *found == Found::Present), "a false negative");
+        let absent: Vec<u64> = batch.iter().map(|key| key + (1 << 40)).collect();
+        filter.contains_many(&absent, &mut found).expect("answered");
+        wrong += found.iter().filter(|found| **found == Found::Present).count();
+    }
+    let queries: u64 = masters.iter().map(|node| calls(cluster, *node, "getrange")).sum();
+    assert_eq!(queries - before, 2 * keys * u64::from(filter.plan().lines()));
+    let expected = keys as f64 * rate;
+    let bound = expected + 5.0 * expected.sqrt();
+    assert!(
+        wrong as f64 <= bound,
+        "{wrong} false positives of {keys}, at most {bound:.0} expected"
+    );
+
+    // Chunks are small, and lie evenly over the masters.
+    let mut shares = BTreeMap::new();
+    for master in &masters {
+        let Reply::Array(chunks) = cluster.nodes[*master].ask(&["KEYS", "ib:{*"]) else {
+            panic!("keys")
+        };
+        for chunk in &chunks {
+            let bytes = cluster.nodes[*master].ask(&["STRLEN", &chunk.text()]).text();
+            assert!(bytes.parse::<u64>().expect("a number") <= (1 << 20) + 64);
+        }
+        shares.insert(*master, chunks.len());
+    }
+    let (least, most) = (shares.values().min(), shares.values().max());
+    assert!(most.expect("some") - least.expect("some") <= 1, "{shares:?}");
+    assert_eq!(shares.values().sum::<usize>() as u64, filter.chunks());
+    assert!(filter.delete().expect("deleted"));
+    for master in masters {
+        assert_eq!(cluster.nodes[master].ask(&["DBSIZE"]), Reply::Int(0));
+    }
+    println!("{keys} keys at {rate}: {wrong} false positives, chunks by master {shares:?}");
+}
+
+#[test]
+fn keys_take_one_round_trip_to_one_node_and_lie_evenly() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    keys_through_a_cluster(&cluster, 300_000, 300_000, 0.01);
+    keys_through_a_cluster(&cluster, 50_000, 5_000_000, 1e-6);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn ten_million_keys_take_one_round_trip_each() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    keys_through_a_cluster(&cluster, 10_000_000, 10_000_000, 0.01);
+}

@@ -1,0 +1,5 @@
+//! The tests of the crate, in one program, against real servers.
+
+mod cluster;
+mod single;
+mod support;
