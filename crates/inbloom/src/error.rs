@@ -188,6 +188,31 @@ pub enum Error {
         /// What to do.
         remedy: &'static str,
     },
+    /// Bytes that could be filters of several programs.
+    #[error(
+        "the bytes could be a filter of {candidates}: say which of them it is (OpenOptions::format, --from on the command line)"
+    )]
+    Ambiguous {
+        /// The names of the formats.
+        candidates: String,
+    },
+    /// A filter that is to be written in the format of another hash.
+    #[error(
+        "a filter of kind {kind} cannot be written as {format}: {}",
+        if *.read_only {
+            "that format is only read"
+        } else {
+            "the hash of its keys is another one, and the keys are not in the filter; build it from them ('inbloom build --format', Filter::for_format)"
+        }
+    )]
+    OtherScheme {
+        /// What the filter is.
+        kind: Kind,
+        /// The format that was asked for.
+        format: &'static str,
+        /// Whether the format is written at all.
+        read_only: bool,
+    },
     /// A file of a later version of inbloom.
     #[error(
         "file version {got}, this inbloom reads up to {supported}: upgrade inbloom, or write the file again with an older one"

@@ -17,6 +17,7 @@ use memmap2::{Mmap, MmapOptions};
 use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::format::{self, Parsed};
+use crate::interop::{Container, Format};
 use crate::plan::MAX_SHARDS;
 use crate::storage::Cells;
 
@@ -54,6 +55,9 @@ impl Filter {
     /// Whatever happens, `path` is the old file or the new one, never half of it. An existing
     /// file's permissions are kept; a symbolic link is followed and stays a link.
     ///
+    /// A filter that came in the format of another program is written in that format:
+    /// [`Filter::set_container`] chooses another one.
+    ///
     /// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
     /// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
     ///
@@ -74,12 +78,24 @@ impl Filter {
     }
 }
 
+/// The format of another program that the bytes of a file are in, if they are.
+fn foreign_format(bytes: &[u8]) -> Result<Option<Container>> {
+    if bytes.starts_with(&format::MAGIC) {
+        return Ok(None);
+    }
+    Ok(Format::recognize(bytes)?.map(Container::from))
+}
+
 /// Checks every byte of a file: the header, the checksum of every section,
-/// and what the kind requires of its payload.
+/// and what the kind requires of its payload. Formats of other programs have no checksums: of them
+/// it is checked that they can be read.
 pub fn verify(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     match map(&open_file(path)?, path)? {
-        Some(map) => format::verify(&map),
+        Some(map) => match foreign_format(&map)? {
+            Some(container) => container.read(&map).map(drop),
+            None => format::verify(&map),
+        },
         None => format::verify(&[]),
     }
 }
@@ -108,7 +124,12 @@ fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
         let kept = file.set_permissions(existing.permissions());
         kept.map_err(failed("keeping the permissions of", path))?;
     }
-    filter.write_to(BufWriter::with_capacity(1 << 20, file)).map_err(|error| match error {
+    let writer = BufWriter::with_capacity(1 << 20, file);
+    let written = match filter.container() {
+        None => filter.write_to(writer),
+        Some(container) => filter.write_as(container, writer),
+    };
+    written.map_err(|error| match error {
         Error::Io { cause, .. } => failed("writing", path)(cause),
         other => other,
     })?;

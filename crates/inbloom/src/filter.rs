@@ -177,7 +177,21 @@ impl Filter {
     /// cuckoo filter that holds the key 8 times refuses it with [`Error::Copies`].
     #[inline]
     pub fn insert(&mut self, key: impl AsKey) -> Result<bool> {
+        if let Content::Other(_) = self.content
+            && let Some(pair) = self.hasher.pair(&key)
+        {
+            return self.insert_pair(pair);
+        }
         self.insert_digest(self.hasher.digest(key))
+    }
+
+    /// Inserts a key that two digests stand for.
+    fn insert_pair(&mut self, pair: [Digest; 2]) -> Result<bool> {
+        self.clear_if_over(pair[0])?;
+        let mut new = Vec::with_capacity(1);
+        self.content.members_mut().insert_run(&pair, &[], &mut new)?;
+        self.count_new(&new);
+        Ok(new == [true])
     }
 
     /// Records a key unless it is probably there: the answer of [`Filter::insert`], and no second copy.
@@ -186,6 +200,9 @@ impl Filter {
     /// has to be removed as often; a window begins anew for a key that is inserted again. Where keys
     /// come repeatedly and that is not wanted, this is the call.
     pub fn insert_if_absent(&mut self, key: impl AsKey) -> Result<bool> {
+        if self.hasher.digests_per_key() != 1 {
+            return self.insert(key); // Those of several digests keep no copies.
+        }
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
@@ -201,6 +218,13 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn contains(&self, key: impl AsKey) -> bool {
+        if let Content::Other(state) = &self.content
+            && let Some(pair) = self.hasher.pair(&key)
+        {
+            let mut found = [false];
+            state.contains_run(&pair, &[], &mut found);
+            return found[0];
+        }
         self.contains_digest(self.hasher.digest(key))
     }
 
@@ -251,6 +275,9 @@ impl Filter {
     /// maximum, and more at most at the filter's rate.
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
+        if self.hasher.digests_per_key() != 1 {
+            return u64::from(self.contains(key));
+        }
         self.content.state().count(self.hasher.digest(key))
     }
 
@@ -267,7 +294,8 @@ impl Filter {
     /// first. On an error its length says how many keys were recorded.
     pub fn insert_many<K: AsKey>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         if self.auto_clear.is_some() {
-            let digests: Vec<Digest> = keys.iter().map(|key| self.hasher.digest(key)).collect();
+            let mut digests = Vec::with_capacity(keys.len() * self.hasher.digests_per_key());
+            keys.iter().for_each(|key| self.hasher.append_digests(key, &mut digests));
             return self.insert_digests(&digests, new);
         }
         let hasher = self.hasher;
@@ -291,7 +319,7 @@ impl Filter {
     }
 
     /// The digest of a key under this filter's hash: for asking several filters of one hash while
-    /// hashing once.
+    /// hashing once. Where two stand for a key, the first: see [`Hasher::append_digests`].
     #[inline]
     #[must_use]
     pub fn digest(&self, key: impl AsKey) -> Digest {
@@ -350,9 +378,10 @@ impl Filter {
             // As many keys as cannot, whatever they set, take the fill above the share before the
             // last of them: so the answers are those of single inserts.
             let room = self.auto_clear_ones().saturating_sub(self.occupied());
-            let sure =
-                (room / u64::from(self.plan().probes())).clamp(1, rest.len() as u64) as usize;
-            let (now, later) = rest.split_at(sure);
+            let width = self.hasher.digests_per_key();
+            let keys = (rest.len() / width).max(1) as u64;
+            let sure = (room / u64::from(self.plan().probes())).clamp(1, keys) as usize;
+            let (now, later) = rest.split_at((sure * width).min(rest.len()));
             let result = self.content.members_mut().insert_digests(now, &mut answers);
             self.count_new(&answers);
             new.extend_from_slice(&answers);
@@ -387,6 +416,9 @@ impl Filter {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn sweep_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
+        if self.hasher.digests_per_key() != 1 {
+            return self.contains_digests(digests, found);
+        }
         found.clear();
         found.resize(digests.len(), false);
         let places = digests.iter().enumerate().map(|(number, digest)| (digest.place, number));
@@ -637,7 +669,7 @@ impl Filter {
         plan: Plan,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Filter> {
-        let mut digests = keys.into_iter().map(|key| self.hasher.digest(key));
+        let mut keys = keys.into_iter();
         let (mut batch, mut answers) = (Vec::new(), Vec::new());
         // What a static kind is built from, all at once.
         let mut collected = Vec::new();
@@ -650,7 +682,8 @@ impl Filter {
         let mut rebuilt = if is_static { None } else { Some(start(&[])?) };
         loop {
             batch.clear();
-            batch.extend(digests.by_ref().take(REBUILT_AT_ONCE));
+            let some = keys.by_ref().take(REBUILT_AT_ONCE);
+            some.for_each(|key| self.hasher.append_digests(key, &mut batch));
             if batch.is_empty() {
                 return rebuilt.map_or_else(|| start(&collected), Ok);
             }
@@ -709,6 +742,16 @@ pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
 
 pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
     let kind = plan.kind();
+    if kind.is_foreign() || matches!(hasher.0, Scheme::Foreign { .. }) {
+        return match hasher.0 {
+            Scheme::Foreign { hash, .. } if hash.kinds.contains(&kind) => Ok(()),
+            _ => Err(Error::Unsupported {
+                kind,
+                verb: "hash its keys so",
+                remedy: "a filter of another program keeps that program's hash, and ours have ours",
+            }),
+        };
+    }
     match (kind.is_exact(), hasher.0) {
         (true, Scheme::Integers) => Ok(()),
         (true, _) => Err(Error::Unsupported {

@@ -19,6 +19,7 @@ use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result, mismatch};
 use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
+use crate::foreign::ForeignHash;
 use crate::kind::Kind;
 use crate::plan::{Plan, Span};
 use crate::storage::{Cells, Order, words};
@@ -56,6 +57,10 @@ const HASH_INTEGERS: u16 = 3;
 const BITS: [u8; 4] = *b"BITS";
 const NOTE: [u8; 4] = *b"note";
 const NORMALIZATION: [u8; 4] = *b"norm";
+/// The encoding of keys, by its name. Whoever does not know it would deny keys that are given as text.
+const KEYS: [u8; 4] = *b"KEYS";
+/// What a file of another program has beside its filter.
+const DATA: [u8; 4] = *b"data";
 /// The keys that were added to a static filter later, or that are in the growing part of another
 /// one, as a whole file of a scalable filter.
 const MORE: [u8; 4] = *b"MORE";
@@ -115,7 +120,7 @@ impl Section {
         }
         let what = match self.tag {
             BITS => "checksum of the payload",
-            NOTE | NORMALIZATION => "checksum of a text",
+            NOTE | NORMALIZATION | KEYS => "checksum of a text",
             _ => "checksum of a section",
         };
         Err(mismatch(what, format_args!("{:016x}", self.checksum), format_args!("{sum:016x}")))
@@ -175,7 +180,8 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
         .iter()
         .map(|(tag, bytes)| {
             let length = bytes.len() as u64;
-            let align = if matches!(*tag, NOTE | NORMALIZATION) { 8 } else { alignment(length) };
+            let is_text = matches!(*tag, NOTE | NORMALIZATION | KEYS | DATA);
+            let align = if is_text { 8 } else { alignment(length) };
             let offset = end.next_multiple_of(align);
             end = offset + length;
             Section { tag: *tag, offset, length, checksum: xxh3_64(bytes) }
@@ -206,8 +212,12 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
 
 /// The texts of a filter that are not empty.
 fn texts_of(filter: &Filter) -> impl Iterator<Item = ([u8; 4], &[u8])> {
-    let texts = [(NOTE, Texts::NOTE), (NORMALIZATION, Texts::NORMALIZATION)];
-    let texts = texts.map(|(tag, which)| (tag, filter.texts.get(which).as_bytes()));
+    let texts = [
+        (NOTE, filter.texts.get(Texts::NOTE).as_bytes()),
+        (NORMALIZATION, filter.texts.get(Texts::NORMALIZATION).as_bytes()),
+        (KEYS, filter.texts.get(Texts::ENCODING).as_bytes()),
+        (DATA, filter.texts.attached()),
+    ];
     texts.into_iter().filter(|(_, text)| !text.is_empty())
 }
 
@@ -303,6 +313,7 @@ pub fn hash_of(hasher: &Hasher) -> (u16, u64) {
         Scheme::Xxh3 { seed } => (HASH_XXH3, *seed),
         Scheme::Sip13 { key } => (HASH_SIP13, key.check()),
         Scheme::Integers => (HASH_INTEGERS, 0),
+        Scheme::Foreign { hash, seed } => (hash.id, *seed),
     }
 }
 
@@ -320,7 +331,10 @@ pub fn hasher_of(hash: (u16, u64), key: Option<&SecretKey>) -> Result<Hasher> {
             Err(Error::Key { problem: "the key given is another one" })
         }
         ((HASH_SIP13, _), Some(key)) => Ok(Hasher::sip13(*key)),
-        ((other, _), _) => Err(unknown("hash scheme", "1 to 3", other)),
+        ((other, seed), _) => match ForeignHash::from_id(other) {
+            Some(hash) => Ok(Hasher::foreign(hash, seed)),
+            None => Err(unknown("hash scheme", "1 to 3, or one of another program", other)),
+        },
     }
 }
 
@@ -488,12 +502,7 @@ fn decode_header(header: &[u8]) -> Result<Header> {
         shards: shards.max(1),
     };
     let plan = plan.check().map_err(in_file)?;
-    if kind.is_exact() != (hash_id == HASH_INTEGERS)
-        || !(HASH_XXH3..=HASH_INTEGERS).contains(&hash_id)
-    {
-        let expected = "1 (xxh3) or 2 (siphash), or 3 (integers) for a bitmap";
-        return Err(unknown("hash", expected, hash_id));
-    }
+    check_hash(kind, hash_id, seed)?;
     if hash_id == HASH_INTEGERS && seed != 0 {
         return Err(mismatch("hash seed", "0 for a bitmap", seed));
     }
@@ -529,6 +538,22 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     Ok(header)
 }
 
+/// Refuses a hash that is not known, or is not that of the kind.
+fn check_hash(kind: Kind, id: u16, seed: u64) -> Result<()> {
+    if kind.is_foreign() {
+        let hash = ForeignHash::from_id(id).filter(|hash| hash.kinds.contains(&kind));
+        let hash = hash.ok_or_else(|| unknown("hash", format_args!("one of kind {kind}"), id))?;
+        if seed != 0 && !hash.seeded {
+            return Err(mismatch("hash seed", format_args!("0 for hash {}", hash.name), seed));
+        }
+        return Ok(());
+    }
+    if kind.is_exact() == (id == HASH_INTEGERS) && (HASH_XXH3..=HASH_INTEGERS).contains(&id) {
+        return Ok(());
+    }
+    Err(unknown("hash", "1 (xxh3) or 2 (siphash), or 3 (integers) for a bitmap", id))
+}
+
 fn check_reserved<const N: usize>(bytes: [u8; N]) -> Result<()> {
     if bytes == [0; N] { Ok(()) } else { Err(unknown("reserved bytes", "zeros", "something else")) }
 }
@@ -544,7 +569,7 @@ impl Header {
             }
             end = section.offset + section.length;
             match section.tag {
-                NOTE | NORMALIZATION if section.length > MAX_TEXT as u64 => {
+                NOTE | NORMALIZATION | KEYS if section.length > MAX_TEXT as u64 => {
                     let expected = format!("at most {MAX_TEXT} bytes");
                     return Err(mismatch("length of a text", expected, section.length));
                 }
@@ -578,7 +603,7 @@ impl Header {
                         section.length,
                     ));
                 }
-                tag @ (BITS | NOTE | NORMALIZATION | MORE | GONE) => {
+                tag @ (BITS | NOTE | NORMALIZATION | KEYS | DATA | MORE | GONE) => {
                     if self.sections[..index].iter().any(|earlier| earlier.tag == tag) {
                         let expected = format!("one section {}", section.name());
                         return Err(mismatch("section", expected, "several"));
@@ -586,7 +611,7 @@ impl Header {
                 }
                 tag if tag[0].is_ascii_lowercase() => {}
                 _ => {
-                    let expected = "BITS, note or norm (or MORE or GONE, in some kinds)";
+                    let expected = "BITS, KEYS, note or norm (or MORE or GONE, in some kinds)";
                     return Err(unknown("section", expected, section.name()));
                 }
             }
@@ -667,6 +692,12 @@ fn read_text(texts: &mut Texts, section: &Section, bytes: &[u8]) -> Result<()> {
     let which = match section.tag {
         NOTE => Texts::NOTE,
         NORMALIZATION => Texts::NORMALIZATION,
+        KEYS => Texts::ENCODING,
+        DATA => {
+            section.check(bytes)?;
+            texts.attach(bytes.to_vec());
+            return Ok(());
+        }
         _ => return Ok(()),
     };
     section.check(bytes)?;
@@ -880,9 +911,10 @@ pub(crate) fn read(mut reader: impl Read, key: Option<&SecretKey>) -> Result<Fil
                 check_order(cells.bytes())?;
                 denied = Some(cells);
             }
-            NOTE | NORMALIZATION => {
+            NOTE | NORMALIZATION | KEYS | DATA => {
                 let mut text = Vec::new();
                 append(&mut reader, &mut text, section.length)?;
+                check_complete(section.length, text.len() as u64)?;
                 read_text(&mut texts, section, &text)?;
             }
             _ => {

@@ -1,6 +1,432 @@
-//! Filters of other programs, alive: their bytes, their hashes, their answers.
+//! Filters of other programs, live: their bytes, their hashes, their answers.
 //!
-//! A filter cannot be turned from one hash into another without its keys. So to take over another
-//! program's filter is to answer, grow and write as that program does.
+//! A filter cannot be turned from one hash into another without its keys. So a filter of another
+//! program keeps that program's hash and the positions that follow from it: a [`Kind`] of its own,
+//! behind the same [`Filter`]. [`OpenOptions`](crate::OpenOptions) recognizes the formats by their
+//! content, and [`Filter::save`] writes the format that the filter came in. Our own file format holds
+//! such filters too.
+//!
+//! **To add a format**, write its file or folder here and its line in [`FORMATS`]. The row says how
+//! the format is recognized, read, written and sized, which hash it has, and which kinds.
 
+mod base64;
+mod bit_array;
+mod dcso;
+mod encoding;
+mod fnv;
+mod go;
+mod guava;
+mod gzip;
+mod modulus;
+mod murmur3;
 pub mod redisbloom;
+mod spark;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use crate::digest::Hasher;
+use crate::error::{Error, Result, mismatch};
+use crate::filter::{Content, Filter};
+use crate::foreign::ForeignHash;
+pub use crate::foreign::{Container, Format};
+use crate::kind::Kind;
+use crate::kinds;
+use crate::plan::{Plan, one_of};
+use crate::storage::{Bits, Cells};
+pub use encoding::KeyEncoding;
+
+/// Every format.
+static FORMATS: &[&Row] = &[&guava::ROW, &spark::ROW, &go::ROW, &dcso::ROW];
+
+/// Everything that is known about a format.
+struct Row {
+    /// The name on the command line and in messages.
+    name: &'static str,
+    /// What it is a format of, for people who know it by that.
+    title: &'static str,
+    /// Choices that it leaves to writers, or that its bytes do not tell. They are bits of a set, in
+    /// this order.
+    variants: &'static [Variant],
+    /// The structures of its filters.
+    kinds: &'static [&'static kinds::Row],
+    hashes: &'static [&'static ForeignHash],
+    /// The encodings of keys that its users have, the most usual one first.
+    encodings: &'static [KeyEncoding],
+    recognize: fn(&[u8]) -> Likeness,
+    read: ReadFilter,
+    /// None if it is only read.
+    write: Option<WriteFilter>,
+    /// None if filters for it cannot be made here.
+    plan: Option<PlanFilter>,
+}
+
+/// Reads a whole file. The variants are those that the caller knows of; returned are those that the
+/// file has.
+type ReadFilter = fn(&[u8], u32) -> Result<(Filter, u32)>;
+/// Plans a filter for so many keys at such a rate, as its program does.
+type PlanFilter = fn(u64, f64, u32) -> Result<(Plan, Hasher)>;
+/// Writes a filter of one of the format's kinds.
+type WriteFilter = fn(&Filter, u32, &mut dyn Write) -> Result<()>;
+
+/// A choice that a format leaves.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Variant {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it means, in a few words.
+    pub help: &'static str,
+}
+
+/// How sure it is that bytes are of a format.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Likeness {
+    No,
+    /// All fields and the length are right, but there is no magic.
+    Possible,
+    Certain,
+}
+
+impl kinds::Row {
+    /// The row of a kind of another program, by its number.
+    pub(crate) fn foreign(id: u16) -> Option<&'static kinds::Row> {
+        let mut rows = FORMATS.iter().flat_map(|format| format.kinds);
+        rows.find(|row| row.kind.id() == id).copied()
+    }
+}
+
+impl ForeignHash {
+    /// The hash of another program that has this number.
+    pub(crate) fn from_id(id: u16) -> Option<&'static ForeignHash> {
+        let mut hashes = FORMATS.iter().flat_map(|format| format.hashes);
+        hashes.find(|hash| hash.id == id).copied()
+    }
+}
+
+impl Format {
+    /// Returns every format.
+    pub fn all() -> impl Iterator<Item = Format> {
+        FORMATS.iter().map(|row| Format(row.name))
+    }
+
+    fn row(self) -> &'static Row {
+        let row = FORMATS.iter().find(|row| row.name == self.0);
+        row.expect("a format is made from its row")
+    }
+
+    /// Returns the name on the command line and in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// Returns what it is a format of.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.row().title
+    }
+
+    /// Returns the choices that it leaves.
+    #[must_use]
+    pub fn variants(self) -> &'static [Variant] {
+        self.row().variants
+    }
+
+    /// Returns the key encodings that its users have, the most usual one first. No format records
+    /// them.
+    #[must_use]
+    pub fn key_encodings(self) -> &'static [KeyEncoding] {
+        self.row().encodings
+    }
+
+    /// Returns whether filters for it can be made here.
+    #[must_use]
+    pub fn can_build(self) -> bool {
+        self.row().plan.is_some()
+    }
+
+    /// Returns the format of a file's bytes, all of them, if it is one of these.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ambiguous`] if they could be of several.
+    pub fn recognize(bytes: &[u8]) -> Result<Option<Format>> {
+        let likely = FORMATS.iter().map(|row| (row.name, (row.recognize)(bytes)));
+        let likely: Vec<_> = likely.filter(|(_, likeness)| *likeness != Likeness::No).collect();
+        let most = likely.iter().map(|(_, likeness)| *likeness).max();
+        let best = likely.iter().filter(|(_, likeness)| Some(*likeness) == most);
+        let candidates: Vec<&str> = best.map(|(name, _)| *name).collect();
+        match candidates[..] {
+            [] => Ok(None),
+            [name] => Ok(Some(Format(name))),
+            _ => Err(Error::Ambiguous { candidates: candidates.join(", ") }),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Format> {
+        Format::all().find(|format| format.name() == text).ok_or_else(|| Error::Parameter {
+            name: "format",
+            got: text.to_owned(),
+            expected: one_of(FORMATS.iter().map(|row| row.name)),
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.0)
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// A format without any of its variants.
+impl From<Format> for Container {
+    fn from(format: Format) -> Container {
+        Container { format, variants: 0 }
+    }
+}
+
+impl Container {
+    /// A format with these of its variants, by their names.
+    ///
+    /// ```
+    /// use inbloom::interop::Container;
+    ///
+    /// let old = Container::new("guava".parse()?, ["mitz32"])?;
+    /// assert_eq!(old.to_string(), "guava mitz32");
+    /// assert!(Container::new("guava".parse()?, ["gzip"]).is_err());
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn new<'a>(
+        format: Format,
+        variants: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Container> {
+        let known = format.variants();
+        let mut chosen = Container::from(format);
+        for name in variants {
+            let at = known.iter().position(|variant| variant.name == name);
+            let at = at.ok_or_else(|| Error::Parameter {
+                name: "variant",
+                got: name.to_owned(),
+                expected: match known {
+                    [] => format!("left out: {format} has none"),
+                    _ => one_of(known.iter().map(|variant| variant.name)),
+                },
+            })?;
+            chosen.variants |= 1 << at;
+        }
+        Ok(chosen)
+    }
+
+    /// Returns the format.
+    #[must_use]
+    pub fn format(self) -> Format {
+        self.format
+    }
+
+    /// Returns the names of the variants that are chosen.
+    pub fn variants(self) -> impl Iterator<Item = &'static str> {
+        let known = self.format.variants().iter().enumerate();
+        known.filter(move |(at, _)| self.variants >> at & 1 == 1).map(|(_, variant)| variant.name)
+    }
+
+    /// Reads a filter from the bytes of a whole file.
+    pub fn read(self, bytes: &[u8]) -> Result<Filter> {
+        let (mut filter, variants) = (self.format.row().read)(bytes, self.variants)?;
+        filter.texts.set_container(Some(Container { variants, ..self }));
+        Ok(filter)
+    }
+
+    /// Refuses a filter that this format cannot hold.
+    fn check(self, filter: &Filter) -> Result<WriteFilter> {
+        let row = self.format.row();
+        let is_its_own = row.kinds.iter().any(|kind| kind.kind == filter.plan().kind());
+        match row.write {
+            Some(write) if is_its_own => Ok(write),
+            write => Err(Error::OtherScheme {
+                kind: filter.plan().kind(),
+                format: row.name,
+                read_only: write.is_none(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.format.name())?;
+        self.variants().try_for_each(|variant| write!(f, " {variant}"))
+    }
+}
+
+impl Kind {
+    /// Returns the format that a kind belongs to, if it is another program's.
+    #[must_use]
+    pub fn format(self) -> Option<Format> {
+        let mut rows = FORMATS.iter();
+        let row = rows.find(|row| row.kinds.iter().any(|kind| kind.kind == self))?;
+        Some(Format(row.name))
+    }
+}
+
+impl Filter {
+    /// An empty filter for another program, of the size that this program would choose.
+    ///
+    /// ```
+    /// use inbloom::Filter;
+    /// use inbloom::interop::Format;
+    ///
+    /// // As BloomFilter.create(Funnels.stringFunnel(UTF_8), 1000, 0.01) in Java.
+    /// let guava: Format = "guava".parse()?;
+    /// let mut filter = Filter::for_format(guava.into(), 1000, 0.01)?;
+    /// filter.insert("alice")?;
+    /// let mut bytes = Vec::new();
+    /// filter.write_as(guava.into(), &mut bytes)?; // What BloomFilter.readFrom reads.
+    /// assert_eq!(bytes.len(), 1206);
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Refuses what the other program refuses, and formats that are only read here.
+    pub fn for_format(container: Container, items: u64, rate: f64) -> Result<Filter> {
+        let row = container.format.row();
+        let Some(plan) = row.plan else {
+            return Err(Error::Parameter {
+                name: "format",
+                got: row.name.to_owned(),
+                expected: one_of(Format::all().filter(|one| one.can_build()).map(Format::name)),
+            });
+        };
+        if !(0.0..1.0).contains(&rate) {
+            return Err(Error::Rate { got: rate, reason: "it must be below 1, and not negative" });
+        }
+        let (plan, hasher) = plan(items, rate, container.variants)?;
+        let mut filter = Filter::with_hasher(plan.check()?, hasher)?;
+        filter.texts.set_container(Some(container));
+        Ok(filter)
+    }
+
+    /// Returns the format that [`Filter::save`] writes: that of another program which the filter
+    /// was read from or made for, or None for our own.
+    #[must_use]
+    pub fn container(&self) -> Option<Container> {
+        self.texts.container()
+    }
+
+    /// Sets the format that [`Filter::save`] writes: None for our own, which holds every filter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherScheme`] if the format belongs to another hash than that of the filter.
+    pub fn set_container(&mut self, container: Option<Container>) -> Result<()> {
+        if let Some(container) = container {
+            container.check(self)?;
+        }
+        self.texts.set_container(container);
+        Ok(())
+    }
+
+    /// Writes the filter in a format of another program, whatever [`Filter::container`] is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherScheme`] if the format belongs to another hash than that of the filter.
+    pub fn write_as(&self, container: Container, mut writer: impl Write) -> Result<()> {
+        container.check(self)?(self, container.variants, &mut writer)
+    }
+
+    /// A filter whose whole content is an array of bits, from its words, in order.
+    fn from_words_of(
+        plan: Plan,
+        hasher: Hasher,
+        words: impl ExactSizeIterator<Item = u64>,
+    ) -> Result<Filter> {
+        let mut cells = Cells::zeroed(plan.bytes())?;
+        let (places, _) = cells.bytes_mut()?.as_chunks_mut::<8>();
+        debug_assert_eq!(places.len(), words.len());
+        let mut ones = 0;
+        for (place, word) in places.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+            ones += u64::from(word.count_ones());
+        }
+        let content = Content::with_bits(plan, Bits { cells, ones });
+        let inserted = content.measured().estimate(None).rounded();
+        Ok(Filter::from_parts(hasher, content, inserted))
+    }
+}
+
+/// The words of these bytes, which are of whole words.
+fn words_from(bytes: &[u8], word: fn([u8; 8]) -> u64) -> impl ExactSizeIterator<Item = u64> {
+    bytes.as_chunks::<8>().0.iter().map(move |bytes| word(*bytes))
+}
+
+/// Writes a header, and the words of a filter behind it.
+fn write_words(
+    filter: &Filter,
+    header: &[u8],
+    word: fn(u64) -> [u8; 8],
+    writer: &mut dyn Write,
+) -> Result<()> {
+    /// What is turned about at once.
+    const PIECE: usize = 64 << 10;
+    writer.write_all(header).map_err(write_failed)?;
+    let payload = filter.content.measured().payload();
+    let mut turned = Vec::with_capacity(PIECE.min(payload.len()));
+    for piece in payload.chunks(PIECE) {
+        turned.clear();
+        turned.extend(words_from(piece, u64::from_le_bytes).flat_map(word));
+        writer.write_all(&turned).map_err(write_failed)?;
+    }
+    writer.flush().map_err(write_failed)
+}
+
+fn write_failed(cause: io::Error) -> Error {
+    Error::Io { action: "writing the filter".to_owned(), cause }
+}
+
+/// Bytes that end before a part of a file does.
+fn short(what: &'static str, expected: usize, bytes: &[u8]) -> Error {
+    mismatch(what, format_args!("{expected} bytes"), format_args!("{} bytes", bytes.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_of_formats_are_their_own() {
+        let mut kinds: Vec<u16> =
+            FORMATS.iter().flat_map(|row| row.kinds).map(|row| row.kind.id()).collect();
+        let mut hashes: Vec<u16> =
+            FORMATS.iter().flat_map(|row| row.hashes).map(|hash| hash.id).collect();
+        let mut names: Vec<&str> = FORMATS.iter().map(|row| row.name).collect();
+        let counts = (kinds.len(), hashes.len(), names.len());
+        kinds.sort_unstable();
+        kinds.dedup();
+        hashes.sort_unstable();
+        hashes.dedup();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!((kinds.len(), hashes.len(), names.len()), counts);
+        assert!(kinds.iter().chain(&hashes).all(|id| (64..0xf000).contains(id)));
+        assert!(kinds.iter().all(|id| Kind::new(*id).is_foreign()));
+        for row in FORMATS {
+            assert!(row.variants.len() <= 32, "{}", row.name);
+            for hash in row.hashes {
+                assert!(hash.kinds.iter().all(|kind| kind.is_foreign()), "{}", hash.name);
+            }
+        }
+    }
+}

@@ -30,6 +30,14 @@ impl Kind {
     pub(crate) const fn id(self) -> u16 {
         self.0
     }
+
+    /// Returns whether it is the structure of another program's filters: see
+    /// [`interop`](crate::interop).
+    #[must_use]
+    pub const fn is_foreign(self) -> bool {
+        // Numbers from 0xf000 on are for experiments.
+        64 <= self.0 && self.0 < 0xf000
+    }
 }
 
 /// What a kind can do and has. [`Kind`]'s methods of nearly the same names document each.

@@ -91,6 +91,7 @@ mod estimate;
 #[cfg(feature = "file")]
 pub mod file;
 mod filter;
+mod foreign;
 mod format;
 pub mod interop;
 mod kernels;

@@ -1,5 +1,7 @@
 //! What a kind must do, and the batch pipeline, which is written once over all of them.
 
+use std::ops::Range;
+
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
@@ -7,7 +9,9 @@ use crate::key::AsKey;
 
 /// A set of digests that never denies a member. Every kind is one.
 ///
-/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. The last two do whole
+/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. Where two digests stand
+/// for a key ([`Hasher::digests_per_key`]), the verbs for many digests take them in pairs and answer
+/// once for each, and those for one digest cannot tell. The last two do whole
 /// batches, and are by far the fastest way in: while one run of keys is being worked on, the memory
 /// of the next is already on its way.
 pub trait Membership {
@@ -74,6 +78,9 @@ pub(crate) fn contains_keys<K: AsKey>(
 ) {
     found.clear();
     found.resize(keys.len(), false);
+    if hasher.digests_per_key() != 1 {
+        return contains_wide_keys(members, hasher, keys, found);
+    }
     let mut answers = found.chunks_mut(RUN).peekable();
     let all_answered = hash_ahead(hasher, keys, |run, next| {
         match answers.next_if(|answers| answers.len() == run.len()) {
@@ -97,7 +104,41 @@ pub(crate) fn insert_keys<K: AsKey>(
     if keys.is_empty() {
         return Ok(());
     }
+    if hasher.digests_per_key() != 1 {
+        return in_wide_runs(hasher, keys, |run, _| members.insert_run(run, NONE, new));
+    }
     hash_ahead(hasher, keys, |run, next| members.insert_run(run, next, new))
+}
+
+/// As [`contains_keys`], where several digests stand for a key. Apart, so that the loop of the
+/// other hashes stays as it is.
+#[inline(never)]
+fn contains_wide_keys<K: AsKey>(
+    members: &dyn Membership,
+    hasher: &Hasher,
+    keys: &[K],
+    found: &mut [bool],
+) {
+    let all_answered = in_wide_runs(hasher, keys, |run, keys| {
+        members.contains_run(run, NONE, &mut found[keys]);
+        Ok(())
+    });
+    all_answered.expect("a query is never refused");
+}
+
+/// Hashes keys of several digests run by run. Their filters ask for the lines of a run themselves.
+fn in_wide_runs<K: AsKey>(
+    hasher: &Hasher,
+    keys: &[K],
+    mut step: impl FnMut(&[Digest], Range<usize>) -> Result<()>,
+) -> Result<()> {
+    let mut digests = Vec::with_capacity(RUN * hasher.digests_per_key());
+    for (number, run) in keys.chunks(RUN).enumerate() {
+        digests.clear();
+        run.iter().for_each(|key| hasher.append_digests(key, &mut digests));
+        step(&digests, number * RUN..number * RUN + run.len())?;
+    }
+    Ok(())
 }
 
 /// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the

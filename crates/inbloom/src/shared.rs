@@ -191,7 +191,17 @@ impl SharedFilter {
     /// another thread that inserts it at this very instant may be told the same. Refused as
     /// [`Filter::insert`] is.
     pub fn insert(&self, key: impl AsKey) -> Result<bool> {
-        self.insert_digest(self.hasher.digest(key))
+        match self.hasher.pair(&key) {
+            None => self.insert_digest(self.hasher.digest(key)),
+            Some(pair) => self.insert_pair(pair),
+        }
+    }
+
+    /// Inserts a key that two digests stand for.
+    fn insert_pair(&self, pair: [Digest; 2]) -> Result<bool> {
+        let mut new = Vec::with_capacity(1);
+        (&mut &*self).insert_run(&pair, &[], &mut new)?;
+        Ok(new == [true])
     }
 
     /// Inserts a key unless it is probably present, as [`Filter::insert_if_absent`] does. Of several
@@ -211,6 +221,9 @@ impl SharedFilter {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn insert_if_absent(&self, key: impl AsKey) -> Result<bool> {
+        if let Some(pair) = self.hasher.pair(&key) {
+            return self.insert_pair(pair); // Behind a lock, and without copies.
+        }
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
@@ -223,6 +236,9 @@ impl SharedFilter {
     /// How often a key was inserted and not removed: see [`Filter::count`].
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
+        if self.hasher.digests_per_key() != 1 {
+            return u64::from(self.contains(key));
+        }
         let digest = self.hasher.digest(key);
         match &self.content {
             SharedContent::Words(Words { shape: Racing::Counting(counting), cells, .. }) => {
@@ -238,7 +254,14 @@ impl SharedFilter {
     /// Whether a key may have been inserted: false is certain, true is probable.
     #[must_use]
     pub fn contains(&self, key: impl AsKey) -> bool {
-        self.contains_digest(self.hasher.digest(key))
+        match self.hasher.pair(&key) {
+            None => self.contains_digest(self.hasher.digest(key)),
+            Some(pair) => {
+                let mut found = [false];
+                (&self).contains_run(&pair, &[], &mut found);
+                found[0]
+            }
+        }
     }
 
     /// [`SharedFilter::insert`] for many keys, in order. `new` is emptied first.
@@ -476,7 +499,13 @@ impl SharedFilter {
 
     /// [`SharedFilter::contains_many`] for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
-        Membership::contains_digests(&self, digests, found);
+        let width = self.hasher.digests_per_key();
+        if width == 1 {
+            return Membership::contains_digests(&self, digests, found);
+        }
+        found.clear();
+        found.resize(digests.len() / width, false);
+        (&self).contains_run(digests, &[], found);
     }
 
     /// The shape of the filter and what it promises.
@@ -665,7 +694,8 @@ impl Membership for &SharedFilter {
         let mut rest = run;
         while let Some(first) = rest.first() {
             let _gate = self.pass(auto, *first)?;
-            let sure = auto.sure(&self.plan, self.occupied()).min(rest.len());
+            let sure = auto.sure(&self.plan, self.occupied());
+            let sure = sure.saturating_mul(self.hasher.digests_per_key()).min(rest.len());
             let (now, later) = rest.split_at(sure);
             self.insert_run_inside(now, if later.is_empty() { next } else { later }, new)?;
             rest = later;

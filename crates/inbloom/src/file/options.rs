@@ -3,11 +3,12 @@
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use super::{Watch, all_shards, map, open_file, privately, shards_of, stem_of};
+use super::{Watch, all_shards, foreign_format, map, open_file, privately, shards_of, stem_of};
 use crate::bloom::BloomFilter;
 use crate::digest::SecretKey;
 use crate::error::{Error, Result};
 use crate::filter::{Filter, View};
+use crate::foreign::Container;
 use crate::format;
 use crate::storage::Cells;
 
@@ -38,6 +39,7 @@ pub struct OpenOptions {
     secret: Option<SecretKey>,
     writable: bool,
     verify: bool,
+    format: Option<Container>,
 }
 
 impl OpenOptions {
@@ -68,6 +70,30 @@ impl OpenOptions {
         OpenOptions { verify, ..self }
     }
 
+    /// Sets the format of another program that the bytes are in, where they do not tell it
+    /// themselves: see [`interop`](crate::interop). Without it formats are recognized by their
+    /// content, and bytes that could be of several are refused.
+    ///
+    /// ```
+    /// use inbloom::{Filter, OpenOptions};
+    /// use inbloom::interop::Format;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("seen.guava");
+    /// let guava: Format = "guava".parse()?;
+    /// let mut filter = Filter::for_format(guava.into(), 1000, 0.01)?;
+    /// filter.insert("alice")?;
+    /// filter.save(&path)?; // What Guava's BloomFilter.readFrom reads.
+    ///
+    /// assert!(Filter::open(&path)?.contains("alice")); // recognized
+    /// assert!(OpenOptions::new().format(guava).open(&path)?.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn format(self, format: impl Into<Container>) -> OpenOptions {
+        OpenOptions { format: Some(format.into()), ..self }
+    }
+
     /// Opens a file.
     ///
     /// The file is mapped, not read: opening costs the same whatever its size, and processes that
@@ -77,8 +103,8 @@ impl OpenOptions {
     /// The file may be larger than memory: batches of queries ask for the pages that they are
     /// going to touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
     ///
-    /// A sparse bitmap, and a filter from a pipe, are read into memory instead, and can be changed
-    /// there.
+    /// A sparse bitmap, a filter of another program, and a filter from a pipe are read into memory
+    /// instead, and can be changed there.
     ///
     /// If there is no such file, but files of its shards as [`Filter::save`] names them, they are
     /// opened together, as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and so
@@ -136,6 +162,9 @@ impl OpenOptions {
         let file = open_file(path)?;
         // A pipe or an empty file cannot be mapped, but can be read.
         let Some(map) = map(&file, path)? else { return self.read_from(BufReader::new(file)) };
+        if let Some(container) = self.container_of(&map)? {
+            return container.read(&map);
+        }
         if self.verify {
             format::verify(&map)?;
         }
@@ -146,6 +175,14 @@ impl OpenOptions {
             true => privately(&file, path, &parsed, map.len())?,
         };
         parsed.into_filter(cells, self.secret.as_ref())
+    }
+
+    /// The format of another program that these bytes are in, if they are.
+    fn container_of(self, bytes: &[u8]) -> Result<Option<Container>> {
+        match self.format {
+            Some(container) => Ok(Some(container)),
+            None => foreign_format(bytes),
+        }
     }
 
     /// Opens a file that others may write to meanwhile, to query it: see [`Watch::is_intact`].
@@ -161,6 +198,9 @@ impl OpenOptions {
         let Some(map) = map(&file, path)? else {
             return Ok((self.read_from(BufReader::new(file))?, None));
         };
+        if let Some(container) = self.container_of(&map)? {
+            return Ok((container.read(&map)?, None));
+        }
         // After the map, which is of the length that is told then.
         let watch = Watch::new(file, &map);
         if self.verify {

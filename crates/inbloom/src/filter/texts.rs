@@ -1,24 +1,56 @@
-//! What users write about a filter: a note, and how its keys were normalized.
+//! What is known about a filter beside its content: a note, how its keys were normalized and encoded, and
+//! the format that it came in.
 
 use super::Filter;
 use crate::compose::sharded::Sharded;
 use crate::error::{Error, Result};
+use crate::foreign::Container;
 
-/// What users write about a filter. Most write nothing, so that it takes one word.
+/// What is known about a filter beside its content. Of most that is nothing, so that it takes one
+/// word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Texts(Option<Box<[String; 2]>>);
+pub(crate) struct Texts(Option<Box<Particulars>>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Particulars {
+    texts: [String; 3],
+    /// What a foreign file has beside its filter.
+    attached: Vec<u8>,
+    container: Option<Container>,
+}
 
 impl Texts {
     pub(crate) const NOTE: usize = 0;
     pub(crate) const NORMALIZATION: usize = 1;
+    pub(crate) const ENCODING: usize = 2;
 
     pub(crate) fn get(&self, which: usize) -> &str {
-        self.0.as_ref().map_or("", |texts| &texts[which])
+        self.0.as_ref().map_or("", |kept| &kept.texts[which])
     }
 
     pub(crate) fn set(&mut self, which: usize, text: String) {
         if !text.is_empty() || self.0.is_some() {
-            self.0.get_or_insert_default()[which] = text;
+            self.0.get_or_insert_default().texts[which] = text;
+        }
+    }
+
+    pub(crate) fn attached(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |kept| &kept.attached)
+    }
+
+    pub(crate) fn attach(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() || self.0.is_some() {
+            self.0.get_or_insert_default().attached = bytes;
+        }
+    }
+
+    pub(crate) fn container(&self) -> Option<Container> {
+        self.0.as_ref().and_then(|kept| kept.container)
+    }
+
+    pub(crate) fn set_container(&mut self, container: Option<Container>) {
+        if container.is_some() || self.0.is_some() {
+            self.0.get_or_insert_default().container = container;
         }
     }
 }
@@ -48,6 +80,20 @@ impl Filter {
     pub fn set_normalization(&mut self, text: &str) -> Result<()> {
         check_text("normalization", text)?;
         self.set_text(Texts::NORMALIZATION, text);
+        Ok(())
+    }
+
+    /// How the bytes of keys were made from what people write, by its name on the command line: see
+    /// `inbloom build --key-encoding`. Empty if they are the text itself.
+    #[must_use]
+    pub fn key_encoding(&self) -> &str {
+        self.texts.get(Texts::ENCODING)
+    }
+
+    /// Sets the encoding of keys. Our own files record it; formats of other programs cannot.
+    pub fn set_key_encoding(&mut self, name: &str) -> Result<()> {
+        check_text("key encoding", name)?;
+        self.set_text(Texts::ENCODING, name);
         Ok(())
     }
 

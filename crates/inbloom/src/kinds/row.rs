@@ -37,7 +37,8 @@ pub(crate) struct Row {
 pub(crate) type Build = fn(Plan, &[Digest]) -> Result<Box<dyn State>>;
 
 impl Kind {
-    /// Every kind, in the order of their numbers.
+    /// Every kind of ours, in the order of their numbers. Filters of other programs have further
+    /// ones: see [`interop`](crate::interop).
     pub const ALL: &'static [Kind] = &{
         let mut all = [Kind::new(0); KINDS.len()];
         let mut at = 0;
@@ -52,12 +53,16 @@ impl Kind {
         // Numbers from 1 on are in order; the others are after them.
         match KINDS.get(usize::from(self.id()).wrapping_sub(1)) {
             Some(row) if row.kind == self => row,
-            _ => KINDS.iter().find(|row| row.kind == self).expect("every kind has a row"),
+            _ => {
+                let ours = KINDS.iter().copied().find(|row| row.kind == self);
+                ours.or_else(|| Row::foreign(self.id())).expect("every kind has a row")
+            }
         }
     }
 
     pub(crate) fn from_id(id: u16) -> Option<Kind> {
-        Kind::ALL.iter().copied().find(|kind| kind.id() == id)
+        let ours = Kind::ALL.iter().copied().find(|kind| kind.id() == id);
+        ours.or_else(|| Row::foreign(id).map(|row| row.kind))
     }
 
     pub(crate) fn planner(self) -> &'static dyn Planner {

@@ -14,15 +14,15 @@ const MOST_THAT_NAME_A_KIND: usize = 15;
 /// layer and of those before it.
 const LAYERS: &[&[&str]] = &[
     &["error", "kind", "estimate", "sync", "memory", "codec", "splitmix", "math"],
-    &["key", "digest"],
+    &["key", "digest", "foreign"],
     &["plan"],
     &["profile", "storage", "paging"],
     &["kernels"],
     &["membership", "state"],
     &["kinds"],
     &["filter", "compose", "shared", "measured", "bloom"],
-    &["format", "file"],
     &["interop"],
+    &["format", "file"],
 ];
 
 fn crates() -> PathBuf {

@@ -8,6 +8,7 @@ mod format;
 mod golden;
 mod grown;
 mod house;
+mod interop;
 mod laws;
 mod overlay;
 mod plans;

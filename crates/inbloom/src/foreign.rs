@@ -1,0 +1,56 @@
+//! What a filter of another program has that ours do not: a hash of its own, and a file format.
+//!
+//! Each [`ForeignHash`] and each [`Format`] is declared in the folder of its format, under
+//! `interop/`. The layers below know them only as what is declared here.
+
+use std::fmt;
+
+use crate::digest::Digest;
+use crate::kind::Kind;
+
+/// A hash of another program.
+pub(crate) struct ForeignHash {
+    /// The number is on disk: it is never reused.
+    pub id: u16,
+    /// The name that `info` prints.
+    pub name: &'static str,
+    /// Whether a filter may choose its seed. The seed of the others is 0.
+    pub seeded: bool,
+    /// The kinds of filter that hash their keys so.
+    pub kinds: &'static [Kind],
+    pub function: Function,
+}
+
+/// Makes the digests of a key under a seed.
+pub(crate) enum Function {
+    One(fn(&[u8], u64) -> Digest),
+    /// For a hash of 256 bits.
+    Two(fn(&[u8], u64) -> [Digest; 2]),
+}
+
+impl fmt::Debug for ForeignHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for ForeignHash {
+    fn eq(&self, other: &ForeignHash) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for ForeignHash {}
+
+/// A file format of another program: see [`interop`](crate::interop), which has a table of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Format(pub(crate) &'static str);
+
+/// A [`Format`] and the choices that it leaves: how [`Filter::save`](crate::Filter::save) writes a
+/// filter, and how [`OpenOptions::format`](crate::OpenOptions::format) reads one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Container {
+    pub(crate) format: Format,
+    /// A bit for each variant that is chosen, in the order of the format's list.
+    pub(crate) variants: u32,
+}
