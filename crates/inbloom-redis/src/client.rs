@@ -140,6 +140,15 @@ impl Client {
         matches!(*self.topology(), Topology::Cluster { .. })
     }
 
+    /// Asks every master for a sign of life.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one does not give it before the deadline.
+    pub fn ping(&self) -> Result<()> {
+        self.ask_masters(&[b"PING"]).map(drop)
+    }
+
     pub(crate) fn topology(&self) -> Arc<Topology> {
         self.0.topology.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -91,6 +91,11 @@ impl Layout {
         NumberedKey(&self.group(chunk).0, chunk)
     }
 
+    /// Returns the key under which bits travel that are to be merged into a chunk.
+    pub fn delta_key(&self, chunk: u64) -> String {
+        format!("{}d{chunk}", self.group(chunk).0)
+    }
+
     /// Adds the command that sets the bits of a key. Its reply is the sentinels of the key's blocks,
     /// and then the old values of its bits.
     pub fn add(&self, digest: Digest, commands: &mut Commands) {
@@ -160,6 +165,18 @@ pub(crate) const FIRST_SENTINEL: u64 = 511 ^ 7;
 pub(crate) fn set_sentinels(chunk: &mut [u8]) {
     let (byte, bit) = Chunks::RESERVED;
     chunk.iter_mut().skip(byte).step_by(Chunks::BLOCK).for_each(|last| *last |= bit);
+}
+
+/// Clears the sentinel of every block of a chunk. Returns whether every block had one; one without is
+/// lost.
+pub(crate) fn clear_sentinels(chunk: &mut [u8]) -> bool {
+    let (byte, bit) = Chunks::RESERVED;
+    let mut whole = true;
+    for last in chunk.iter_mut().skip(byte).step_by(Chunks::BLOCK) {
+        whole &= *last & bit != 0;
+        *last &= !bit;
+    }
+    whole
 }
 
 /// Returns the key of the description of a filter, and its slot.
@@ -345,7 +362,8 @@ mod tests {
             let mut bytes = Vec::new();
             for chunk in 0..layout.count() {
                 let mut value = server.0[&key(&layout, chunk)].clone();
-                value.iter_mut().skip(63).step_by(64).for_each(|last| *last &= 0x7f);
+                assert!(clear_sentinels(&mut value));
+                assert!(!clear_sentinels(&mut value.clone()));
                 bytes.extend_from_slice(&value);
             }
             let mut file = Vec::new();

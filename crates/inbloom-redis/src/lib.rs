@@ -49,6 +49,7 @@ mod options;
 mod retry;
 mod slots;
 mod topology;
+mod transfer;
 mod wire;
 
 pub use address::{Address, Server};

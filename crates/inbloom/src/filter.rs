@@ -33,7 +33,7 @@ use crate::storage::{self, Cells, Order};
 
 pub(crate) use content::Content;
 pub(crate) use texts::{MAX_TEXT, Texts};
-pub use view::View;
+pub use view::{View, blocked_bytes};
 
 /// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
 ///

@@ -134,6 +134,7 @@ pub use shared::SharedFilter;
 #[doc(hidden)]
 pub mod internals {
     pub mod chunks {
+        pub use crate::filter::blocked_bytes;
         pub use crate::kinds::blocked::chunks::{ChunkLine, Chunks};
     }
     pub mod codec {

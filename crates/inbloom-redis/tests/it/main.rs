@@ -3,3 +3,4 @@
 mod cluster;
 mod single;
 mod support;
+mod transfer;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use super::Filter;
+use super::{Content, Filter};
 use crate::kinds::blocked::Blocked;
 use crate::storage::{Bits, Cells};
 
@@ -34,6 +34,16 @@ impl<'a> View<'a> {
         let cells = unsafe { Cells::lent(bytes) };
         let lent = Blocked::with_bits(*blocked.plan(), Bits { cells, ones: 0 }).recounted();
         View::new(filter(lent), bytes)
+    }
+}
+
+/// Returns the bytes of a filter of kind blocked that is nothing more: it has no growing part and is
+/// no shard of another.
+#[must_use]
+pub fn blocked_bytes(filter: &Filter) -> Option<&[u8]> {
+    match &filter.content {
+        Content::Blocked(blocked) => Some(blocked.bits.cells.bytes()),
+        Content::Other(_) => None,
     }
 }
 

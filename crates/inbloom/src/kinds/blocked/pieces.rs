@@ -5,6 +5,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use super::check_reserved;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::kernels::{Geometry, scalar};
@@ -86,6 +87,26 @@ impl Pieces {
         Ok(Piece { geometry: self.geometry, first_block, cells, inserted: 0 })
     }
 
+    /// Returns the bytes of a piece. Panics if there is no such piece.
+    #[must_use]
+    pub fn bytes(&self, piece: u64) -> usize {
+        let (first, end) = self.units_of(piece);
+        ((end - first) * self.unit_blocks * 64) as usize
+    }
+
+    /// Returns a piece of which the bytes are known. Panics if there is no such piece, or if it has
+    /// another number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// Refuses bytes in which a reserved bit is set.
+    pub fn read(&self, piece: u64, bytes: &[u8]) -> Result<Piece> {
+        check_reserved(0, bytes)?;
+        let mut read = self.empty(piece)?;
+        read.cells.bytes_mut()?.copy_from_slice(bytes);
+        Ok(read)
+    }
+
     fn units_of(&self, piece: u64) -> (u64, u64) {
         assert!(piece < self.count(), "piece {piece} of {}", self.count());
         (piece * self.each, ((piece + 1) * self.each).min(self.units))
@@ -128,6 +149,11 @@ impl Piece {
         added != 0
     }
 
+    /// Sets how many inserts count as "new": for pieces whose keys were counted elsewhere.
+    pub fn set_inserted(&mut self, inserted: u64) {
+        self.inserted = inserted;
+    }
+
     /// How many inserts were told "new".
     #[must_use]
     pub fn inserted(&self) -> u64 {
@@ -140,7 +166,9 @@ impl Piece {
         self.cells.bytes()
     }
 
-    pub(crate) fn occupied(&self) -> u64 {
+    /// The number of bits that are set.
+    #[must_use]
+    pub fn occupied(&self) -> u64 {
         self.cells.count_ones()
     }
 }
@@ -214,6 +242,24 @@ mod tests {
             assert!(bytes == *payload, "{plan:?}");
             assert_eq!((ones, inserted), (filter.occupied(), filter.inserted()), "{plan:?}");
         }
+    }
+
+    #[test]
+    fn a_piece_is_read_from_its_bytes_unless_a_reserved_bit_is_set() {
+        let plan = Plan::builder(Kind::Blocked).items(2_000_000).rate(1e-3).build();
+        let pieces = Pieces::new(plan.expect("a plan"));
+        let last = pieces.count() - 1;
+        let mut piece = pieces.empty(last).expect("memory");
+        piece.insert(Digest { place: *pieces.places(last).start(), print: 7 });
+        let mut bytes = piece.bytes().to_vec();
+        assert_eq!(bytes.len(), pieces.bytes(last));
+        let mut read = pieces.read(last, &bytes).expect("it is valid");
+        assert_eq!((read.bytes(), read.occupied()), (piece.bytes(), piece.occupied()));
+        read.set_inserted(5);
+        assert_eq!(read.inserted(), 5);
+        bytes[127] |= 0x80;
+        let error = pieces.read(last, &bytes).expect_err("a reserved bit");
+        assert!(error.to_string().contains("unused bits"), "{error}");
     }
 
     #[test]
