@@ -1,14 +1,12 @@
 //! The options from which a plan is computed, the same for every subcommand that makes one.
 
-use std::time::Duration;
-
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use inbloom::{Kind, Plan, PlanBuilder, Span, Tier};
+use inbloom::{Kind, Plan, Span, Tier};
+use inbloom_server::calculator::Question;
 use inbloom_server::units::{
     parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share, parse_window,
 };
-use serde_json::{Value, json};
 
 use crate::numbers;
 use crate::overfull::Overfull;
@@ -122,90 +120,36 @@ impl Sizing {
 
     /// The plan of these options for one kind; what was not given is left to the library.
     pub fn plan(&self, kind: Kind) -> inbloom::Result<Plan> {
-        self.builder(kind).build()
+        self.question().plan(kind)
     }
 
     /// The same, with room for a growing part where it is to grow.
     pub fn plan_for(&self, kind: Kind, overfull: Overfull) -> inbloom::Result<Plan> {
         match overfull {
-            Overfull::Grow => self.builder(kind).growing().build(),
+            Overfull::Grow => self.question().builder(kind).growing().build(),
             Overfull::Stop | Overfull::Continue => self.plan(kind),
         }
     }
 
-    fn builder(&self, kind: Kind) -> PlanBuilder {
-        let mut plan = Plan::builder(kind);
-        if let Some(items) = self.items {
-            plan = plan.items(items);
-        }
-        if let Some(rate) = self.rate.or(self.rate_of_probes()) {
-            plan = plan.rate(rate);
-        }
-        if let Some(bytes) = self.bytes {
-            plan = plan.bytes(bytes);
-        }
-        if let Some(bits) = self.bits_per_key {
-            plan = plan.bits_per_key(bits);
-        }
-        if let Some(probes) = self.probes {
-            plan = plan.probes(probes);
-        }
-        if let Some(tier) = self.tier {
-            plan = plan.tier(tier);
-        }
-        if let Some(universe) = self.universe {
-            plan = plan.universe(universe);
-        }
-        match self.window {
-            Some(Span::Millis(millis)) => plan = plan.window(Duration::from_millis(millis)),
-            Some(Span::Items(items)) => plan = plan.last(items),
-            None => {}
-        }
-        if let Some(generations) = self.generations {
-            plan = plan.generations(generations);
-        }
-        if let Some(width) = self.width {
-            plan = plan.width(width);
-        }
-        if let Some(growth) = self.growth {
-            plan = plan.growth(growth);
-        }
-        if let Some(tightening) = self.tightening {
-            plan = plan.tightening(tightening);
-        }
-        plan
-    }
-
-    /// The rate that a number of probes stands for, if nothing else tells the rate: a classic
-    /// filter of k probes is smallest where half of its bits are set, which gives 2^-k.
-    pub fn rate_of_probes(&self) -> Option<f64> {
-        let has_items = self.items.is_some() || matches!(self.window, Some(Span::Items(_)));
-        let per_key = self.bits_per_key.is_some() || self.tier.is_some();
-        let follows = self.rate.is_some() || per_key || (has_items && self.bytes.is_some());
-        match self.probes {
-            Some(probes @ 1..) if !follows => Some(0.5_f64.powf(f64::from(probes))),
-            _ => None,
+    /// What these options tell of a filter.
+    pub fn question(&self) -> Question {
+        let Sizing { items, rate, bytes, bits_per_key, probes, tier, .. } = *self;
+        let Sizing { universe, window, generations, width, growth, tightening, .. } = *self;
+        Question {
+            items,
+            rate,
+            bytes,
+            bits_per_key,
+            probes,
+            tier,
+            universe,
+            window,
+            generations,
+            width,
+            growth,
+            tightening,
         }
     }
-}
-
-/// The parameters that only some kinds have, by name; null for the others.
-pub fn particulars(plan: &Plan) -> [(&'static str, Value); 6] {
-    let kind = plan.kind();
-    let (millis, keys) = match plan.span() {
-        Some(Span::Millis(millis)) => (json!(millis), Value::Null),
-        Some(Span::Items(items)) => (Value::Null, json!(items)),
-        None => (Value::Null, Value::Null),
-    };
-    let of = |has: bool, value: Value| if has { value } else { Value::Null };
-    [
-        ("width", of(kind.has_wide_cells(), json!(plan.width()))),
-        ("growth", of(kind.can_grow(), json!(plan.growth()))),
-        ("tightening", of(kind.can_grow(), json!(plan.tightening()))),
-        ("window_ms", millis),
-        ("window_keys", keys),
-        ("generations", of(kind.forgets(), json!(plan.generations()))),
-    ]
 }
 
 /// The names of the kinds that can do something, as `blocked and classic`: the default kind first.

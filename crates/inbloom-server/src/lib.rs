@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`clock`], [`log_throttle`] | the time of day; what is logged only now and then |
 //! | `parse`, `reply_error`, [`units`] | numbers, error texts, sizes and times in settings |
+//! | [`calculator`] | what a filter would cost: `inbloom plan`, `/api/plan` |
 //! | [`resp`] | bytes of requests to arguments, replies to bytes |
 //! | [`value`] | what a name stands for: filters; their dumps |
 //! | [`keyspace`] | names, databases, expiry |
@@ -30,6 +31,7 @@
 //! touch files: `persist`, `import` (IB.OPEN and IB.SAVE), `users`, `secret`, `tls` (certificates), and, to
 //! read what Linux reports, `units/machine.rs` and `commands/server/info.rs`.
 
+pub mod calculator;
 pub mod clients;
 pub mod clock;
 pub mod command;

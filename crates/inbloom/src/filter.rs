@@ -22,6 +22,7 @@ use crate::key::AsKey;
 use crate::kind::Kind;
 use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::Ribbon;
+use crate::kinds::window::Window;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
@@ -601,6 +602,12 @@ impl Filter {
     /// The bitmap, if that is what the filter is: to walk its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
+        (self.content.state() as &dyn Any).downcast_ref()
+    }
+
+    /// The window, if that is what the filter is: to look at its generations.
+    #[must_use]
+    pub fn as_window(&self) -> Option<&Window> {
         (self.content.state() as &dyn Any).downcast_ref()
     }
 

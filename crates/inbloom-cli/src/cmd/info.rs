@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use inbloom::{Filter, Grown, Overlay, Plan, Slice};
+use inbloom_server::calculator::particulars;
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::KeyArgs;
-use crate::sizing::particulars;
 use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise

@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use inbloom::{Error, Kind, Plan, Span};
+use inbloom::{Kind, Plan, Span};
+use inbloom_server::calculator::{
+    COLUMNS, Comparison, Question, Scope, probes, rate_at, row_as_json, rows_as_json,
+};
 use inbloom_server::units;
 use serde_json::{Value, json};
 
-use crate::sizing::{Sizing, kind_parser, particulars};
+use crate::sizing::{Sizing, kind_parser};
 use crate::{numbers, output, plot};
 
 /// Compute size, probes and rate of every kind from what is given
@@ -68,46 +71,23 @@ const KIND_WIDTH: usize = 8;
 /// Shares of the planned number of keys at which the curve shows the rate.
 const CURVE: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
 
-/// The number of keys at which bits per key are shown if there is no number: as good as any large
-/// one, since they differ only in small filters.
-const MANY: u64 = 1_000_000_000;
-
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let given =
-        Sizing { bytes: args.sizing.bytes.or(args.bits.map(|bits| bits / 8)), ..args.sizing };
-    let scope = if tells_only_bits_per_key(&given) { Scope::OneKey } else { Scope::AllKeys };
-    let sizing = match scope {
-        Scope::OneKey => Sizing { items: Some(MANY), ..given },
-        Scope::AllKeys => given,
+    let bytes = args.sizing.bytes.or(args.bits.map(|bits| bits / 8));
+    let question = Sizing { bytes, ..args.sizing }.question();
+    let comparison = match args.kind {
+        Some(kind) => question.only(kind),
+        None => question.compare(),
     };
-    let rows: Vec<Row> = match args.kind {
-        Some(kind) => vec![Row { kind, plan: with_window(sizing, kind).plan(kind) }],
-        None => Kind::offered().map(|kind| Row { kind, plan: compared(sizing, kind) }).collect(),
-    };
-    if rows.iter().all(|row| row.plan.is_err()) {
-        bail!(refusals(&rows, &given));
+    if let Some(refusal) = comparison.refusal(&question) {
+        bail!(refusal);
     }
     let text = match (args.json, args.csv) {
-        (true, _) => format!("{:#}\n", as_json(&rows, scope)),
-        (_, true) => as_csv(&rows, scope),
-        _ => as_text(&rows, scope, &given),
+        (true, _) => format!("{:#}\n", json!({ "kinds": rows_as_json(&comparison) })),
+        (_, true) => as_csv(&comparison),
+        _ => as_text(&comparison, &question),
     };
     output::print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What was asked about: a filter of so many keys, or what each key takes.
-#[derive(Clone, Copy, PartialEq)]
-enum Scope {
-    AllKeys,
-    OneKey,
-}
-
-/// Probes and a rate, or probes and bits per key, hold for any number of keys.
-fn tells_only_bits_per_key(sizing: &Sizing) -> bool {
-    let per_key = sizing.rate.is_some() || sizing.bits_per_key.is_some() || sizing.tier.is_some();
-    let total = sizing.items.is_some() || sizing.bytes.is_some() || sizing.window.is_some();
-    sizing.probes.is_some() && per_key && !total
 }
 
 fn parse_bits(text: &str) -> Result<u64, String> {
@@ -117,77 +97,9 @@ fn parse_bits(text: &str) -> Result<u64, String> {
     }
 }
 
-/// One kind with its plan, or with why it has none.
-struct Row {
-    kind: Kind,
-    plan: inbloom::Result<Plan>,
-}
-
-/// The plan of one kind among others, which is given only what concerns it: a bitmap is sized by
-/// its universe and has no rate, the others have no universe, and so on.
-fn compared(all: Sizing, kind: Kind) -> inbloom::Result<Plan> {
-    let Sizing { items, universe, window, generations, width, growth, tightening, .. } = all;
-    let common = Sizing {
-        universe: None,
-        window: None,
-        generations: None,
-        width: None,
-        growth: None,
-        tightening: None,
-        ..all
-    };
-    if kind.can_grow() && items.is_none() {
-        // It could start with any number, but a comparison needs one.
-        return Err(Error::Underspecified { kind, needs: "the number of items to start with" });
-    }
-    let sizing = if kind.is_exact() {
-        Sizing { items, universe, ..Sizing::default() }
-    } else if kind.chooses_width() {
-        Sizing { width, ..common }
-    } else if kind.can_grow() {
-        Sizing { growth, tightening, ..common }
-    } else if kind.forgets() {
-        Sizing { window, generations, ..common }
-    } else {
-        common
-    };
-    with_window(sizing, kind).plan(kind)
-}
-
-/// A window that is not said to reach back further is one of the keys it is planned for.
-fn with_window(sizing: Sizing, kind: Kind) -> Sizing {
-    match kind.forgets() {
-        true => Sizing { window: sizing.window.or(sizing.items.map(Span::Items)), ..sizing },
-        false => sizing,
-    }
-}
-
-fn refusals(rows: &[Row], given: &Sizing) -> String {
-    let lacks = |row: &Row| matches!(row.plan, Err(Error::Underspecified { .. }));
-    let Sizing { items, bytes, universe, window, .. } = *given;
-    let has_size = items.or(bytes).or(universe).is_some() || window.is_some();
-    if !has_size && rows.iter().any(lacks) {
-        let known = match given.rate.is_some() || given.probes.is_some() {
-            true => "this tells how often a filter may be wrong, not how large it is",
-            false => "nothing tells how large a filter is",
-        };
-        return format!(
-            "{known}: add the number of keys (-n 1M) or the memory (--bytes 64MiB, -m 512M){}",
-            if rows.iter().any(|row| row.kind.is_exact()) {
-                ", or for a bitmap the number of possible integers (--universe 10M)"
-            } else {
-                ""
-            }
-        );
-    }
-    let refusal = |row: &Row| match &row.plan {
-        Err(reason) => format!("\n  {}: {reason}", row.kind),
-        Ok(_) => String::new(),
-    };
-    format!("no kind can be planned from this{}", rows.iter().map(refusal).collect::<String>())
-}
-
-fn as_text(rows: &[Row], scope: Scope, given: &Sizing) -> String {
+fn as_text(comparison: &Comparison, given: &Question) -> String {
+    let Comparison { scope, rows } = comparison;
+    let scope = *scope;
     let plans: Vec<&Plan> = rows.iter().filter_map(|row| row.plan.as_ref().ok()).collect();
     let table = align(&table(&plans, scope));
     let mut lines = table.lines();
@@ -242,7 +154,7 @@ fn refusal(kind: Kind, reason: &str) -> String {
 }
 
 /// What was concluded from what was given.
-fn general_remark(scope: Scope, given: &Sizing) -> Option<String> {
+fn general_remark(scope: Scope, given: &Question) -> Option<String> {
     match (scope, given.rate_of_probes(), given.probes) {
         (Scope::OneKey, ..) => Some(
             "This holds for any large number of keys; with -n or --bytes the totals are shown too"
@@ -342,11 +254,6 @@ fn table(plans: &[&Plan], scope: Scope) -> Vec<Vec<String>> {
     lines
 }
 
-/// The bits tested per key, in kinds that test bits; the others compare fingerprints.
-fn probes(plan: &Plan) -> Option<u32> {
-    plan.kind().has_probes().then_some(plan.probes())
-}
-
 /// A line per share of the planned keys: the rate of each kind.
 fn curve(plans: &[&Plan]) -> Vec<Vec<String>> {
     let mut head = vec!["keys".to_string()];
@@ -360,12 +267,6 @@ fn curve(plans: &[&Plan]) -> Vec<Vec<String>> {
         lines.push(line);
     }
     lines
-}
-
-/// The rate with so many keys; None if the filter refuses some of them, because it is full.
-fn rate_at(plan: &Plan, items: f64) -> Option<f64> {
-    let most = plan.capacity().map_or(f64::INFINITY, |capacity| capacity as f64);
-    (items <= most).then(|| plan.rate_at(items))
 }
 
 /// Pads every column to its longest cell: the first to the right, numbers to the left.
@@ -393,84 +294,10 @@ fn align(lines: &[Vec<String>]) -> String {
     text
 }
 
-fn as_json(rows: &[Row], scope: Scope) -> Value {
-    let kinds: Vec<Value> = rows
-        .iter()
-        .map(|row| match &row.plan {
-            Ok(plan) => {
-                let mut fields = plan_as_json(plan, scope);
-                let point = |share: f64| {
-                    let items = plan.items() as f64 * share;
-                    let shown = total(scope, json!(items));
-                    json!({ "share": share, "items": shown, "rate": rate_at(plan, items) })
-                };
-                fields["curve"] = json!(CURVE.map(point));
-                fields
-            }
-            Err(reason) => json!({ "kind": row.kind.to_string(), "refused": reason.to_string() }),
-        })
-        .collect();
-    json!({ "kinds": kinds })
-}
-
-/// A number that depends on how many keys there are, if they were asked about.
-fn total(scope: Scope, value: Value) -> Value {
-    if scope == Scope::AllKeys { value } else { Value::Null }
-}
-
-fn plan_as_json(plan: &Plan, scope: Scope) -> Value {
-    let mut fields = json!({
-        "kind": plan.kind().to_string(),
-        "items": total(scope, json!(plan.items())),
-        "rate": plan.rate(),
-        "bits": total(scope, json!(plan.bits())),
-        "bits_per_key": plan.bits_per_key(),
-        "bytes": total(scope, json!(plan.bytes())),
-        "probes": probes(plan),
-        "cache_lines": plan.cache_lines(),
-        "merge": plan.kind().can_merge(),
-        "remove": plan.kind().can_remove(),
-        "grow": plan.kind().can_grow(),
-        "static": plan.kind().is_static(),
-        "forget": plan.span().is_some(),
-    });
-    for (name, value) in particulars(plan) {
-        fields[name] = value;
-    }
-    fields
-}
-
-/// The columns of --csv: the fields of --json but the curve, and why a kind was refused.
-const COLUMNS: [&str; 20] = [
-    "kind",
-    "items",
-    "rate",
-    "bits",
-    "bits_per_key",
-    "bytes",
-    "probes",
-    "cache_lines",
-    "merge",
-    "remove",
-    "grow",
-    "static",
-    "forget",
-    "width",
-    "growth",
-    "tightening",
-    "window_ms",
-    "window_keys",
-    "generations",
-    "refused",
-];
-
-fn as_csv(rows: &[Row], scope: Scope) -> String {
+fn as_csv(comparison: &Comparison) -> String {
     let mut text = format!("{}\n", COLUMNS.join(","));
-    for row in rows {
-        let fields = match &row.plan {
-            Ok(plan) => plan_as_json(plan, scope),
-            Err(reason) => json!({ "kind": row.kind.to_string(), "refused": reason.to_string() }),
-        };
+    for row in &comparison.rows {
+        let fields = row_as_json(row, comparison.scope);
         let cells: Vec<String> = COLUMNS.iter().map(|name| csv_cell(&fields[*name])).collect();
         text.push_str(&format!("{}\n", cells.join(",")));
     }

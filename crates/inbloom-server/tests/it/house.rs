@@ -11,6 +11,7 @@ const LAYERS: &[&str] = &[
     "parse",
     "reply_error",
     "units",
+    "calculator",
     "resp",
     "value",
     "keyspace",

@@ -207,19 +207,24 @@ impl Intersecting for Blocked {
 impl Positioned for Blocked {
     /// In ascending order within a line.
     fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
-        let mut positions = Vec::new();
-        for touch in kernels::scalar::touches(&self.geometry, digest) {
-            for (word, mask) in touch.mask.into_iter().enumerate() {
-                let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
-                positions.extend(bits.map(|bit| touch.block * BLOCK_BITS + word as u64 * 64 + bit));
-            }
-        }
-        Ok(positions)
+        Ok(positions_of(&self.geometry, digest))
     }
 
     fn is_set(&self, position: u64) -> bool {
         self.array().is_set(position)
     }
+}
+
+/// The bits of a digest, block by block.
+fn positions_of(geometry: &Geometry, digest: Digest) -> Vec<u64> {
+    let mut positions = Vec::new();
+    for touch in kernels::scalar::touches(geometry, digest) {
+        for (word, mask) in touch.mask.into_iter().enumerate() {
+            let bits = (0..64).filter(|bit| mask >> bit & 1 == 1);
+            positions.extend(bits.map(|bit| touch.block * BLOCK_BITS + word as u64 * 64 + bit));
+        }
+    }
+    positions
 }
 
 impl Membership for Blocked {

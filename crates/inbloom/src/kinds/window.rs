@@ -61,6 +61,18 @@ impl fmt::Debug for Window {
     }
 }
 
+/// One generation of a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// When it began, by the window's clock; None before somebody told the time. A window in keys counts
+    /// keys instead.
+    pub began: Option<u64>,
+    /// Keys that were new to it.
+    pub items: u64,
+    /// The share of its bits that are set.
+    pub fill: f64,
+}
+
 struct Generation {
     began: u64,
     /// Keys that were new to it.
@@ -150,6 +162,15 @@ impl Window {
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
         self.generations.iter().rev().any(|generation| generation.members.contains(digest))
+    }
+
+    /// Returns what each generation holds, the newest first.
+    pub fn steps(&self) -> impl Iterator<Item = Step> {
+        self.generations.iter().rev().map(|generation| {
+            let Generation { began, items, members } = generation;
+            let began = self.now.map(|_| *began);
+            Step { began, items: *items, fill: members.plan().fill_of(members.bits.ones) }
+        })
     }
 
     /// The length of a step, in milliseconds or keys: rounded up, so that the steps make up the window.
@@ -426,10 +447,9 @@ impl Measured for Window {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let clock = self.now.map_or("not set".to_owned(), |now| format!("{now} ms"));
-        let generations = self.generations.iter().rev().map(|generation| {
-            let fill = generation.members.plan().fill_of(generation.members.bits.ones);
-            format!("{} keys ({:.1}% of bits)", generation.items, fill * 100.0)
-        });
+        let generations = self
+            .steps()
+            .map(|step| format!("{} keys ({:.1}% of bits)", step.items, step.fill * 100.0));
         let span = self.plan.span().map_or(String::new(), |span| span.to_string());
         vec![
             ("window", format!("{span}, in {} steps", self.plan.generations())),

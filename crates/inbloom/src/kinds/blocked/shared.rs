@@ -44,7 +44,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::check_reserved;
+use super::{check_reserved, positions_of};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::kernels::lock::{Locked, RESERVED, SharedLine, has_all, set_locked};
@@ -52,6 +52,8 @@ use crate::kernels::{Geometry, Kernel, Run};
 use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::plan::Plan;
+use crate::plan::lines::BLOCK_BITS;
+use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::storage::{self, Cells, Order, Shared};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -242,6 +244,34 @@ impl SharedBlocked {
     pub fn occupied(&self) -> u64 {
         let words = self.lines().iter().flat_map(read);
         words.map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Returns how evenly the bits are set, as [`Filter::profile`](crate::Filter::profile) does: reads
+    /// everything.
+    #[must_use]
+    pub fn profile(&self, slices: usize) -> Vec<Slice> {
+        let lines = self.lines();
+        let count = |slice: Range<u64>| {
+            let lines = &lines[slice.start as usize..slice.end as usize];
+            let words = lines.iter().flat_map(read);
+            let used = words.map(|word| u64::from(word.count_ones())).sum();
+            // One bit of a block is reserved, and no cell.
+            Count { used, cells: lines.len() as u64 * (BLOCK_BITS - 1) }
+        };
+        let counts: Vec<Count> = divide(lines.len() as u64, slices).map(count).collect();
+        slices_of(&counts, Spread::in_lines(self.plan(), counts.len()))
+    }
+
+    /// Returns the bits of a digest, and whether each is set.
+    #[must_use]
+    pub fn positions(&self, digest: Digest) -> Vec<(u64, bool)> {
+        let is_set = |position: u64| {
+            let (block, bit) = (position / BLOCK_BITS, position % BLOCK_BITS);
+            let bytes = read(&self.lines()[block as usize]).map(u64::to_ne_bytes);
+            bytes.as_flattened()[bit as usize / 8] >> (bit % 8) & 1 == 1
+        };
+        let positions = positions_of(&self.shape.geometry, digest).into_iter();
+        positions.map(|position| (position, is_set(position))).collect()
     }
 
     /// Copies the bytes from `at` on, as many as there is room for, while others insert: each key

@@ -98,6 +98,23 @@ fn bits_and_answers_are_those_of_the_exclusive_filter() {
 /// A key that has a bit to itself is certainly new, in whatever order keys come; another one is new
 /// in some orders, and once at most.
 #[test]
+fn profile_and_positions_are_those_of_the_exclusive_filter() {
+    for plan in plans() {
+        let keys = digests(0..plan.items());
+        let (shared, exclusive) = (empty(plan), exclusive(plan, &keys));
+        shared.insert_digests(&keys, &mut Vec::new());
+        assert_eq!(shared.profile(64), exclusive.profile(64), "{plan:?}");
+        for digest in digests(0..5).into_iter().chain(digests(1_000_000..1_000_050)) {
+            let positions = shared.positions(digest);
+            let expected = exclusive.positions(digest).unwrap();
+            let expected = expected.into_iter().map(|at| (at, exclusive.is_set(at)));
+            assert_eq!(positions, expected.collect::<Vec<_>>(), "{plan:?}");
+            assert_eq!(positions.iter().all(|(_, set)| *set), shared.contains(digest));
+        }
+    }
+}
+
+#[test]
 fn of_racing_inserts_exactly_one_is_told_new() {
     const THREADS: usize = 4;
     const KEYS: u64 = 40_000;
