@@ -242,6 +242,7 @@ fn tick(server: &Server) {
     server.transfers.forget_old(now());
     server.rates.look(&server.statistics, Instant::now());
     server.limits.peak();
+    server.over_target.step(&server.keyspace, now());
     let timeout = Duration::from_secs(server.settings().timeout);
     if !timeout.is_zero() {
         for client in server.clients.list() {

@@ -39,11 +39,16 @@ impl Health {
         self.troubles.lock().contains_key(part)
     }
 
+    /// Returns all that is wrong: the part and the reason.
+    pub fn list(&self) -> Vec<(&'static str, String)> {
+        let troubles = self.troubles.lock();
+        troubles.iter().map(|(part, reason)| (*part, reason.clone())).collect()
+    }
+
     /// All that is wrong, as `part: reason`; None if nothing is.
     pub fn troubles(&self) -> Option<String> {
-        let troubles = self.troubles.lock();
         let lines: Vec<String> =
-            troubles.iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
+            self.list().iter().map(|(part, reason)| format!("{part}: {reason}")).collect();
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 }

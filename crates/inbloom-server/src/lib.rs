@@ -19,13 +19,14 @@
 //! | [`clients`] | who is connected, and the memory that clients hold |
 //! | [`statistics`], [`rates`], [`health`] | counts, rates, what is wrong at the moment |
 //! | [`filter_store`] | filters that are kept outside the server: `--store` |
+//! | [`history`], [`over_target`] | filters that are looked at; filters above their target rate |
 //! | [`server`] | what all clients share: all of the above; what is read again on SIGHUP |
 //! | [`session_state`] | a client between its requests |
 //! | [`command`] | a row of the table of commands, and a call |
 //! | `commands/`, [`command_table`] | every command: its row and the function that does it |
 //! | [`session`] | one client: bytes in, bytes out, without a socket |
 //! | [`tls`], [`connection`] | sockets and threads; [`run`] |
-//! | [`metrics`], [`http`] | figures for Prometheus, and whether all is well |
+//! | [`metrics`], [`http`] | figures for Prometheus; the JSON API and the page |
 //!
 //! Everything above `connection` works on bytes, without sockets, and is tested so. These
 //! touch files: `persist`, `import` (IB.OPEN and IB.SAVE), `users`, `secret`, `tls` (certificates), and, to
@@ -39,12 +40,14 @@ mod commands;
 pub mod connection;
 pub mod filter_store;
 pub mod health;
+pub mod history;
 pub mod http;
 mod import;
 pub mod keyspace;
 pub mod limits;
 pub mod log_throttle;
 pub mod metrics;
+pub mod over_target;
 mod parse;
 pub mod persist;
 pub mod rates;
@@ -67,6 +70,6 @@ pub use connection::{Ended, Listeners, run, run_all};
 pub use reply_error::ReplyError;
 pub use server::Server;
 pub use session::Session;
-pub use settings::{Config, OPTION_NAMES, Refused, Settings, nearest};
+pub use settings::{Config, HttpAccess, OPTION_NAMES, Refused, Settings, nearest};
 pub use tls::Tls;
 pub use users::Users;

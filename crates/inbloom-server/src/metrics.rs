@@ -285,6 +285,18 @@ static FIGURES: &[Figure] = &[
         tell: |server, samples| samples.count(&server.statistics.items_asked),
     },
     Figure {
+        name: "filters_over_target",
+        kind: Kind::Gauge,
+        help: "Filters whose rate is above their target, when all were visited last",
+        tell: |server, samples| samples.value(server.over_target.count() as f64),
+    },
+    Figure {
+        name: "filters_passed_target",
+        kind: Kind::Counter,
+        help: "Times that the rate of a filter rose above its target",
+        tell: |server, samples| samples.value(server.over_target.passed() as f64),
+    },
+    Figure {
         name: "clients",
         kind: Kind::Gauge,
         help: "Clients connected",

@@ -233,6 +233,8 @@ pub struct StoreFigures {
     pub unsaved: u64,
     /// Syncs ever.
     pub syncs: u64,
+    /// When the last one ended, in milliseconds since 1970; 0: none yet.
+    pub synced_at: u64,
     /// Why no change is taken, if so.
     pub trouble: Option<String>,
 }
@@ -390,6 +392,7 @@ impl Store {
             records: self.log.last(),
             unsaved: self.log.last().saturating_sub(self.saved.load(Ordering::Relaxed)),
             syncs: self.log.syncs.load(Ordering::Relaxed),
+            synced_at: self.log.synced_at.load(Ordering::Relaxed),
             trouble: self.log.trouble().map(|failure| failure.text().to_owned()),
         }
     }

@@ -15,15 +15,17 @@ use parking_lot::{Mutex, RwLock};
 use crate::clients::Clients;
 use crate::filter_store::StoredFilters;
 use crate::health::Health;
+use crate::history::History;
 use crate::keyspace::{Created, Entry, Key, Keyspace, New};
 use crate::limits::MemoryLimits;
 use crate::log_throttle::LogThrottle;
+use crate::over_target::OverTarget;
 use crate::persist::disk::Folder;
 use crate::persist::log::Log;
 use crate::persist::recovery::{self, Access, Found};
 use crate::persist::{self, Lock, Owner, Store};
 use crate::rates::Rates;
-use crate::reply_error::ReplyError;
+use crate::reply_error::{ReplyError, excerpt};
 use crate::settings::{Config, Settings, SharedSettings};
 use crate::statistics::{SlowLog, Statistics};
 use crate::transfers::Transfers;
@@ -41,6 +43,9 @@ and without --users, so that only clients on the same machine are served. Start 
 them, or, if everybody who can reach it may do everything, with --no-protected-mode. From the \
 machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so until it ends.\r\n";
 
+/// So many failed attempts to log in are logged one by one.
+const LOGGED_LOGINS: u64 = 100;
+
 /// The state of a server, without its sockets.
 pub struct Server {
     /// Names and filters.
@@ -57,6 +62,10 @@ pub struct Server {
     pub statistics: Statistics,
     /// What is counted, a second.
     pub rates: Rates,
+    /// What the filters that somebody looks at do.
+    pub history: History,
+    /// Filters above their target rate.
+    pub over_target: OverTarget,
     /// Who is connected.
     pub clients: Clients,
     /// Dumps that are being loaded, and copies that are being dumped.
@@ -97,6 +106,8 @@ impl Server {
             started: Instant::now(),
             statistics: Statistics::default(),
             rates: Rates::default(),
+            history: History::default(),
+            over_target: OverTarget::default(),
             clients: Clients::new(Arc::clone(&settings)),
             transfers,
             slow_log: Mutex::default(),
@@ -258,7 +269,27 @@ impl Server {
         answers: &mut Vec<bool>,
     ) -> Result<(), Refusal> {
         let terms = Terms::Asked(&|has| self.limits.limit_for(has));
-        self.keyspace.apply(entry, &Change::Items { items, terms }, answers)
+        let result = self.keyspace.apply(entry, &Change::Items { items, terms }, answers);
+        if items.are_added() {
+            self.history.count_added(entry, answers);
+        }
+        result
+    }
+
+    /// Counts items that a filter was asked for, with its answers.
+    pub fn count_asked(&self, entry: &Entry, found: &[bool]) {
+        self.statistics.count_asked(found.len());
+        self.history.count_asked(entry, found);
+    }
+
+    /// Counts an attempt to log in that failed.
+    pub fn count_failed_login(&self, user: &[u8], address: &str) {
+        let failed = self.statistics.failed_logins.fetch_add(1, Ordering::Relaxed) + 1;
+        // All that is logged is a name, and not of every attempt: who guesses sends millions.
+        if failed <= LOGGED_LOGINS || failed.is_power_of_two() {
+            let user = excerpt(user, 64);
+            tracing::warn!(user, address, failed, "a wrong password, or no such user");
+        }
     }
 
     /// What filters that arrive are loaded with.

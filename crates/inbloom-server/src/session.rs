@@ -506,7 +506,7 @@ impl Session {
             Batched::Query => {
                 bloom.contains(digests, answers);
                 server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
-                server.statistics.count_asked(digests.len());
+                server.count_asked(entry, answers);
                 reply.truths(answers);
             }
             Batched::Insert => {

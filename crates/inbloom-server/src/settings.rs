@@ -35,8 +35,19 @@ pub struct Config {
     pub key: Option<SecretKey>,
     /// Who may do what, as it was when the server started.
     pub users: Users,
+    /// What the HTTP API allows.
+    pub http: HttpAccess,
     /// What can be changed while it runs.
     pub settings: Settings,
+}
+
+/// What the HTTP API allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpAccess {
+    /// Whether users who have logged in, and whose role allows it, may add keys.
+    pub can_write: bool,
+    /// Names by which browsers may reach it, beside addresses and localhost.
+    pub hosts: Vec<String>,
 }
 
 impl Default for Config {
@@ -47,6 +58,7 @@ impl Default for Config {
             import_dir: None,
             key: None,
             users: Users::default(),
+            http: HttpAccess::default(),
             settings: Settings::default(),
         }
     }

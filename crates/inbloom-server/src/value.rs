@@ -5,6 +5,7 @@ pub mod change;
 pub mod dump_format;
 pub mod shapes;
 pub mod spec;
+pub mod summary;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -22,7 +22,7 @@ use crate::key::AsKey;
 use crate::kind::Kind;
 use crate::kinds::bitmap::Bitmap;
 use crate::kinds::ribbon::Ribbon;
-use crate::kinds::window::Window;
+use crate::kinds::window::{Window, WindowStep};
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::memory::allocated;
 use crate::paging::Paging;
@@ -605,10 +605,11 @@ impl Filter {
         (self.content.state() as &dyn Any).downcast_ref()
     }
 
-    /// The window, if that is what the filter is: to look at its generations.
+    /// Returns what each generation of a window holds, the newest first; nothing for other kinds.
     #[must_use]
-    pub fn as_window(&self) -> Option<&Window> {
-        (self.content.state() as &dyn Any).downcast_ref()
+    pub fn window_steps(&self) -> Vec<WindowStep> {
+        let window = (self.content.state() as &dyn Any).downcast_ref::<Window>();
+        window.map_or(Vec::new(), |window| window.steps().collect())
     }
 
     /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the

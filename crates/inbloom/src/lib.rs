@@ -121,7 +121,7 @@ pub use file::OpenOptions;
 pub use filter::{Filter, View};
 pub use key::AsKey;
 pub use kind::{Kind, Labels};
-pub use kinds::{bitmap::Bitmap, classic::MAX_CLASSIC_PROBES};
+pub use kinds::{bitmap::Bitmap, classic::MAX_CLASSIC_PROBES, window::WindowStep};
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
 pub use paging::Paging;

@@ -13,7 +13,7 @@ use clap::Args as _;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::{self, Access, Found};
 use inbloom_server::units;
-use inbloom_server::{Config, Ended, Listeners, Server, health};
+use inbloom_server::{Config, Ended, HttpAccess, Listeners, Server, health};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -67,9 +67,17 @@ pub struct Args {
     #[command(flatten)]
     access: AccessArgs,
 
-    /// Address at which monitors are answered over HTTP: /metrics, /healthz [default: none]
+    /// Address of the web page, its JSON API, and what monitors read: /metrics, /healthz [default: none]
     #[arg(long, value_name = "ADDRESS", env = "INBLOOM_HTTP")]
     http: Option<String>,
+
+    /// Let users who have logged in add keys over HTTP, if their role allows it
+    #[arg(long)]
+    http_write: bool,
+
+    /// Name by which browsers may reach --http, beside its address and localhost; may be repeated
+    #[arg(long, value_name = "NAME")]
+    http_host: Vec<String>,
 
     /// File of settings, a name and a value in each line; read again on SIGHUP
     ///
@@ -142,7 +150,8 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     let (users, key) = (args.access.users()?, args.access.key(args.dir.as_deref())?);
     let listeners = args.access.listeners(listener, |address| bind("--tls-listen", address))?;
     let dir = args.dir.clone();
-    let mut config = Config { dir, import_dir, users, key, ..Config::default() };
+    let http = HttpAccess { can_write: args.http_write, hosts: args.http_host.clone() };
+    let mut config = Config { dir, import_dir, users, key, http, ..Config::default() };
     if let Some(threads) = args.threads {
         config.threads = usize::from(threads);
     }
@@ -264,7 +273,7 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers monitors, and tells where.
+/// Answers browsers and monitors, and tells where.
 fn serve_http(address: &str, server: &Arc<Server>) -> Result<SocketAddr> {
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen at {address}, as --http asks"))?;

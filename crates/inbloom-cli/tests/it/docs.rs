@@ -267,7 +267,7 @@ fn run(examples: &[Example]) -> Vec<String> {
     }
     // A record separator no document contains; the status survives it for a following `echo $?`.
     const SEPARATOR: char = '\x1e';
-    let (port, http) = (free_port(), free_port());
+    let (port, http, other) = (free_port(), free_port(), free_port());
     let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
         redis-cli() { command redis-cli --no-raw \"$@\"; }\n"
         .to_string();
@@ -276,6 +276,7 @@ fn run(examples: &[Example]) -> Vec<String> {
         let command = command.replace("-p 7379", &format!("-p {port}"));
         let command = command.replace(":7379", &format!(":{port}"));
         let command = command.replace(":7380", &format!(":{http}"));
+        let command = command.replace(":7381", &format!(":{other}"));
         script += &command;
         if command.starts_with("inbloom serve") && command.ends_with('&') {
             // Half a minute at most: if it does not come, the examples tell.

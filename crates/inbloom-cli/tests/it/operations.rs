@@ -341,9 +341,8 @@ fn http_tells_and_changes_nothing() {
     let server = Server::start(&["--http", "127.0.0.1:0"]);
     let http = server.http();
     assert_eq!(get(http, "/healthz"), (200, "ok\n".into()));
-    let (status, text) = get(http, "/");
-    assert!(status == 200 && text.contains("/metrics") && text.contains("/healthz"), "{text}");
-    assert_eq!(get(http, "/nosuch").0, 404);
+    // The host is one that the page is not reached by: see the API's own tests.
+    assert_eq!((get(http, "/").0, get(http, "/nosuch").0), (421, 421));
     assert_eq!(request(http, "POST /metrics HTTP/1.1").0, 405);
     assert_eq!(request(http, "HEAD /healthz HTTP/1.1"), (200, String::new()));
     assert_eq!(request(http, "nonsense").0, 400);

@@ -489,17 +489,9 @@ fn identify(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Result<(), Rep
     if session.identify(server, |users, required| users.identify(user, password, required)) {
         return Ok(());
     }
-    let failed = server.statistics.failed_logins.fetch_add(1, Ordering::Relaxed) + 1;
-    // All that is logged is a name, and not of every attempt: who guesses sends millions.
-    if failed <= LOGGED_LOGINS || failed.is_power_of_two() {
-        let (user, address) = (excerpt(user, 64), &session.client.address);
-        tracing::warn!(user, address, failed, "a wrong password, or no such user");
-    }
+    server.count_failed_login(user, &session.client.address);
     Err(WRONG_PASSWORD)
 }
-
-/// So many failed attempts of AUTH are logged one by one.
-const LOGGED_LOGINS: u64 = 100;
 
 fn ping(call: &mut Call<'_>) -> Result<(), ReplyError> {
     match call.arguments.len() {

@@ -442,10 +442,11 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyErro
 }
 
 fn exists(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let entry = look(call);
-    call.server.statistics.count_asked(usize::from(entry.is_some()));
-    let found = entry
-        .is_some_and(|entry| filter_of(&entry).read(|cuckoo| cuckoo.contains(&call.arguments[2])));
+    let found = look(call).is_some_and(|entry| {
+        let found = filter_of(&entry).read(|cuckoo| cuckoo.contains(&call.arguments[2]));
+        call.server.count_asked(&entry, &[found]);
+        found
+    });
     call.reply.truth(found);
     Ok(())
 }
@@ -458,14 +459,16 @@ fn mexists(call: &mut Call<'_>) -> Result<(), ReplyError> {
         items.iter().for_each(|_| call.reply.truth(false));
         return Ok(());
     };
-    call.server.statistics.count_asked(items.len());
-    let mut rest = items;
+    let (mut rest, mut found) = (items, Vec::new());
     while !rest.is_empty() {
         filter_of(&entry).read(|cuckoo| {
             let length = run_in(cuckoo);
-            rest.iter().take(length).for_each(|item| call.reply.truth(cuckoo.contains(item)));
+            found.clear();
+            found.extend(rest.iter().take(length).map(|item| cuckoo.contains(item)));
             rest = rest.skip(length);
         });
+        call.reply.truths(&found);
+        call.server.count_asked(&entry, &found);
     }
     Ok(())
 }

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use inbloom::interop::redisbloom::{self, Hash};
+use inbloom::interop::redisbloom::Hash;
 use inbloom::{Digest, Filter};
 
-use super::bloom::{Facts, Runs, refused};
+use super::bloom::{Runs, refused};
 use super::stored;
 use crate::command::{Call, Command, Cost, Flag, Flags, Keys, OnStore};
 use crate::import::Imported;
@@ -16,6 +16,7 @@ use crate::reply_error::{ReplyError, excerpt};
 use crate::server::Server;
 use crate::value::bloom::Bloom;
 use crate::value::change::{Change, Items, Refusal};
+use crate::value::summary::{Scan, Summary};
 use crate::value::{Guarded, Value, grows};
 
 /// The rows of IB.*.
@@ -309,35 +310,21 @@ fn remove_run(
 
 fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = get(call)?;
-    let (kind, items, estimate, fill, rate, promised) = match &entry.value {
-        Value::Bloom(bloom) => {
-            let base = bloom.base().plan();
-            let fill = bloom.base().occupied() as f64 / base.bits() as f64;
-            let estimate = bloom.estimate();
-            let kind = if bloom.rest().is_some() { "blocked and scalable" } else { "blocked" };
-            (kind, bloom.items(), estimate, fill, bloom.rate_now(), bloom.rate())
-        }
-        Value::Filter(guarded) => guarded.read(|filter| {
-            let plan = filter.plan();
-            let estimate = filter.estimated_items().items;
-            let kind = plan.kind().name();
-            (kind, filter.inserted(), estimate, filter.fill(), filter.rate(), plan.rate())
-        }),
-        Value::RedisBloom(guarded) => {
-            let facts = Facts::of(&entry.value);
-            let (fill, rate, promised) = guarded.read(layers_now);
-            ("redisbloom", facts.items, facts.items as f64, fill, rate, promised)
-        }
-        Value::Cuckoo(guarded) => guarded.read(|cuckoo| {
-            // Fingerprints of 8 bits: a foreign item meets one of 255 in two buckets of each filter.
-            let slots = cuckoo.bytes() as f64;
-            let fill = cuckoo.items() as f64 / slots;
-            let seen = 2.0 * f64::from(cuckoo.bucket_size()) * fill * cuckoo.filters() as f64;
-            let rate = 1.0 - (1.0 - 1.0 / 255.0f64).powf(seen);
-            ("redisbloom cuckoo", cuckoo.items(), cuckoo.items() as f64, fill, rate, f64::NAN)
-        }),
+    let (summary, scan) = (Summary::of(&entry.value), Scan::of(&entry.value, 0));
+    let kind = match &entry.value {
+        Value::Bloom(bloom) if bloom.rest().is_some() => "blocked and scalable",
+        Value::Cuckoo(_) => "redisbloom cuckoo",
+        _ => summary.kind,
     };
-    Estimated { kind, items, estimate, fill, rate, promised }.reply(call);
+    Estimated {
+        kind,
+        items: summary.keys,
+        estimate: scan.estimated_keys,
+        fill: scan.fill,
+        rate: scan.rate,
+        promised: summary.target_rate.unwrap_or(f64::NAN),
+    }
+    .reply(call);
     Ok(())
 }
 
@@ -371,23 +358,6 @@ impl Estimated {
             reply.double(self.promised);
         }
     }
-}
-
-/// How full the layers of RedisBloom's filter are on average, by their counts, the rate that they have
-/// together, and the rate that it was made for.
-fn layers_now(bloom: &redisbloom::Bloom) -> (f64, f64, f64) {
-    let (mut bits, mut ones, mut true_negatives) = (0.0, 0.0, 1.0);
-    for link in bloom.links() {
-        let probes = f64::from(link.hashes);
-        let fill = 1.0 - (-probes * link.size as f64 / link.bits as f64).exp();
-        bits += link.bits as f64;
-        ones += fill * link.bits as f64;
-        true_negatives *= 1.0 - fill.powf(probes);
-    }
-    let first = bloom.links().next().map_or(f64::NAN, |link| link.rate);
-    // The first layer of a filter that grows has half of the rate.
-    let promised = if bloom.growth().is_some() { first * 2.0 } else { first };
-    (ones / bits, 1.0 - true_negatives, promised)
 }
 
 fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {

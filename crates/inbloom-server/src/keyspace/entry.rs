@@ -1,7 +1,7 @@
 //! What a name stands for, and what is to become of it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::value::Value;
 
@@ -24,6 +24,8 @@ pub struct Entry {
     pub(super) moves: AtomicU16,
     /// Whether anything of it was changed since the last snapshot.
     pub(super) changed: AtomicBool,
+    /// One more than the number of its counters, if it is watched: see `history.rs`. 0: it is not.
+    watched: AtomicU8,
     /// The filter.
     pub value: Value,
 }
@@ -92,6 +94,7 @@ impl Entry {
             listed: AtomicU32::new(0),
             moves: AtomicU16::new(0),
             changed: AtomicBool::new(false),
+            watched: AtomicU8::new(0),
             value,
         }
     }
@@ -120,6 +123,18 @@ impl Entry {
     /// When it expires, in milliseconds since 1970.
     pub fn expires(&self) -> Option<u64> {
         Some(self.expires.load(Ordering::Relaxed)).filter(|at| *at != NEVER)
+    }
+
+    /// The number of its counters, if it is watched.
+    #[inline]
+    pub fn watched(&self) -> Option<usize> {
+        usize::from(self.watched.load(Ordering::Relaxed)).checked_sub(1)
+    }
+
+    /// Gives it counters of a number below 255, or none.
+    pub fn set_watched(&self, counters: Option<usize>) {
+        let number = counters.map_or(0, |number| number as u8 + 1);
+        self.watched.store(number, Ordering::Relaxed);
     }
 
     /// Differs when the content, the time of expiry or the name has changed.

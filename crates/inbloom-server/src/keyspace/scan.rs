@@ -17,7 +17,7 @@ impl Keyspace {
         cursor: u64,
         count: usize,
         now: u64,
-        mut visit: impl FnMut(&[u8], &Entry),
+        mut visit: impl FnMut(&[u8], &Arc<Entry>),
     ) -> u64 {
         let Some(parts) = self.databases[database].parts.get() else { return 0 };
         if cursor >> CURSOR_BITS != 0 {

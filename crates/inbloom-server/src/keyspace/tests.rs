@@ -34,7 +34,7 @@ fn a_scan_returns_each_lasting_key_exactly_once_whatever_comes_and_goes() {
     }
     let (mut cursor, mut calls, mut seen) = (0, 0, HashMap::<Vec<u8>, usize>::new());
     loop {
-        let visit = |name: &[u8], _: &Entry| *seen.entry(name.into()).or_default() += 1;
+        let visit = |name: &[u8], _: &Arc<Entry>| *seen.entry(name.into()).or_default() += 1;
         cursor = keyspace.scan(0, cursor, 7, NOW, visit);
         assert!(cursor < 1 << 53, "{cursor} is not exact as a double");
         if cursor == 0 {

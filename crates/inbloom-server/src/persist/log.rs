@@ -32,6 +32,7 @@ use tokio::sync::Notify;
 
 use super::disk::Disk;
 use super::{record, segment};
+use crate::clock::now;
 use crate::keyspace::journal::{Journal, Record};
 use crate::reply_error::ReplyError;
 use file::Segment;
@@ -55,6 +56,8 @@ pub struct Log {
     /// Bytes and syncs ever.
     pub(super) total_bytes: AtomicU64,
     pub(super) syncs: AtomicU64,
+    /// When the last sync ended, in milliseconds since 1970; 0: none yet.
+    pub(super) synced_at: AtomicU64,
     is_in_trouble: AtomicBool,
     trouble: Mutex<Option<Trouble>>,
     progress: Notify,
@@ -171,6 +174,7 @@ impl Log {
             bytes: AtomicU64::new(bytes),
             total_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            synced_at: AtomicU64::new(0),
             is_in_trouble: AtomicBool::new(false),
             trouble: Mutex::new(None),
             progress: Notify::new(),
@@ -329,7 +333,7 @@ impl Log {
         let result = file.sync();
         match &result {
             Ok(()) if !self.is_distrusted() => {
-                self.syncs.fetch_add(1, Ordering::Relaxed);
+                self.count_sync();
                 self.safe.fetch_max(written, Ordering::AcqRel);
             }
             Ok(()) => {}
@@ -337,6 +341,11 @@ impl Log {
         }
         self.progress.notify_waiters();
         result
+    }
+
+    fn count_sync(&self) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.synced_at.store(now(), Ordering::Relaxed);
     }
 
     /// Asks the disk to keep what is written.
@@ -359,7 +368,7 @@ impl Log {
         let result = file.sync();
         match &result {
             Ok(()) => {
-                self.syncs.fetch_add(1, Ordering::Relaxed);
+                self.count_sync();
                 self.safe.fetch_max(written, Ordering::AcqRel);
                 self.progress.notify_waiters();
             }

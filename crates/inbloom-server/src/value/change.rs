@@ -61,6 +61,20 @@ pub enum Items<'a> {
     Compact(u64),
 }
 
+impl Items<'_> {
+    /// Whether items come: their answers say which were new.
+    pub fn are_added(&self) -> bool {
+        match self {
+            Items::Add(_)
+            | Items::Insert { .. }
+            | Items::AddPairs(_)
+            | Items::AddHashes(_)
+            | Items::AddNewHashes(_) => true,
+            Items::Remove(_) | Items::RemoveHashes(_) | Items::Compact(_) => false,
+        }
+    }
+}
+
 /// Whether a change of items may be refused.
 #[derive(Clone, Copy)]
 pub enum Terms<'a> {

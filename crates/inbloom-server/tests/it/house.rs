@@ -27,6 +27,8 @@ const LAYERS: &[&str] = &[
     "rates",
     "health",
     "filter_store",
+    "history",
+    "over_target",
     "server",
     "session_state",
     "command",

@@ -8,6 +8,7 @@ mod durability;
 mod extensions;
 mod house;
 mod http;
+mod http_api;
 mod keys;
 mod limits;
 mod model;

@@ -61,9 +61,9 @@ impl fmt::Debug for Window {
     }
 }
 
-/// One generation of a window.
+/// One generation of a window, see [`Filter::window_steps`](crate::Filter::window_steps).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct WindowStep {
     /// When it began, by the window's clock; None before somebody told the time. A window in keys counts
     /// keys instead.
     pub began: Option<u64>,
@@ -165,11 +165,11 @@ impl Window {
     }
 
     /// Returns what each generation holds, the newest first.
-    pub fn steps(&self) -> impl Iterator<Item = Step> {
+    pub fn steps(&self) -> impl Iterator<Item = WindowStep> {
         self.generations.iter().rev().map(|generation| {
             let Generation { began, items, members } = generation;
             let began = self.now.map(|_| *began);
-            Step { began, items: *items, fill: members.plan().fill_of(members.bits.ones) }
+            WindowStep { began, items: *items, fill: members.plan().fill_of(members.bits.ones) }
         })
     }
 

@@ -187,7 +187,10 @@ fn contains_each(call: &mut Call<'_>, items: Arguments<'_>) {
     call.server.statistics.count_lookup(call.entry.is_some());
     let scratch = &mut call.session.scratch;
     match &call.entry {
-        Some(entry) => contains_in(call.server, &entry.value, items, scratch, call.now),
+        Some(entry) => {
+            contains_in(call.server, &entry.value, items, scratch, call.now);
+            call.server.count_asked(entry, &scratch.answers);
+        }
         None => {
             scratch.answers.clear();
             scratch.answers.resize(items.len(), false);
@@ -205,7 +208,6 @@ fn contains_in(
 ) {
     let Scratch { digests, answers } = scratch;
     answers.clear();
-    server.statistics.count_asked(items.len());
     match value {
         Value::Bloom(bloom) => {
             digests.clear();

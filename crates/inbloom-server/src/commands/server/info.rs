@@ -5,6 +5,7 @@
 //! the field, it is told.
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{MODULE_NAME, MODULE_VERSION, REDIS_VERSION, SERVER, config};
@@ -312,7 +313,7 @@ fn expiring(call: &Call<'_>, database: usize, keys: u64) -> (u64, u64) {
     /// Looked at within some hundred microseconds, and off by 1% of the keys in most cases.
     const SAMPLE: usize = 4096;
     let (mut seen, mut expiring, mut left) = (0u64, 0u64, 0u128);
-    let visit = |_: &[u8], entry: &crate::keyspace::Entry| {
+    let visit = |_: &[u8], entry: &Arc<crate::keyspace::Entry>| {
         seen += 1;
         if let Some(at) = entry.expires() {
             expiring += 1;

@@ -1,6 +1,6 @@
-//! What can be told of a filter: cheaply, from its counts ([`Facts`]), and from its bits ([`Scan`]).
+//! What can be told of a filter: cheaply, from its counts ([`Summary`]), and from its bits ([`Scan`]).
 //!
-//! IB.ESTIMATE, the HTTP API, the history of a filter and the watch over rates all read it here.
+//! IB.ESTIMATE, the HTTP API, the history of a filter and the watch over rates read it here.
 
 use inbloom::interop::redisbloom::{self, CuckooChain};
 use inbloom::{Filter, Plan, Slice};
@@ -10,7 +10,7 @@ use super::{Value, bytes_of, forgets, grows};
 
 /// What the counts of a filter tell: takes about a microsecond, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Facts {
+pub struct Summary {
     /// The name of its kind; `redisbloom` and `redisbloom-cuckoo` for those in RedisBloom's form.
     pub kind: &'static str,
     /// Keys that were new when they were added.
@@ -29,11 +29,11 @@ pub struct Facts {
     pub is_fixed: bool,
 }
 
-impl Facts {
+impl Summary {
     /// Those of a filter.
-    pub fn of(value: &Value) -> Facts {
+    pub fn of(value: &Value) -> Summary {
         match value {
-            Value::Bloom(bloom) => Facts {
+            Value::Bloom(bloom) => Summary {
                 kind: bloom.base().plan().kind().name(),
                 keys: bloom.items(),
                 capacity: Some(bloom.reserved()),
@@ -46,7 +46,7 @@ impl Facts {
             Value::Filter(guarded) => guarded.read(|filter| {
                 let plan = filter.plan();
                 let capacity = if plan.kind().is_exact() { plan.bits() } else { plan.items() };
-                Facts {
+                Summary {
                     kind: plan.kind().name(),
                     keys: filter.inserted(),
                     capacity: Some(capacity),
@@ -57,7 +57,7 @@ impl Facts {
                     is_fixed: plan.kind().is_static() || filter.is_read_only(),
                 }
             }),
-            Value::RedisBloom(guarded) => guarded.read(|bloom| Facts {
+            Value::RedisBloom(guarded) => guarded.read(|bloom| Summary {
                 kind: "redisbloom",
                 keys: bloom.items(),
                 capacity: bloom.links().next().map(|link| link.entries),
@@ -67,7 +67,7 @@ impl Facts {
                 forgets: false,
                 is_fixed: false,
             }),
-            Value::Cuckoo(guarded) => guarded.read(|cuckoo| Facts {
+            Value::Cuckoo(guarded) => guarded.read(|cuckoo| Summary {
                 kind: "redisbloom-cuckoo",
                 keys: cuckoo.items(),
                 // A byte for each fingerprint.
@@ -152,7 +152,8 @@ pub struct Layer {
 const LOCKED_FOR: u64 = 64 << 20;
 
 impl Scan {
-    /// Reads all of a filter's bits; those behind a lock only as far as that takes milliseconds.
+    /// Reads all of a filter's bits, in so many slices. A filter behind a lock knows its fill: it is read
+    /// for its slices only, and only if that takes milliseconds.
     pub fn of(value: &Value, slices: usize) -> Scan {
         match value {
             Value::Bloom(bloom) => Scan::of_bloom(bloom, slices),
@@ -177,7 +178,7 @@ impl Scan {
 
     fn of_bloom(bloom: &Bloom, slices: usize) -> Scan {
         let (base, plan) = (bloom.base(), bloom.base().plan());
-        let slices = base.profile(slices);
+        let slices = base.profile(slices.max(1));
         // The expectation of a slice is the fill of the whole.
         let fill = slices.first().map_or(0.0, |slice| slice.expected);
         let in_base = estimate(plan, fill);
@@ -207,7 +208,7 @@ impl Scan {
 
     fn of_filter(filter: &Filter, slices: usize) -> Scan {
         let (plan, fill, rate) = (filter.plan(), filter.fill(), filter.rate());
-        let has_array = !plan.kind().is_static() && filter.bytes() <= LOCKED_FOR;
+        let has_array = slices > 0 && !plan.kind().is_static() && filter.bytes() <= LOCKED_FOR;
         let layer = Layer {
             kind: plan.kind().name(),
             keys: filter.inserted(),
