@@ -38,6 +38,12 @@ pub(crate) trait Job {
         500
     }
 
+    /// Adds a command, with one reply, that changes nothing about an item and still counts as a change to
+    /// be copied. Returns false if the item's own commands always do.
+    fn mark(&self, _item: usize, _commands: &mut Commands) -> bool {
+        false
+    }
+
     /// Takes the replies of an item, none of which is an error. It may come again, if the item has to
     /// be repeated to be sure of its copies.
     fn accept(&mut self, item: usize, replies: &[Value]) -> Result<()>;
@@ -236,7 +242,8 @@ impl Client {
                     self.check_out(node, false).map_err(Interrupted::from).and_then(|wire| {
                         let mut conversation = Conversation { wire };
                         let result = work(&mut conversation);
-                        if !matches!(result, Err(Interrupted::Connection(_))) {
+                        // One that was interrupted may be in the middle of a transaction.
+                        if result.is_ok() {
                             self.check_in(conversation.wire);
                         }
                         result

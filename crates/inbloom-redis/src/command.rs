@@ -31,6 +31,11 @@ impl Commands {
         self.end();
     }
 
+    /// Adds the commands of another buffer.
+    pub fn append(&mut self, other: &Commands) {
+        self.buffer.extend_from_slice(&other.buffer);
+    }
+
     /// Adds a whole command.
     pub fn command(&mut self, arguments: &[&[u8]]) {
         self.begin(arguments.len());

@@ -283,6 +283,27 @@ impl RedisFilter {
     ///
     /// Fails if a server cannot be reached. Descriptions that cannot be read are left out.
     pub fn list(client: &Client) -> Result<Vec<Listed>> {
+        let names = RedisFilter::names(client)?;
+        let prefix = &client.options().prefix;
+        let keys: Vec<_> = names.iter().map(|name| metadata_key(prefix, name)).collect();
+        let mut job = Describe { keys: &keys, found: vec![None; keys.len()] };
+        match client.run(&mut job, keys.len(), Access::Read).into_result() {
+            Err(Error::Server { text, .. }) if text.starts_with("WRONGTYPE") => {}
+            result => result?,
+        }
+        let listed = names.into_iter().zip(job.found).filter_map(|(name, metadata)| {
+            let Metadata { plan, created, .. } = metadata?;
+            Some(Listed { name, plan, created: UNIX_EPOCH + Duration::from_secs(created) })
+        });
+        Ok(listed.collect())
+    }
+
+    /// Returns the names of all filters on the server, sorted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a server cannot be reached.
+    pub fn names(client: &Client) -> Result<Vec<Vec<u8>>> {
         let prefix = format!("{}:m:", client.options().prefix);
         let pattern = format!("{prefix}*");
         let mut names = BTreeSet::new();
@@ -292,26 +313,17 @@ impl RedisFilter {
                 let scan: [&[u8]; 6] =
                     [b"SCAN", &cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"1000"];
                 let reply = client.ask_node(&node, &scan)?;
-                let (next, keys) =
-                    scanned(&reply).ok_or_else(|| unexpected(&node, "SCAN", &reply))?;
-                names.extend(
-                    keys.filter_map(|key| key.strip_prefix(prefix.as_bytes())).map(<[u8]>::to_vec),
-                );
+                let scanned = scanned(&reply).ok_or_else(|| unexpected(&node, "SCAN", &reply));
+                let (next, keys) = scanned?;
+                let name = |key: &[u8]| key.strip_prefix(prefix.as_bytes()).map(<[u8]>::to_vec);
+                names.extend(keys.filter_map(name));
                 if next == b"0" {
                     break;
                 }
                 cursor = next.to_vec();
             }
         }
-        let mut listed = Vec::new();
-        for name in names {
-            // One that is gone by now, or is no description, is not listed.
-            if let Ok(Some((_, metadata))) = read_metadata(client, &name) {
-                let created = UNIX_EPOCH + Duration::from_secs(metadata.created);
-                listed.push(Listed { name, plan: metadata.plan, created });
-            }
-        }
-        Ok(listed)
+        Ok(names.into_iter().collect())
     }
 
     /// Deletes the filter. Returns false if it was deleted before.
@@ -862,6 +874,30 @@ pub(crate) fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
+/// Reads descriptions.
+struct Describe<'a> {
+    keys: &'a [(Vec<u8>, u16)],
+    found: Vec<Option<Metadata>>,
+}
+
+impl Job for Describe<'_> {
+    fn slot(&self, item: usize) -> u16 {
+        self.keys[item].1
+    }
+
+    fn write(&self, item: usize, commands: &mut Commands) {
+        let end = MAX_BYTES.to_string();
+        commands.command(&[b"GETRANGE", &self.keys[item].0, b"0", end.as_bytes()]);
+    }
+
+    fn accept(&mut self, item: usize, replies: &[Value]) -> Result<()> {
+        if let Value::BulkString(json) = &replies[0] {
+            self.found[item] = Metadata::decode(json).ok();
+        }
+        Ok(())
+    }
+}
+
 /// Inserts digests.
 struct Insert<'a> {
     layout: &'a Layout,
@@ -879,6 +915,16 @@ impl Job for Insert<'_> {
 
     fn write(&self, item: usize, commands: &mut Commands) {
         self.layout.add(self.digests[item], commands);
+    }
+
+    /// An insert of a key that is present changes nothing. A server may then wait for no copies,
+    /// though the key's bits are another client's and were not copied yet.
+    fn mark(&self, item: usize, commands: &mut Commands) -> bool {
+        commands.begin(3);
+        commands.text("APPEND");
+        commands.key(self.layout.key(self.layout.chunks.chunk(self.digests[item])));
+        commands.text("");
+        true
     }
 
     fn accept(&mut self, item: usize, replies: &[Value]) -> Result<()> {

@@ -39,6 +39,15 @@ const DEPTH: usize = 2;
 /// Bytes after which a pipeline is sent, though it could have more items.
 const FULL: usize = 256 << 10;
 
+/// Commands that were sent with one write.
+#[derive(Clone)]
+struct Pipeline {
+    /// Which items of the lane it has.
+    items: std::ops::Range<usize>,
+    /// Replies between those of the items and that of the command that waits for copies.
+    marks: usize,
+}
+
 /// The items that one node gets in a round.
 pub(crate) struct Lane {
     pub node: Node,
@@ -51,8 +60,8 @@ pub(crate) struct Lane {
     pub wire: Option<Wire>,
     /// Items that were sent.
     sent: usize,
-    /// Items of each pipeline that is under way.
-    under_way: VecDeque<std::ops::Range<usize>>,
+    /// The pipelines that are under way.
+    under_way: VecDeque<Pipeline>,
     /// Items whose copies were not confirmed in time.
     unconfirmed: Vec<usize>,
 }
@@ -176,8 +185,19 @@ impl Round {
         if first == lane.sent {
             return false;
         }
-        self.write_wait(&mut commands);
-        lane.under_way.push_back(first..lane.sent);
+        let mut marks = 0;
+        if self.waits() {
+            let mut mark = Commands::default();
+            if job.mark(lane.items[lane.sent - 1], &mut mark) {
+                if lane.asking {
+                    commands.command(&[b"ASKING"]);
+                }
+                commands.append(&mark);
+                marks = 1 + usize::from(lane.asking);
+            }
+            self.write_wait(&mut commands);
+        }
+        lane.under_way.push_back(Pipeline { items: first..lane.sent, marks });
         if let Err(trouble) = wire.send(&commands) {
             self.break_off(lane, job, trouble, 0);
         }
@@ -186,13 +206,13 @@ impl Round {
 
     /// Reads the replies of the oldest pipeline of a lane, if there is one.
     fn receive(&mut self, lane: &mut Lane, job: &mut dyn Job) -> bool {
-        let (Some(wire), Some(range)) = (&mut lane.wire, lane.under_way.front().cloned()) else {
+        let (Some(wire), Some(pipeline)) = (&mut lane.wire, lane.under_way.front().cloned()) else {
             return false;
         };
         let replies_each = job.replies() + usize::from(lane.asking);
         let mut replies = Vec::with_capacity(replies_each);
         let mut accepted = Vec::new();
-        for (done, item) in lane.items[range].iter().copied().enumerate() {
+        for (done, item) in lane.items[pipeline.items.clone()].iter().copied().enumerate() {
             replies.clear();
             for _ in 0..replies_each {
                 match wire.receive() {
@@ -214,14 +234,13 @@ impl Round {
                 },
             }
         }
-        let range_length = lane.under_way.front().map_or(0, |range| range.len());
         if self.waits() {
-            match wire.receive().map_err(Some).and_then(|reply| self.confirmed(&wire.node, reply)) {
+            match self.read_wait(wire, pipeline.marks) {
                 Ok(true) => {}
                 Ok(false) => lane.unconfirmed.append(&mut accepted),
                 Err(Some(trouble)) => {
                     lane.unconfirmed.append(&mut accepted);
-                    self.break_off(lane, job, trouble, range_length);
+                    self.break_off(lane, job, trouble, pipeline.items.len());
                     return true;
                 }
                 Err(None) => self.pending.append(&mut accepted),
@@ -237,8 +256,8 @@ impl Round {
             let Some(wire) = &mut lane.wire else { return };
             let mut wait = Commands::default();
             self.write_wait(&mut wait);
-            let reply = wire.send(&wait).and_then(|()| wire.receive());
-            match reply.map_err(Some).and_then(|reply| self.confirmed(&wire.node, reply)) {
+            let sent = wire.send(&wait).map_err(Some);
+            match sent.and_then(|()| self.read_wait(wire, 0)) {
                 Ok(true) => lane.unconfirmed.clear(),
                 Ok(false) if self.patience.is_over() => {
                     let items = std::mem::take(&mut lane.unconfirmed);
@@ -255,7 +274,8 @@ impl Round {
     /// is perhaps done.
     fn break_off(&mut self, lane: &mut Lane, job: &mut dyn Job, trouble: Trouble, done: usize) {
         lane.wire = None;
-        let answered = lane.under_way.front().map_or(lane.sent, |range| range.start + done);
+        let answered =
+            lane.under_way.front().map_or(lane.sent, |pipeline| pipeline.items.start + done);
         for item in &lane.items[answered..lane.sent] {
             job.unanswered(*item);
         }
@@ -282,7 +302,6 @@ impl Round {
         let limit = self.patience.left().min(self.copy_wait);
         let millis = limit.as_millis().max(1).to_string();
         match self.durability {
-            _ if !self.waits() => {}
             Durability::Master => {}
             Durability::Replicas(copies) => {
                 commands.command(&[b"WAIT", copies.to_string().as_bytes(), millis.as_bytes()]);
@@ -294,10 +313,15 @@ impl Round {
         }
     }
 
-    /// Reads the reply to the command that waits: whether there are as many copies as were asked for.
-    /// An error without trouble means that the changes must be repeated.
-    fn confirmed(&mut self, node: &Node, reply: Value) -> Result<bool, Option<Trouble>> {
-        if let Some(error) = error_in(&reply) {
+    /// Reads the reply to the command that waits, and marks before it: whether there are as many copies
+    /// as were asked for. An error without trouble means that the changes must be repeated.
+    fn read_wait(&mut self, wire: &mut Wire, marks: usize) -> Result<bool, Option<Trouble>> {
+        let mut replies = Vec::with_capacity(marks + 1);
+        for _ in 0..=marks {
+            replies.push(wire.receive().map_err(Some)?);
+        }
+        let (node, reply) = (&wire.node, &replies[marks]);
+        if let Some(error) = replies.iter().find_map(error_in) {
             // A master that was demoted meanwhile has no replicas to wait for.
             let is_demoted = error.details().is_some_and(|text| text.contains("replica"));
             return match judge(error, node) {
@@ -314,13 +338,13 @@ impl Round {
             };
         }
         let copies = |count: &i64| u32::try_from(*count).unwrap_or(0);
-        let (wanted, got, on_disk) = match (self.durability, &reply) {
+        let (wanted, got, on_disk) = match (self.durability, reply) {
             (Durability::Replicas(wanted), Value::Int(got)) => (wanted, copies(got), true),
             (Durability::Disk(wanted), Value::Array(counts)) => match counts.as_slice() {
                 [Value::Int(local), Value::Int(got)] => (wanted, copies(got), *local >= 1),
-                _ => return Err(Some(Trouble::Fatal(unexpected(node, "WAITAOF", &reply)))),
+                _ => return Err(Some(Trouble::Fatal(unexpected(node, "WAITAOF", reply)))),
             },
-            _ => return Err(Some(Trouble::Fatal(unexpected(node, "WAIT", &reply)))),
+            _ => return Err(Some(Trouble::Fatal(unexpected(node, "WAIT", reply)))),
         };
         if got >= wanted && on_disk {
             return Ok(true);

@@ -34,6 +34,11 @@
 //! - A filter that is deleted and created again shares no key with the one before: an insert that comes
 //!   late cannot reach the new one.
 
+//! # Filters of others
+//!
+//! [`PyreBloom`] reads and adds to filters of the Python module pyreBloom in place. Filters of Redisson
+//! are not read: the bytes that it hashes depend on the codec of the program that wrote them.
+
 #![warn(missing_debug_implementations)]
 
 mod address;
@@ -46,6 +51,7 @@ mod lane;
 mod layout;
 mod metadata;
 mod options;
+mod pyrebloom;
 mod retry;
 mod slots;
 mod topology;
@@ -57,3 +63,4 @@ pub use client::Client;
 pub use error::{Error, Result};
 pub use filter::{Added, Found, Listed, RedisFilter, Spec};
 pub use options::{Durability, Eviction, Options, Reads};
+pub use pyrebloom::PyreBloom;

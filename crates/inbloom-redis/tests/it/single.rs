@@ -70,13 +70,17 @@ fn filters_are_listed_and_deleted_without_a_trace() {
     server.ask(&["SET", "ib:m", "x"]);
     server.ask(&["SET", "ib:mine", "x"]);
     server.ask(&["SET", "ib:m:broken", "{}"]);
+    server.ask(&["RPUSH", "ib:m:list", "x"]);
     let listed = RedisFilter::list(&client).expect("listed");
     let names: Vec<_> = listed.iter().map(|one| String::from_utf8_lossy(&one.name)).collect();
     assert_eq!(names, ["a", "b/\u{e9}*"]);
     assert_eq!((listed[0].plan, listed[1].plan), (plans[0], plans[1]));
     assert!(listed[0].created.elapsed().expect("past") < Duration::from_secs(60));
 
-    server.ask(&["DEL", "ib:m", "ib:mine", "ib:m:broken"]);
+    let found = RedisFilter::names(&client).expect("listed");
+    assert_eq!(found, [&b"a"[..], b"b/\xc3\xa9*", b"broken", b"list"]);
+
+    server.ask(&["DEL", "ib:m", "ib:mine", "ib:m:broken", "ib:m:list"]);
     for filter in filters {
         assert!(filter.delete().expect("deleted"));
         assert!(!filter.delete().expect("deleted before"));
