@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use inbloom::{Digest, Filter};
 
 use crate::blocks::InOrder;
-use crate::filter_file::{self, Changed, KeyArgs};
+use crate::filter_file::{self, Changed, OpenArgs};
 use crate::keys::{InputArgs, Keys};
 use crate::lock::WaitArgs;
 use crate::numbers;
@@ -41,15 +41,15 @@ impl Tally {
 impl<'a> Edit<'a> {
     /// Opens a filter, by the clock of now. All of its file is read and checked first: a damaged
     /// filter that was saved again would have good checksums.
-    pub fn open(path: &'a Path, key: &KeyArgs, wait: WaitArgs) -> Result<Edit<'a>> {
+    pub fn open(path: &'a Path, args: &OpenArgs, wait: WaitArgs) -> Result<Edit<'a>> {
         let file = Changed::new(path, wait)?;
         ensure!(
             file.exists()?,
             "{0} does not exist: plan and make it with 'inbloom build -o {0}' first",
             path.display(),
         );
-        let mut filter = key.open_mut(path)?;
-        filter_file::verify(path)?;
+        let mut filter = args.open_mut(path)?;
+        args.verify(path)?;
         filter_file::advance(&mut filter)?;
         Ok(Edit { path, file, filter })
     }
@@ -98,7 +98,7 @@ pub fn by_lines(
     while let Some(job) = jobs.next() {
         let job = job.map_err(|failure| failure.error)?;
         tally.changed += take(filter, &job.product)?;
-        tally.read += job.product.len() as u64;
+        tally.read += job.product.keys() as u64;
         tally.missing += job.product.missing().len() as u64;
         progress.step(job.block.len());
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inbloom::internals::file;
+use inbloom::interop::{Container, Format};
 use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, Span};
 
 use crate::lock::{Lock, WaitArgs};
@@ -46,28 +48,88 @@ impl KeyArgs {
 
     /// Opens a filter to change it.
     pub fn open_mut(&self, path: &Path) -> Result<Filter> {
-        open_mut(path, self.key()?.as_ref())
+        open_by(path, OpenOptions::new().secret(self.key()?.as_ref()).writable(true))
+    }
+}
+
+/// How filters are opened: with their secret key, or in the format of another program.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct OpenArgs {
+    #[command(flatten)]
+    key: KeyArgs,
+
+    /// The format of the filter's file, where its content does not tell it
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser(), conflicts_with = "key_file")]
+    from: Option<Format>,
+
+    /// What the content of a --from format does not tell: fnv for Go's filters before version
+    /// 2.0.1, little-endian; may be given more than once
+    #[arg(long, value_name = "V", requires = "from", value_delimiter = ',')]
+    variant: Vec<String>,
+}
+
+impl OpenArgs {
+    /// The key is read once, for all shards and for both times that they may be opened: it may come
+    /// from a pipe.
+    fn options(&self) -> Result<OpenOptions> {
+        let options = OpenOptions::new().secret(self.key.key()?.as_ref());
+        Ok(match self.from {
+            Some(format) => options.format(container(format, &self.variant)?),
+            None => options,
+        })
+    }
+
+    /// Whether a secret key was given.
+    pub fn has_key(&self) -> Result<bool> {
+        Ok(self.key.key()?.is_some())
+    }
+
+    /// Opens a filter to change it.
+    pub fn open_mut(&self, path: &Path) -> Result<Filter> {
+        open_by(path, self.options()?.writable(true))
     }
 
     /// Opens a filter to query it: what a window of time has forgotten by now is not in it any
     /// more.
     pub fn open_now(&self, path: &Path) -> Result<Filter> {
-        at_present(self.open(path)?, || self.open_mut(path))
+        let options = self.options()?;
+        at_present(open_by(path, options)?, || open_by(path, options.writable(true)))
     }
 
     /// Opens a filter as it was saved, in one file or in shards.
     pub fn open_all(&self, path: &Path) -> Result<Filter> {
-        open_all(path, self.key()?.as_ref())
+        open_all_by(path, self.options()?)
     }
 
-    /// Opens a filter to query it, in one file or in shards: see [`KeyArgs::open_now`].
+    /// Opens a filter to query it, in one file or in shards: see [`OpenArgs::open_now`].
     pub fn open_all_now(&self, path: &Path) -> Result<Filter> {
-        // Read once for all shards, and for both times that they are opened: a key may come from a
-        // pipe.
-        let key = self.key()?;
-        let key = key.as_ref();
-        at_present(open_all(path, key)?, || open_all_by(open_mut, path, key))
+        let options = self.options()?;
+        at_present(open_all_by(path, options)?, || open_all_by(path, options.writable(true)))
     }
+
+    /// Reads all of a filter's file and checks its checksums. Files of other programs have none,
+    /// and were checked when they were read.
+    pub fn verify(&self, path: &Path) -> Result<()> {
+        if self.from.is_some() { Ok(()) } else { verify(path) }
+    }
+}
+
+/// Takes the names of the formats of other programs, and lists them in help and errors.
+pub fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let described = |format: Format| PossibleValue::new(format.name()).help(format.title());
+    PossibleValuesParser::new(Format::all().map(described))
+        .map(|name| name.parse().expect("the name is one of Format::all"))
+}
+
+/// A format with these of its variants.
+pub fn container(format: Format, variants: &[String]) -> Result<Container> {
+    Ok(Container::new(format, variants.iter().map(String::as_str))?)
+}
+
+/// Whether a filter has a target that its rate can be compared with. Formats that record none have a
+/// plan that was guessed from their bits.
+pub fn has_target(filter: &Filter) -> bool {
+    filter.plan().kind().format().is_none_or(Format::records_plan)
 }
 
 /// Lets a window of time that was opened to query it forget. That is a change, which is made in
@@ -106,6 +168,16 @@ impl HashArgs {
         Ok(Hasher::integers())
     }
 
+    /// The hash of a new filter for another program, under a seed if it takes one.
+    pub fn foreign_hasher(&self, hasher: Hasher) -> Result<Hasher> {
+        match self.hash_seed {
+            None => Ok(hasher),
+            Some(seed) => hasher.with_seed(seed).ok_or_else(|| {
+                anyhow!("the hash of this format takes no seed: leave --hash-seed out")
+            }),
+        }
+    }
+
     /// Refuses options that ask for another hash than that of a filter that is there.
     pub fn check(&self, filter: &Filter) -> Result<()> {
         let Some((option, asked)) = self.given()? else { return Ok(()) };
@@ -138,14 +210,11 @@ pub fn shown(hasher: &Hasher) -> String {
 
 /// Opens a file as it was saved.
 pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
-    check_one_file(path)?;
-    OpenOptions::new().secret(key).open_file(path).map_err(|error| name(error, path))
+    open_by(path, OpenOptions::new().secret(key))
 }
 
-/// Opens a file to change what is in it.
-pub fn open_mut(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
+fn open_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     check_one_file(path)?;
-    let options = OpenOptions::new().secret(key).writable(true);
     options.open_file(path).map_err(|error| name(error, path))
 }
 
@@ -158,20 +227,16 @@ pub fn files_of(path: &Path) -> Vec<PathBuf> {
 
 /// Opens a filter as it was saved, in one file or in shards.
 pub fn open_all(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
-    open_all_by(open, path, key)
+    open_all_by(path, OpenOptions::new().secret(key))
 }
 
 /// Opens the files of a filter one by one, so that an error names the file of a damaged shard.
-fn open_all_by(
-    open: fn(&Path, Option<&SecretKey>) -> Result<Filter>,
-    path: &Path,
-    key: Option<&SecretKey>,
-) -> Result<Filter> {
+fn open_all_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     let files = files_of(path);
     if files == [path] {
-        return open(path, key);
+        return open_by(path, options);
     }
-    let open = |file: &PathBuf| open(file, key);
+    let open = |file: &PathBuf| open_by(file, options);
     let shards = files.iter().map(open).collect::<Result<Vec<Filter>>>()?;
     check_normalization(&files, &shards)?;
     Filter::from_shards(shards).with_context(|| file::stem_of(path).display().to_string())
@@ -187,6 +252,12 @@ fn check_normalization(files: &[PathBuf], shards: &[Filter]) -> Result<()> {
             got == expected,
             "{first} and {file} are not shards of one filter: they differ in the normalization of \
              keys, {expected:?} in {first} and {got:?} in {file}; build all shards with the same"
+        );
+        let (expected, got) = (shards[0].key_encoding(), shard.key_encoding());
+        ensure!(
+            got == expected,
+            "{first} and {file} are not shards of one filter: they differ in the encoding of keys, \
+             {expected:?} in {first} and {got:?} in {file}; build all shards with the same"
         );
     }
     Ok(())
@@ -287,6 +358,9 @@ pub fn count_new(new: &[bool]) -> u64 {
 /// the fill scatters around its expectation, so half of all good filters are a little above it: that
 /// is not worth an alarm.
 pub fn exceeds_promise(filter: &Filter) -> bool {
+    if !has_target(filter) {
+        return false;
+    }
     let (plan, rate, estimate) = (filter.plan(), filter.rate(), filter.estimated_items());
     let planned = plan.items() as f64;
     let within_chance = if plan.kind().forgets() {

@@ -10,6 +10,8 @@ use std::thread;
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use inbloom::interop::KeyEncoding;
 use inbloom::{Digest, Filter, Hasher};
 use inbloom_server::units;
 
@@ -63,6 +65,11 @@ pub struct InputArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["fields", "csv", "csv_field"])]
     #[arg(value_parser = json::parse_path)]
     json_field: Option<json::Path>,
+
+    /// What the text of a key stands for [default: utf8, the bytes themselves, or as the filter
+    /// records]
+    #[arg(long, value_name = "E", value_parser = encoding_parser())]
+    key_encoding: Option<KeyEncoding>,
 
     /// Lines without the field: keep (dedup prints them, check does not find them), skip or refuse
     #[arg(long, value_name = "WHAT", default_value = "keep")]
@@ -157,10 +164,11 @@ impl InputArgs {
     /// many threads.
     pub fn described(&self) -> String {
         let InputArgs { null, crlf, fields, delimiter, plain, .. } = self;
-        let InputArgs { csv, csv_field, header, json_field, .. } = self;
+        let InputArgs { csv, csv_field, header, json_field, key_encoding, .. } = self;
         format!(
             "-0 {null}, --crlf {crlf}, -f {fields:?}, -d {delimiter:?}, --csv {csv}, --csv-field \
-             {csv_field:?}, --header {header}, --json-field {json_field:?}, --plain {plain}"
+             {csv_field:?}, --header {header}, --json-field {json_field:?}, --plain {plain}, \
+             --key-encoding {key_encoding:?}"
         )
     }
 
@@ -173,6 +181,32 @@ impl InputArgs {
     pub fn normalization(&self, args: &NormalizeArgs) -> Normalization {
         let rules: Normalization = args.normalize.iter().copied().collect();
         Normalization { crlf: self.crlf, ..rules }
+    }
+
+    /// The encoding of keys that was asked for, by its name; empty for the bytes themselves.
+    pub fn key_encoding(&self) -> &'static str {
+        let encoding = self.key_encoding.filter(|encoding| *encoding != KeyEncoding::Utf8);
+        encoding.map_or("", KeyEncoding::name)
+    }
+
+    /// The encoding of a filter's keys: what its file records, or else what was asked for. Files of
+    /// other programs record nothing.
+    fn encoding_of(&self, filter: &Filter) -> Result<KeyEncoding> {
+        let recorded = match filter.key_encoding() {
+            "" if filter.plan().kind().is_foreign() => None,
+            "" => Some(KeyEncoding::Utf8),
+            name => Some(name.parse()?),
+        };
+        match (recorded, self.key_encoding) {
+            (Some(recorded), Some(asked)) => {
+                ensure!(
+                    recorded == asked,
+                    "the keys of this filter are {recorded}, not {asked}: leave --key-encoding out"
+                );
+                Ok(recorded)
+            }
+            (recorded, asked) => Ok(recorded.or(asked).unwrap_or_default()),
+        }
     }
 
     /// How keys for this filter are made from this input's records.
@@ -188,11 +222,25 @@ impl InputArgs {
                 filter.normalization(),
             ));
         }
-        self.keys(*filter.hasher(), recorded.unwrap_or_default())
+        let encoding = self.encoding_of(filter)?;
+        self.keys_in(encoding, *filter.hasher(), recorded.unwrap_or_default())
     }
 
     /// Keys under a hash and a normalization. Those of a bitmap are integers.
     pub fn keys(&self, hasher: Hasher, normalization: Normalization) -> Result<Keys> {
+        self.keys_in(self.key_encoding.unwrap_or_default(), hasher, normalization)
+    }
+
+    fn keys_in(
+        &self,
+        encoding: KeyEncoding,
+        hasher: Hasher,
+        normalization: Normalization,
+    ) -> Result<Keys> {
+        ensure!(
+            hasher != Hasher::integers() || encoding == KeyEncoding::Utf8,
+            "integers of a bitmap have no bytes: leave --key-encoding out"
+        );
         let csv = self.csv_delimiter().transpose()?;
         let is_fields = csv.is_some() || self.fields.is_some();
         ensure!(
@@ -222,6 +270,7 @@ impl InputArgs {
         let warned_of_missing = Arc::default();
         Ok(Keys {
             hasher,
+            encoding,
             crlf,
             selection,
             normalization,
@@ -237,6 +286,7 @@ impl InputArgs {
 #[derive(Clone, Debug)]
 pub struct Keys {
     hasher: Hasher,
+    encoding: KeyEncoding,
     crlf: bool,
     selection: Selection,
     normalization: Normalization,
@@ -267,10 +317,21 @@ struct Scratch {
     normalized: Vec<u8>,
 }
 
+/// Takes the names of the library's encodings, and lists them in help and errors.
+pub fn encoding_parser() -> impl TypedValueParser<Value = KeyEncoding> {
+    let described = |encoding: &KeyEncoding| {
+        PossibleValue::new(encoding.name()).help(format!("a key is {}", encoding.expected()))
+    };
+    PossibleValuesParser::new(KeyEncoding::ALL.iter().map(described))
+        .map(|name| name.parse().expect("the name is one of KeyEncoding::ALL"))
+}
+
 /// The digests of a block's keys, in order.
 #[derive(Default)]
 pub struct Digests {
     digests: Vec<Digest>,
+    /// How many keys they are of: there may be two for each.
+    keys: usize,
     /// The records without a key, which have no digest, counted from 0 in the block.
     missing: Vec<usize>,
 }
@@ -290,6 +351,11 @@ impl DerefMut for Digests {
 }
 
 impl Digests {
+    /// How many keys there are. Of filters of Go, each has two digests.
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+
     /// The records without a key, counted from 0 in the block.
     pub fn missing(&self) -> &[usize] {
         &self.missing
@@ -320,8 +386,8 @@ impl Digests {
 impl Keys {
     /// Whether two filters can be asked with the same digests.
     pub fn same_digests(&self, other: &Keys) -> bool {
-        (self.hasher, self.normalization, self.crlf)
-            == (other.hasher, other.normalization, other.crlf)
+        (self.hasher, self.encoding, self.normalization, self.crlf)
+            == (other.hasher, other.encoding, other.normalization, other.crlf)
     }
 
     /// To insert into a filter, not to query it: an integer beyond a bitmap is not one of its own,
@@ -349,19 +415,30 @@ impl Keys {
         &self.hasher
     }
 
+    /// Whether the bytes of a key are its text.
+    pub fn are_text(&self) -> bool {
+        self.encoding == KeyEncoding::Utf8 && self.largest.is_none()
+    }
+
     /// The digests of the records of a block. What is to be an integer can fail, and what must have
     /// a field.
     pub fn digests(&self, block: &Block, made: &mut Digests) -> Result<(), BadRecord> {
         made.missing.clear();
         let digests = &mut made.digests;
         digests.clear();
-        digests.reserve(block.len());
-        if self.are_records() {
+        digests.reserve(block.len() * self.hasher.digests_per_key());
+        if self.are_records() && self.hasher.digests_per_key() == 1 {
             digests.extend(block.records().map(|record| self.hasher.digest(record)));
+            made.keys = digests.len();
         } else {
+            let mut encoded = Vec::new();
+            made.keys = 0;
             self.each(block, |index, key| {
                 match (key, self.missing) {
-                    (Some(key), _) => digests.push(self.digest(index, key)?),
+                    (Some(key), _) => {
+                        self.append_digests(index, key, &mut encoded, digests)?;
+                        made.keys += 1;
+                    }
                     (None, Missing::Keep | Missing::Skip) => made.missing.push(index),
                     (None, Missing::Error) => return Err(self.no_key(index)),
                 }
@@ -376,11 +453,31 @@ impl Keys {
     /// Whether the keys are the records as they are.
     fn are_records(&self) -> bool {
         let whole = matches!(self.selection, Selection::Record);
-        whole && !self.crlf && self.normalization.is_none() && self.largest.is_none()
+        whole && !self.crlf && self.normalization.is_none() && self.are_text()
     }
 
-    fn digest(&self, index: usize, key: &[u8]) -> Result<Digest, BadRecord> {
-        let Some(largest) = self.largest else { return Ok(self.hasher.digest(key)) };
+    /// Appends the digests of a key, which `encoded` has room for.
+    fn append_digests(
+        &self,
+        index: usize,
+        key: &[u8],
+        encoded: &mut Vec<u8>,
+        digests: &mut Vec<Digest>,
+    ) -> Result<(), BadRecord> {
+        if self.are_text() {
+            self.hasher.append_digests(key, digests);
+            return Ok(());
+        }
+        let Some(largest) = self.largest else {
+            if !self.encoding.encode(key, encoded) {
+                let (encoding, expected) = (self.encoding, self.encoding.expected());
+                let problem =
+                    format!("--key-encoding {encoding} takes {expected}, got \"{}\"", shorten(key));
+                return Err(BadRecord { index: Some(index), problem });
+            }
+            self.hasher.append_digests(&*encoded, digests);
+            return Ok(());
+        };
         let integer = parse_integer(key).filter(|&integer| integer <= largest);
         let integer = integer.ok_or_else(|| BadRecord {
             index: Some(index),
@@ -390,7 +487,8 @@ impl Keys {
                 shorten(key),
             ),
         })?;
-        Ok(self.hasher.digest(integer.to_le_bytes()))
+        digests.push(self.hasher.digest(integer.to_le_bytes()));
+        Ok(())
     }
 
     /// Calls `take` with the key of each record, if it has one.
@@ -511,7 +609,7 @@ mod tests {
     #[test]
     fn answers_are_spread_over_records_without_keys() {
         let spread = |missing: &[usize], answers: &[bool], answer| {
-            let digests = Digests { digests: Vec::new(), missing: missing.to_vec() };
+            let digests = Digests { missing: missing.to_vec(), ..Digests::default() };
             let mut answers = answers.to_vec();
             digests.spread(&mut answers, answer);
             answers

@@ -92,6 +92,9 @@ impl Overfull {
                 ),
             };
         }
+        if !filter_file::has_target(filter) && asked.is_none() {
+            return Ok(Overfull::Continue);
+        }
         let (plan, clears_itself) = (filter.plan(), filter.auto_clear().is_some());
         let growth = Some(plan.growth());
         let decided = Overfull::decide(asked, default, plan.kind(), growth, clears_itself)?;
@@ -196,7 +199,8 @@ pub fn has_passed(filter: &Filter) -> bool {
         // Its rate tells, not how many keys it has: they may be spread unevenly.
         return filter_file::exceeds_promise(filter);
     }
-    !kind.keeps_rate() && filter.inserted() > plan.items() && filter.rate() > plan.rate()
+    let has_target = filter_file::has_target(filter) && !kind.keeps_rate();
+    has_target && filter.inserted() > plan.items() && filter.rate() > plan.rate()
 }
 
 /// Up to this rate the bits tell how many keys a filter holds. Beyond it most bits are set.

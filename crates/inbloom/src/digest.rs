@@ -207,6 +207,16 @@ impl Hasher {
         }
     }
 
+    /// Returns this hash under another seed, if the scheme has one.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Option<Hasher> {
+        match self.0 {
+            Scheme::Xxh3 { .. } => Some(Hasher::xxh3(seed)),
+            Scheme::Foreign { hash, .. } if hash.seeded => Some(Hasher::foreign(hash, seed)),
+            Scheme::Sip13 { .. } | Scheme::Integers | Scheme::Foreign { .. } => None,
+        }
+    }
+
     /// Names what differs between two hashes.
     pub(crate) fn check_same(&self, other: &Hasher) -> Result<()> {
         let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });

@@ -54,6 +54,8 @@ struct Row {
     hashes: &'static [&'static ForeignHash],
     /// The encodings of keys that its users have, the most usual one first.
     encodings: &'static [KeyEncoding],
+    /// Whether its files tell how many keys a filter was planned for, and its target rate.
+    records_plan: bool,
     recognize: fn(&[u8]) -> Likeness,
     read: ReadFilter,
     /// None if it is only read.
@@ -139,6 +141,13 @@ impl Format {
     #[must_use]
     pub fn key_encodings(self) -> &'static [KeyEncoding] {
         self.row().encodings
+    }
+
+    /// Returns whether its files tell how many keys a filter was planned for, and its target rate.
+    /// Of others the plan is that of a filter with half of its bits set.
+    #[must_use]
+    pub fn records_plan(self) -> bool {
+        self.row().records_plan
     }
 
     /// Returns whether filters for it can be made here.
@@ -241,6 +250,24 @@ impl Container {
         known.filter(move |(at, _)| self.variants >> at & 1 == 1).map(|(_, variant)| variant.name)
     }
 
+    /// Returns the plan and the hash of a filter for so many keys at such a rate, as the other
+    /// program would choose them: see [`Filter::for_format`].
+    pub fn plan(self, items: u64, rate: f64) -> Result<(Plan, Hasher)> {
+        let row = self.format.row();
+        let Some(plan) = row.plan else {
+            return Err(Error::Parameter {
+                name: "format",
+                got: row.name.to_owned(),
+                expected: one_of(Format::all().filter(|one| one.can_build()).map(Format::name)),
+            });
+        };
+        if !(0.0..1.0).contains(&rate) {
+            return Err(Error::Rate { got: rate, reason: "it must be below 1, and not negative" });
+        }
+        let (plan, hasher) = plan(items, rate, self.variants)?;
+        Ok((plan.check()?, hasher))
+    }
+
     /// Reads a filter from the bytes of a whole file.
     pub fn read(self, bytes: &[u8]) -> Result<Filter> {
         let (mut filter, variants) = (self.format.row().read)(bytes, self.variants)?;
@@ -301,19 +328,8 @@ impl Filter {
     ///
     /// Refuses what the other program refuses, and formats that are only read here.
     pub fn for_format(container: Container, items: u64, rate: f64) -> Result<Filter> {
-        let row = container.format.row();
-        let Some(plan) = row.plan else {
-            return Err(Error::Parameter {
-                name: "format",
-                got: row.name.to_owned(),
-                expected: one_of(Format::all().filter(|one| one.can_build()).map(Format::name)),
-            });
-        };
-        if !(0.0..1.0).contains(&rate) {
-            return Err(Error::Rate { got: rate, reason: "it must be below 1, and not negative" });
-        }
-        let (plan, hasher) = plan(items, rate, container.variants)?;
-        let mut filter = Filter::with_hasher(plan.check()?, hasher)?;
+        let (plan, hasher) = container.plan(items, rate)?;
+        let mut filter = Filter::with_hasher(plan, hasher)?;
         filter.texts.set_container(Some(container));
         Ok(filter)
     }

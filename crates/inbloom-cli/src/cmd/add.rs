@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use inbloom::Filter;
 
 use crate::edit::{Edit, Tally};
-use crate::filter_file::{self, KeyArgs};
+use crate::filter_file::{self, OpenArgs};
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
 use crate::overfull::{self, Filling, Overfull};
@@ -28,7 +28,7 @@ pub struct Args {
     wait: WaitArgs,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 
     // Last: its heading holds for all options that follow.
     #[command(flatten)]
@@ -61,7 +61,7 @@ Exit status:
   2  an error; the filter is as it was before, unless only the answer could not be printed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Edit::open(&args.filter, &args.key, args.wait)?;
+    let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     if change.filter.plan().kind().is_static() {
         // Any key will do: the library refuses it, in its own words.
         change.filter.insert("").with_context(|| args.filter.display().to_string())?;

@@ -19,10 +19,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use inbloom::interop::{Container, Format};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
 
 use crate::blocks::{InOrder, Job};
-use crate::filter_file::{self, HashArgs};
+use crate::filter_file::{self, HashArgs, container, format_parser};
 use crate::input::{self, Input};
 use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
 use crate::lock::{Lock, WaitArgs};
@@ -45,6 +46,15 @@ pub struct Args {
     /// The structure; for a bitmap, lines are decimal integers
     #[arg(long, default_value_t = Kind::default(), value_parser = kind_parser())]
     kind: Kind,
+
+    /// Build a filter for another program, in its format, of the size that it would choose for -n
+    /// and -p
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser(), conflicts_with_all = NOT_FOREIGN)]
+    format: Option<Format>,
+
+    /// A variant of the --format, such as mitz32, v1, json, gob or gzip; may be given more than once
+    #[arg(long, value_name = "V", requires = "format", value_delimiter = ',')]
+    variant: Vec<String>,
 
     /// Text to keep in the file, shown by 'inbloom info'
     #[arg(long, value_name = "TEXT")]
@@ -80,6 +90,35 @@ pub struct Args {
     #[command(flatten)]
     resources: Resources,
 }
+
+/// Options that a filter of another program does not follow: its file cannot record them, or its
+/// program decides.
+const NOT_FOREIGN: [&str; 24] = [
+    "kind",
+    "note",
+    "auto_clear",
+    "normalize",
+    "key_file",
+    "base",
+    "add",
+    "remove",
+    "allow",
+    "living",
+    "bytes",
+    "bits_per_key",
+    "probes",
+    "tier",
+    "universe",
+    "window",
+    "generations",
+    "width",
+    "growth",
+    "tightening",
+    "memory_to_work_with",
+    "tmp",
+    "shards",
+    "resume",
+];
 
 const AFTER_HELP: &str = "\
 Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
@@ -123,6 +162,11 @@ Keys of --allow are known to be good and must never be hit. Those that the finis
 claim are kept by name, 16 bytes each, and denied. That is done last, and --allow wins: a key that
 is also in the list, or added, is denied. Later additions may claim others: give --allow every time.
 
+--format builds a filter that another program opens: guava, spark, go (bits-and-blooms, willf) or
+dcso. The same keys give the file that the program itself would write. --key-encoding says which
+bytes it hashes: utf8 for strings, i64le for a long of Java. Its files record neither that nor a
+normalization; our own do.
+
 Examples:
   inbloom build -o seen.ib urls.txt
   inbloom build -o seen.ib -p 1e-4 --note 'crawl of May' urls-*.txt.gz
@@ -140,6 +184,8 @@ Examples:
   inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt --allow top-sites.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
   inbloom build -o members.ib --hash-seed 1 members.txt
+  inbloom build -o users.bloom --format guava -n 1M -p 0.01 --key-encoding i64le ids.txt
+  inbloom build -o pwned.ib -d : -f 1 --key-encoding hex pwned-passwords-sha1.txt
 
 Exit status:
   0  the filter was written
@@ -149,6 +195,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(base) = &args.living.base {
         return overlay::update(args, base);
     }
+    let container = args.format.map(|format| container(format, &args.variant)).transpose()?;
+    // The kind and the hash do not depend on the size.
+    let foreign = container.map(|container| container.plan(1000, DEFAULT_RATE)).transpose()?;
+    let kind = foreign.map_or(args.kind, |(plan, _)| plan.kind());
+    let args = &Args { kind, ..args.clone() };
     let promise = overlay::promise(args)?;
     let args = &overlay::planned(args, promise);
     check_resources(args)?;
@@ -164,13 +215,26 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             folder.display(),
         );
     }
-    let hasher = args.hash.hasher(args.kind)?;
+    let hasher = match foreign {
+        Some((_, hasher)) => args.hash.foreign_hasher(hasher)?,
+        None => args.hash.hasher(args.kind)?,
+    };
     let inputs = input::in_folders(args.input.inputs(), &output.all_files())?;
     let resources = &args.resources;
     let in_parts =
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
-    let mut builder =
-        Builder { args, overfull, hasher, inputs, output, in_parts, read: 0, new: 0, missing: 0 };
+    let mut builder = Builder {
+        args,
+        container,
+        overfull,
+        hasher,
+        inputs,
+        output,
+        in_parts,
+        read: 0,
+        new: 0,
+        missing: 0,
+    };
     builder.check_inputs()?;
     // Refused before anything is read, if options of fields do not go together.
     builder.keys()?;
@@ -209,6 +273,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     builder.summarize(&filter);
     Ok(ExitCode::SUCCESS)
 }
+
+/// The rate of a filter for another program, if -p does not say: that of our own.
+const DEFAULT_RATE: f64 = 0.01;
 
 /// Decides what happens past -n. What is built in parts has no growing part.
 fn decide_overfull(args: &Args) -> Result<Overfull> {
@@ -264,12 +331,15 @@ impl Args {
         filter.set_note(self.note.as_deref().unwrap_or_default())?;
         let normalization = self.input.normalization(&self.normalize);
         filter.set_normalization(&normalization.to_string())?;
+        filter.set_key_encoding(self.input.key_encoding())?;
         Ok(())
     }
 }
 
 struct Builder<'a> {
     args: &'a Args,
+    /// The format of another program that it is written in, if it is.
+    container: Option<Container>,
     overfull: Overfull,
     hasher: Hasher,
     inputs: Vec<Input>,
@@ -329,6 +399,10 @@ impl Builder<'_> {
     }
 
     fn plan(&self, sizing: &Sizing) -> Result<Plan> {
+        if let (Some(container), Some(items)) = (self.container, sizing.items) {
+            let (plan, _) = container.plan(items, sizing.rate.unwrap_or(DEFAULT_RATE))?;
+            return Ok(plan);
+        }
         Ok(sizing.plan_for(self.args.kind, self.overfull)?)
     }
 
@@ -477,7 +551,8 @@ impl Builder<'_> {
     }
 
     fn build_from_digests(&mut self, digests: &[Digest]) -> Result<Filter> {
-        self.read = digests.len() as u64;
+        let per_key = self.hasher.digests_per_key();
+        self.read = (digests.len() / per_key) as u64;
         let plan = self.plan(&self.sizing_for(self.read))?;
         let mut filter = self.filter(plan)?;
         let mut new = Vec::new();
@@ -509,7 +584,7 @@ impl Builder<'_> {
         while let Some(job) = jobs.next() {
             let job = job.map_err(|failure| failure.error)?;
             self.new += take(job)?;
-            self.read += job.product.len() as u64;
+            self.read += job.product.keys() as u64;
             self.missing += job.product.missing().len() as u64;
             progress.step(job.block.len());
         }
@@ -519,6 +594,7 @@ impl Builder<'_> {
     /// An empty filter with everything but its keys.
     fn filter(&self, plan: Plan) -> Result<Filter> {
         let mut filter = Filter::with_hasher(plan, self.hasher)?;
+        filter.set_container(self.container)?;
         self.args.describe(&mut filter)?;
         filter_file::advance(&mut filter)?;
         Ok(if self.overfull == Overfull::Grow { filter.into_growing()? } else { filter })

@@ -13,7 +13,7 @@ use inbloom_server::units;
 use serde_json::Value;
 
 use crate::blocks::{BadRecord, Block, InOrder, Job};
-use crate::filter_file::KeyArgs;
+use crate::filter_file::OpenArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
@@ -36,7 +36,7 @@ pub struct Args {
     how: How,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 
     // Last: its heading holds for all options that follow.
     #[command(flatten)]
@@ -111,6 +111,7 @@ Examples:
   echo alice | inbloom check -q seen.ib && echo seen
   inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
+  inbloom check users.guava --key-encoding i64le ids.txt    a filter of another program
 
 Exit status:
   0  at least one line was selected
@@ -353,7 +354,7 @@ impl Search {
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in std::iter::once(&args.filter).chain(&args.more) {
-            let mut filter = args.key.open_all_now(path)?;
+            let mut filter = args.open.open_all_now(path)?;
             let situation = Situation::new(path, &filter, args.how.free_memory, input);
             let way = situation.way();
             if args.how.verbose {
@@ -422,14 +423,17 @@ impl Search {
         }
         for (pattern, _) in asked() {
             let keys = &self.keys[pattern.keys];
+            if !keys.are_text() {
+                continue;
+            }
             let [mut lower, mut upper] = [Vec::new(), Vec::new()];
             let mut all = true;
             let looked = keys.each(block, |index, key| {
                 let key = key.unwrap_or_default();
                 all &= is_hex_digest(key);
                 if all && index < ENOUGH {
-                    lower.push(keys.hasher().digest(key.to_ascii_lowercase()));
-                    upper.push(keys.hasher().digest(key.to_ascii_uppercase()));
+                    keys.hasher().append_digests(key.to_ascii_lowercase(), &mut lower);
+                    keys.hasher().append_digests(key.to_ascii_uppercase(), &mut upper);
                 }
                 Ok(())
             });

@@ -291,7 +291,7 @@ impl Dedup<'_> {
             }
         }
         // Those behind the line at which a filter was full are not taken.
-        let is_full = self.new.len() < digests.len();
+        let is_full = self.new.len() < digests.keys();
         if self.args.repeated {
             self.new.iter_mut().for_each(|new| *new = !*new);
         }
@@ -504,11 +504,13 @@ impl KeptFilter {
         new.clear();
         // In parts that do not change the filter much, so that its rate is known for each.
         let part = usize::try_from(self.filter.plan().items() / 32).unwrap_or(usize::MAX).max(64);
-        for digests in digests.chunks(part) {
+        let per_key = self.filter.hasher().digests_per_key();
+        for digests in digests.chunks(part.saturating_mul(per_key)) {
+            let keys = (digests.len() / per_key) as u64;
             let inserted = match self.filter.plan().kind().forgets() {
                 // Its time is counted from when it was printed, however often it is seen again.
                 true => filter_file::insert_absent(&mut self.filter, digests, &mut self.answers),
-                _ if digests.len() as u64 > self.limit.saturating_sub(self.filter.inserted()) => {
+                _ if keys > self.limit.saturating_sub(self.filter.inserted()) => {
                     self.insert_until_full(digests)
                 }
                 _ => filter_file::insert_set(&mut self.filter, digests, &mut self.answers),
@@ -535,14 +537,18 @@ impl KeptFilter {
     /// Answers until a new line comes for which there is no room.
     fn insert_until_full(&mut self, digests: &[Digest]) -> inbloom::Result<()> {
         self.answers.clear();
-        for digest in digests {
-            let is_known = self.filter.contains_digest(*digest);
-            let new = match is_known || self.filter.inserted() < self.limit {
-                true if is_known => Ok(false),
-                true => self.filter.insert_digest(*digest),
-                false => Err(Error::Full { items: self.filter.inserted(), planned: self.limit }),
-            };
-            self.answers.push(new?);
+        let mut answer = Vec::new();
+        for key in digests.chunks(self.filter.hasher().digests_per_key()) {
+            self.filter.contains_digests(key, &mut answer);
+            if answer == [true] {
+                self.answers.push(false);
+                continue;
+            }
+            if self.filter.inserted() >= self.limit {
+                return Err(Error::Full { items: self.filter.inserted(), planned: self.limit });
+            }
+            self.filter.insert_digests(key, &mut answer)?;
+            self.answers.extend_from_slice(&answer);
         }
         Ok(())
     }
@@ -683,6 +689,7 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Over
     let mut filter = Filter::with_hasher(plan, args.hash.hasher(kind)?)?;
     filter.set_auto_clear(args.auto_clear)?;
     filter.set_normalization(&normalization.to_string())?;
+    filter.set_key_encoding(args.input.key_encoding())?;
     Ok((filter, overfull))
 }
 

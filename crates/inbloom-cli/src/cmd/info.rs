@@ -10,7 +10,7 @@ use inbloom::{Filter, Grown, Overlay, Plan, Slice};
 use inbloom_server::calculator::particulars;
 use serde_json::{Map, Value, json};
 
-use crate::filter_file::KeyArgs;
+use crate::filter_file::OpenArgs;
 use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
@@ -33,7 +33,7 @@ pub struct Args {
     histogram: bool,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -49,13 +49,14 @@ Examples:
   inbloom info --histogram seen.ib                   were the keys hashed well?
   inbloom info --verify seen.ib                      is the file undamaged?
   inbloom info --json seen.ib | jq .current_rate
+  inbloom info hashlookup-full.bloom                 a filter of another program
 
 Exit status:
   0  the file is a filter, and undamaged as far as was checked
   2  it is not, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let filter = args.key.open_all(&args.filter)?;
+    let filter = args.open.open_all(&args.filter)?;
     let files = filter_file::files_of(&args.filter);
     let shards = (files != [args.filter.as_path()]).then_some(files.len());
     ensure!(
@@ -67,7 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         files[0].display(),
     );
     if args.verify {
-        files.iter().try_for_each(|file| filter_file::verify(file))?;
+        files.iter().try_for_each(|file| args.open.verify(file))?;
     }
     let file_bytes = files.iter().map(|file| length(file)).sum::<Result<u64>>()?;
     let slices = args.histogram.then(|| filter.profile(histogram::COLUMNS));
@@ -111,8 +112,19 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     let mut row = |label: &str, value: &str| text.push_str(&wrapped(label, value));
 
     row("kind", kind.name());
-    row("planned keys", &planned_keys(plan));
-    row("promised rate", &rate(plan.rate()));
+    if let Some(format) = kind.format() {
+        let container = filter.container().map(|container| container.to_string());
+        let container = container.unwrap_or("inbloom".to_string());
+        row("format", &format!("{container}; the hash is that of {}", format.title()));
+    }
+    if filter_file::has_target(filter) {
+        row("planned keys", &planned_keys(plan));
+        row("promised rate", &rate(plan.rate()));
+    } else {
+        let keys = exact(plan.items());
+        row("planned keys", &format!("not recorded; half of the bits are set by {keys}"));
+        row("promised rate", &format!("not recorded; {} at that number", rate(plan.rate())));
+    }
     if let Some(of) = kind.labels().bits {
         row("bits", &format!("{}{of}", exact(plan.bits())));
     }
@@ -146,11 +158,23 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     let auto_clear = filter.auto_clear().map(|limit| format!("above {} of bits set", share(limit)));
     row("auto-clear", &auto_clear.unwrap_or("never".to_string()));
     row("normalization", &printable(filter.normalization()));
+    if kind.is_foreign() || !filter.key_encoding().is_empty() {
+        let encoding = match filter.key_encoding() {
+            "" => "not recorded; give it with --key-encoding".to_string(),
+            name => printable(name).into_owned(),
+        };
+        row("key encoding", &encoding);
+    }
     row("note", &printable(filter.note()));
     let in_files =
         shards.map(|files| format!(" in {}", numbers::counted(files.len() as u64, "file")));
     row("file size", &format!("{} bytes{}", exact(file_bytes), in_files.unwrap_or_default()));
-    row("checksums", if verified { "all good" } else { "header good; --verify checks the rest" });
+    let checked = match (filter.container(), verified) {
+        (Some(_), _) => "none in this format",
+        (None, true) => "all good",
+        (None, false) => "header good; --verify checks the rest",
+    };
+    row("checksums", checked);
     text
 }
 
@@ -213,6 +237,8 @@ fn planned_bytes(filter: &Filter) -> u64 {
 fn verdict(filter: &Filter) -> String {
     if is_full(filter) {
         "and FULL: more keys may be refused".to_string()
+    } else if !filter_file::has_target(filter) {
+        "and no target to compare it with".to_string()
     } else if filter.rate() <= filter.plan().rate() {
         "within the promise".to_string()
     } else if !filter_file::exceeds_promise(filter) {
@@ -259,6 +285,8 @@ fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bo
         "denied": first.as_overlay().map(Overlay::denied),
         "growing_part": first.as_grown().map(Grown::beyond),
         "auto_clear": filter.auto_clear(),
+        "format": filter.container().map(|container| container.to_string()),
+        "key_encoding": Some(filter.key_encoding()).filter(|name| !name.is_empty()),
         "normalization": filter.normalization(),
         "note": filter.note(),
         "file_bytes": file_bytes,

@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::blocks::{InOrder, Job};
-use crate::filter_file::KeyArgs;
+use crate::filter_file::OpenArgs;
 use crate::keys::{Digests, InputArgs};
 use crate::progress::{Beside, Progress};
 use crate::sizing::{Sizing, kind_parser};
@@ -61,7 +61,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 
     // These last: their headings hold for all options that follow.
     #[command(flatten)]
@@ -142,7 +142,7 @@ enum Verdict {
 }
 
 fn of_plan(args: &Args) -> Result<Report> {
-    if args.key.key()?.is_some() {
+    if args.open.has_key()? {
         bail!("--key-file is for a filter in a file: give its name, or leave --key-file out");
     }
     let plan = args.sizing.plan(args.kind.unwrap_or_default())?;
@@ -169,15 +169,18 @@ fn of_plan(args: &Args) -> Result<Report> {
 }
 
 fn of_file(args: &Args, path: &Path) -> Result<Report> {
-    let filter = args.key.open_all_now(path)?;
+    let filter = args.open.open_all_now(path)?;
     let plan = *filter.plan();
     let asked = match args.input.files.is_empty() {
         true => ask_random(args, &filter)?,
         false => ask_lines(args, &filter)?,
     };
-    let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, plan.rate());
+    // Where no target is recorded, the rate that follows from the bits is put to the test.
+    let target = if filter_file::has_target(&filter) { plan.rate() } else { filter.rate() };
+    let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, target);
     let estimate = filter.estimated_items();
-    let allowed = plan.rate().max(plan.rate_at(plan.items() as f64 + 3.0 * estimate.error));
+    let items = if filter_file::has_target(&filter) { plan.items() as f64 } else { estimate.items };
+    let allowed = target.max(plan.rate_at(items + 3.0 * estimate.error));
     let overfull = filter_file::exceeds_promise(&filter)
         .then(|| overfull::holds(filter.inserted(), filter.rate(), estimate));
     Ok(Report { plan, filters: None, measured, allowed, overfull })
@@ -206,7 +209,7 @@ struct Asked {
 impl Asked {
     fn ask(&mut self, filter: &Filter, digests: &[Digest], answers: &mut Vec<bool>) {
         filter.contains_digests(digests, answers);
-        self.probed += digests.len() as u64;
+        self.probed += answers.len() as u64;
         self.claimed += answers.iter().map(|claimed| u64::from(*claimed)).sum::<u64>();
     }
 }
@@ -226,10 +229,11 @@ fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
     while asked.probed < queries {
         let some = (queries - asked.probed).min(1 << 16);
         digests.clear();
-        while (digests.len() as u64) < some {
-            let digest = filter.digest(random_key(&mut random));
-            if is_of_shard(plan, digest) {
-                digests.push(digest);
+        let enough = some as usize * filter.hasher().digests_per_key();
+        while digests.len() < enough {
+            let key = random_key(&mut random);
+            if is_of_shard(plan, filter.digest(key)) {
+                filter.hasher().append_digests(key, &mut digests);
             }
         }
         asked.ask(filter, &digests, &mut answers);

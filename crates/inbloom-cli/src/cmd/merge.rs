@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use inbloom::{Error, Filter};
 
-use crate::filter_file::{self, Changed, KeyArgs};
+use crate::filter_file::{self, Changed, OpenArgs};
 use crate::lock::WaitArgs;
 use crate::{numbers, output};
 
@@ -30,7 +30,7 @@ pub struct Args {
     wait: WaitArgs,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -57,13 +57,13 @@ Exit status:
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut output = Changed::new(&args.output, args.wait)?;
     // A damaged filter that was saved again would have good checksums.
-    args.filters.iter().try_for_each(|path| filter_file::verify(path))?;
+    args.filters.iter().try_for_each(|path| args.open.verify(path))?;
     let (first, others) = args.filters.split_first().expect("at least two are required");
-    let mut merged = args.key.open_mut(first)?;
+    let mut merged = args.open.open_mut(first)?;
     filter_file::advance(&mut merged).with_context(|| first.display().to_string())?;
     let mut note = merged.note().to_string();
     for path in others {
-        let other = args.key.open_now(path)?;
+        let other = args.open.open_now(path)?;
         check_normalization(&merged, first, &other, path)?;
         merged.merge(&other).map_err(|error| name(error, first, path))?;
         if note.is_empty() {
@@ -85,6 +85,14 @@ fn check_normalization(here: &Filter, first: &Path, there: &Filter, second: &Pat
         bail!(
             "cannot merge {first} and {second}: they differ in the normalization of keys, {left:?} \
              in {first} and {right:?} in {second}; build one of them again with the other's"
+        );
+    }
+    let (left, right) = (here.key_encoding(), there.key_encoding());
+    if left != right {
+        let (first, second) = (first.display(), second.display());
+        bail!(
+            "cannot merge {first} and {second}: they differ in the encoding of keys, {left:?} in \
+             {first} and {right:?} in {second}; build one of them again with the other's"
         );
     }
     Ok(())

@@ -4,6 +4,7 @@ mod add;
 mod build;
 mod check;
 mod completions;
+mod convert;
 mod dedup;
 mod r#gen;
 mod info;
@@ -31,6 +32,7 @@ pub enum Command {
     Dedup(dedup::Args),
     Info(info::Args),
     Merge(merge::Args),
+    Convert(convert::Args),
     Measure(measure::Args),
     SortInts(sort_ints::Args),
     Gen(r#gen::Args),
@@ -51,6 +53,7 @@ impl Command {
             Command::Dedup(args) => dedup::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Merge(args) => merge::run(&args),
+            Command::Convert(args) => convert::run(&args),
             Command::Measure(args) => measure::run(&args),
             Command::SortInts(args) => sort_ints::run(&args),
             Command::Gen(args) => r#gen::run(&args),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use inbloom::Digest;
 
 use crate::edit::Edit;
-use crate::filter_file::KeyArgs;
+use crate::filter_file::OpenArgs;
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
 use crate::{numbers, output};
@@ -27,7 +27,7 @@ pub struct Args {
     wait: WaitArgs,
 
     #[command(flatten)]
-    key: KeyArgs,
+    open: OpenArgs,
 
     // Last: its heading holds for all options that follow.
     #[command(flatten)]
@@ -58,7 +58,7 @@ Exit status:
   2  an error; the filter is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut change = Edit::open(&args.filter, &args.key, args.wait)?;
+    let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     let kind = change.filter.plan().kind();
     if !kind.can_remove() {
         // Any key will do: the library refuses it, in its own words.

@@ -13,6 +13,7 @@ mod folder;
 mod r#gen;
 mod info;
 mod input;
+mod interop;
 #[cfg(feature = "example-kind")]
 mod kinds;
 mod lines;

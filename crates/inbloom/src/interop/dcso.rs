@@ -93,6 +93,7 @@ pub(super) static ROW: Row = Row {
     kinds: &[&KIND_V1, &KIND_V0],
     hashes: &[&HASH_V1, &HASH_V0],
     encodings: &[KeyEncoding::Utf8, KeyEncoding::Hex],
+    records_plan: true,
     recognize,
     read,
     write: Some(write),

@@ -82,6 +82,7 @@ pub(super) static ROW: Row = Row {
     kinds: &[&ROW_OF_KIND],
     hashes: &[&MURMUR, &FNV],
     encodings: &[KeyEncoding::Utf8, KeyEncoding::U32be, KeyEncoding::U64be, KeyEncoding::Hex],
+    records_plan: false,
     recognize,
     read,
     write: Some(write),

@@ -64,6 +64,7 @@ pub(super) static ROW: Row = Row {
         KeyEncoding::I64le,
         KeyEncoding::Hex,
     ],
+    records_plan: false,
     recognize,
     read,
     write: Some(write),

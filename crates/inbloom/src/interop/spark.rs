@@ -74,6 +74,7 @@ pub(super) static ROW: Row = Row {
     kinds: &[&KIND_V1, &KIND_V2],
     hashes: &[&HASH_V1, &HASH_V2],
     encodings: &[KeyEncoding::Utf8, KeyEncoding::I64le, KeyEncoding::Hex],
+    records_plan: false,
     recognize,
     read,
     write: Some(write),
