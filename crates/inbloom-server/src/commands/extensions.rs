@@ -16,7 +16,7 @@ use crate::reply_error::{ReplyError, excerpt};
 use crate::server::Server;
 use crate::value::bloom::Bloom;
 use crate::value::change::{Change, Items, Refusal};
-use crate::value::summary::{Scan, Summary};
+use crate::value::summary::{BitScan, Summary};
 use crate::value::{Guarded, Value, grows};
 
 /// The rows of IB.*.
@@ -310,7 +310,7 @@ fn remove_run(
 
 fn estimate(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let entry = get(call)?;
-    let (summary, scan) = (Summary::of(&entry.value), Scan::of(&entry.value, 0));
+    let (summary, scan) = (Summary::of(&entry.value), BitScan::of(&entry.value, 0));
     let kind = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => "blocked and scalable",
         Value::Cuckoo(_) => "redisbloom cuckoo",

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::calculator::Question;
 use crate::history::Growth;
-use crate::value::summary::{Scan, Summary};
+use crate::value::summary::{BitScan, Summary};
 
 /// How urgent it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Urgency {
     /// All is well.
     Ok,
     /// Good to know.
@@ -20,13 +20,13 @@ pub enum Level {
     Bad,
 }
 
-impl Level {
+impl Urgency {
     fn name(self) -> &'static str {
         match self {
-            Level::Ok => "ok",
-            Level::Info => "info",
-            Level::Warn => "warn",
-            Level::Bad => "bad",
+            Urgency::Ok => "ok",
+            Urgency::Info => "info",
+            Urgency::Warn => "warn",
+            Urgency::Bad => "bad",
         }
     }
 }
@@ -37,19 +37,19 @@ const SOON: f64 = 7.0 * 86_400.0;
 const NEARLY: f64 = 0.9;
 
 /// What the counts of a filter give reason for.
-fn from_counts(summary: &Summary, rate: Option<f64>) -> Vec<(Level, &'static str)> {
+fn from_counts(summary: &Summary, rate: Option<f64>) -> Vec<(Urgency, &'static str)> {
     let mut found = Vec::new();
     if rate.is_some_and(|rate| summary.is_over_target(rate)) {
-        found.push((Level::Bad, "over_target"));
+        found.push((Urgency::Bad, "over_target"));
     }
     let used = summary.used().unwrap_or(0.0);
     if summary.is_fixed || summary.forgets {
         return found;
     }
     match summary.grows {
-        true if used > 1.0 => found.push((Level::Info, "grown")),
-        false if used >= 1.0 => found.push((Level::Bad, "full")),
-        false if used > NEARLY => found.push((Level::Warn, "nearly_full")),
+        true if used > 1.0 => found.push((Urgency::Info, "grown")),
+        false if used >= 1.0 => found.push((Urgency::Bad, "full")),
+        false if used > NEARLY => found.push((Urgency::Warn, "nearly_full")),
         _ => {}
     }
     found
@@ -58,12 +58,12 @@ fn from_counts(summary: &Summary, rate: Option<f64>) -> Vec<(Level, &'static str
 /// Returns how urgent the counts of a filter are.
 pub fn level(summary: &Summary, rate: Option<f64>) -> &'static str {
     let levels = from_counts(summary, rate).into_iter().map(|(level, _)| level);
-    levels.max().unwrap_or(Level::Ok).name()
+    levels.max().unwrap_or(Urgency::Ok).name()
 }
 
 /// Returns what all that is known of a filter gives reason for, the most urgent first. Never empty. Each has
 /// a code, a level, and all numbers that a sentence about it could name.
-pub fn advise(summary: &Summary, scan: &Scan, growth: Option<Growth>, now: f64) -> Vec<Value> {
+pub fn advise(summary: &Summary, scan: &BitScan, growth: Option<Growth>, now: f64) -> Vec<Value> {
     let slices = scan.slices.iter().filter(|slice| slice.stands_out()).count();
     let left = full_in(summary, growth);
     let found = from_all(summary, scan.rate, left, slices);
@@ -73,7 +73,7 @@ pub fn advise(summary: &Summary, scan: &Scan, growth: Option<Growth>, now: f64) 
         let capacity = twice(summary);
         (reserve, reserve_bytes) = (Some(capacity), bytes_for(summary, capacity));
     }
-    let as_json = |(level, code): (Level, &str)| {
+    let as_json = |(level, code): (Urgency, &str)| {
         json!({
             "code": code,
             "level": level.name(),
@@ -97,18 +97,18 @@ fn from_all(
     rate: f64,
     left: Option<f64>,
     slices: usize,
-) -> Vec<(Level, &'static str)> {
+) -> Vec<(Urgency, &'static str)> {
     let mut found = from_counts(summary, Some(rate));
     if left.is_some_and(|seconds| seconds < SOON) {
         found.retain(|(_, code)| *code != "nearly_full");
         // A filter that grows goes on, slower and in more memory.
-        found.push((if summary.grows { Level::Info } else { Level::Warn }, "full_soon"));
+        found.push((if summary.grows { Urgency::Info } else { Urgency::Warn }, "full_soon"));
     }
     if slices > 0 {
-        found.push((Level::Warn, "uneven"));
+        found.push((Urgency::Warn, "uneven"));
     }
     if found.is_empty() {
-        found.push((Level::Ok, "healthy"));
+        found.push((Urgency::Ok, "healthy"));
     }
     found.sort_by_key(|(level, _)| std::cmp::Reverse(*level));
     found

@@ -21,7 +21,7 @@ use crate::keyspace::Entry;
 use crate::server::Server;
 use crate::value::Value;
 use crate::value::change::{Items, Refusal};
-use crate::value::summary::{Layer, Scan, Summary};
+use crate::value::summary::{BitScan, Layer, Summary};
 
 /// Slices of the heat strip.
 const SLICES: usize = 128;
@@ -105,7 +105,7 @@ fn layer(layer: &Layer) -> Json {
     })
 }
 
-fn strip(scan: &Scan, measured: u64) -> Option<Json> {
+fn strip(scan: &BitScan, measured: u64) -> Option<Json> {
     let first = scan.slices.first()?;
     // Four digits are more than a strip can show, and a third of the bytes.
     let fill = |fill: f64| (fill * 1e4).round() / 1e4;
@@ -200,7 +200,7 @@ struct KeptScan {
     id: u64,
     at: u64,
     again: Instant,
-    scan: Arc<Scan>,
+    scan: Arc<BitScan>,
 }
 
 /// Scans that are kept: more than anybody looks at.
@@ -210,7 +210,7 @@ const REST: u32 = 100;
 
 impl Scans {
     /// A scan of a filter, and when it was made, in milliseconds since 1970.
-    fn get(&self, found: &NamedFilter, time: u64) -> (Arc<Scan>, u64) {
+    fn get(&self, found: &NamedFilter, time: u64) -> (Arc<BitScan>, u64) {
         let id = found.entry.id;
         let begin = Instant::now();
         let kept = self
@@ -222,7 +222,7 @@ impl Scans {
         if let Some(kept) = kept {
             return kept;
         }
-        let scan = Arc::new(Scan::of(&found.entry.value, SLICES));
+        let scan = Arc::new(BitScan::of(&found.entry.value, SLICES));
         let again = Instant::now() + (begin.elapsed() * REST).max(Duration::from_millis(500));
         let mut all = self.0.lock();
         all.retain(|it| it.id != id);

@@ -1,4 +1,4 @@
-//! What can be told of a filter: cheaply, from its counts ([`Summary`]), and from its bits ([`Scan`]).
+//! What can be told of a filter: cheaply, from its counts ([`Summary`]), and from its bits ([`BitScan`]).
 //!
 //! IB.ESTIMATE, the HTTP API, the history of a filter and the watch over rates read it here.
 
@@ -117,7 +117,7 @@ fn with_rest(bloom: &Bloom, base: f64) -> f64 {
 
 /// What all bits of a filter tell: takes as long as to read them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scan {
+pub struct BitScan {
     /// Distinct keys, as far as the bits tell.
     pub estimated_keys: f64,
     /// The share of cells in use.
@@ -151,14 +151,14 @@ pub struct Layer {
 /// milliseconds.
 const LOCKED_FOR: u64 = 64 << 20;
 
-impl Scan {
+impl BitScan {
     /// Reads all of a filter's bits, in so many slices. A filter behind a lock knows its fill: it is read
     /// for its slices only, and only if that takes milliseconds.
-    pub fn of(value: &Value, slices: usize) -> Scan {
+    pub fn of(value: &Value, slices: usize) -> BitScan {
         match value {
-            Value::Bloom(bloom) => Scan::of_bloom(bloom, slices),
-            Value::Filter(guarded) => guarded.read(|filter| Scan::of_filter(filter, slices)),
-            Value::RedisBloom(guarded) => guarded.read(Scan::of_redisbloom),
+            Value::Bloom(bloom) => BitScan::of_bloom(bloom, slices),
+            Value::Filter(guarded) => guarded.read(|filter| BitScan::of_filter(filter, slices)),
+            Value::RedisBloom(guarded) => guarded.read(BitScan::of_redisbloom),
             Value::Cuckoo(guarded) => guarded.read(|cuckoo| {
                 let (fill, rate) = cuckoo_fill_and_rate(cuckoo);
                 let keys = cuckoo.items();
@@ -171,12 +171,12 @@ impl Scan {
                     rate,
                 };
                 let layers = vec![layer];
-                Scan { estimated_keys: keys as f64, fill, rate, layers, slices: Vec::new() }
+                BitScan { estimated_keys: keys as f64, fill, rate, layers, slices: Vec::new() }
             }),
         }
     }
 
-    fn of_bloom(bloom: &Bloom, slices: usize) -> Scan {
+    fn of_bloom(bloom: &Bloom, slices: usize) -> BitScan {
         let (base, plan) = (bloom.base(), bloom.base().plan());
         let slices = base.profile(slices.max(1));
         // The expectation of a slice is the fill of the whole.
@@ -203,10 +203,10 @@ impl Scan {
         let in_rest = bloom.rest().map_or(0.0, |rest| rest.estimated_items().items);
         // Of the keys that came after the base was full, it took some for its own, at its rate.
         let estimated_keys = in_base + in_rest / (1.0 - rate).max(f64::EPSILON);
-        Scan { estimated_keys, fill, rate: with_rest(bloom, rate), layers, slices }
+        BitScan { estimated_keys, fill, rate: with_rest(bloom, rate), layers, slices }
     }
 
-    fn of_filter(filter: &Filter, slices: usize) -> Scan {
+    fn of_filter(filter: &Filter, slices: usize) -> BitScan {
         let (plan, fill, rate) = (filter.plan(), filter.fill(), filter.rate());
         let has_array = slices > 0 && !plan.kind().is_static() && filter.bytes() <= LOCKED_FOR;
         let layer = Layer {
@@ -217,7 +217,7 @@ impl Scan {
             fill: Some(fill),
             rate,
         };
-        Scan {
+        BitScan {
             estimated_keys: filter.estimated_items().items,
             fill,
             rate,
@@ -226,7 +226,7 @@ impl Scan {
         }
     }
 
-    fn of_redisbloom(bloom: &redisbloom::Bloom) -> Scan {
+    fn of_redisbloom(bloom: &redisbloom::Bloom) -> BitScan {
         let layer = |link: redisbloom::Link| {
             let (fill, rate) = link_fill_and_rate(&link);
             Layer {
@@ -240,7 +240,7 @@ impl Scan {
         };
         let (fill, rate) = layers_of(bloom);
         let layers = bloom.links().map(layer).collect();
-        Scan { estimated_keys: bloom.items() as f64, fill, rate, layers, slices: Vec::new() }
+        BitScan { estimated_keys: bloom.items() as f64, fill, rate, layers, slices: Vec::new() }
     }
 }
 
