@@ -142,6 +142,11 @@ pub fn intersect(filter: &mut Filter, other: &Filter) -> bool {
 
 /// Whether the next insert empties the filter first, as its documentation has it.
 pub fn will_clear(filter: &Filter) -> bool {
+    clears_above(filter).is_some_and(|most| filter.occupied() > most)
+}
+
+/// The occupied cells above which an insert empties the filter first, if it clears itself.
+pub fn clears_above(filter: &Filter) -> Option<u64> {
     let plan = filter.plan();
     let (blocks, width) = (plan.bits() / 512, u64::from(plan.width()));
     let cells = match plan.kind() {
@@ -150,7 +155,7 @@ pub fn will_clear(filter: &Filter) -> bool {
         Kind::Scalable => plan.items(),
         _ => plan.bits() / width,
     };
-    filter.auto_clear().is_some_and(|share| filter.occupied() > (share * cells as f64) as u64)
+    filter.auto_clear().map(|share| (share * cells as f64) as u64)
 }
 
 /// Written and read again, a filter is the same, and every check finds it right.

@@ -224,7 +224,7 @@ fuzz_target!(|steps: Vec<Step<'_>>| {
         }
     }
     // Memory is what the limit says, and whatever came through does its work.
-    assert!(client.server.memory_in_use() <= (4 << 20) + (1 << 16));
+    assert!(client.server.limits.in_use() <= (4 << 20) + (1 << 16));
     for key in 0..3 {
         let name = name(key);
         for family in ["BF", "CF"] {
