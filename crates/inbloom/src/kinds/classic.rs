@@ -23,7 +23,7 @@
 mod plan;
 mod row;
 
-use std::fmt;
+use std::{fmt, iter};
 
 use crate::digest::Digest;
 use crate::error::Result;
@@ -43,6 +43,7 @@ pub(crate) use row::ROW;
 /// A Bloom filter with its probes anywhere in the bits.
 pub struct Classic {
     plan: Plan,
+    draws: Draws,
     pub(crate) bits: Bits,
 }
 
@@ -55,51 +56,82 @@ impl fmt::Debug for Classic {
 /// The increment of wyrand.
 const STEP: u64 = 0xa076_1d64_78bd_642f;
 
-/// The positions of a digest's bits.
-#[inline]
-fn positions(plan: &Plan, digest: Digest) -> impl Iterator<Item = u64> + use<> {
-    let (bits, Digest { place, print }) = (plan.bits(), digest);
-    let mut state = print;
-    (0..plan.probes()).map(move |_| {
-        state = state.wrapping_add(STEP);
-        Digest { place: fold(state, state ^ place), print: 0 }.pick(bits).0
-    })
+/// What the positions of a key depend on beside its digest. Kept beside the plan, which asks its
+/// kind for its bytes: by a virtual call, which is too long for every run of a batch.
+#[derive(Clone, Copy)]
+struct Draws {
+    bits: u64,
+    probes: u32,
+    /// Whether batches ask for lines before they use them.
+    prefetches: bool,
+}
+
+impl Draws {
+    fn new(plan: &Plan) -> Draws {
+        let prefetches = plan.bytes() > FITS_IN_L2 as u64;
+        Draws { bits: plan.bits(), probes: plan.probes(), prefetches }
+    }
+
+    /// The positions of a digest's bits.
+    ///
+    /// The state of the generator counts them as well: a step is odd, so that no state comes twice.
+    /// A counter beside it would be four more instructions in a loop of fifteen.
+    #[inline]
+    fn positions(self, Digest { place, print }: Digest) -> impl Iterator<Item = u64> + use<> {
+        let mut state = print;
+        let last = print.wrapping_add(STEP.wrapping_mul(u64::from(self.probes)));
+        iter::from_fn(move || {
+            if state == last {
+                return None;
+            }
+            state = state.wrapping_add(STEP);
+            Some(Digest { place: fold(state, state ^ place), print: 0 }.pick(self.bits).0)
+        })
+    }
+
+    /// Whether all bits of a digest are set, of which `word` returns the words.
+    #[inline(always)]
+    fn all_set(self, digest: Digest, word: impl Fn(usize) -> u64) -> bool {
+        self.positions(digest).all(|position| {
+            let (at, mask) = word_and_mask(position);
+            word(at) & mask != 0
+        })
+    }
+
+    /// Asks for the lines of a key long before they are used.
+    #[inline]
+    fn prefetch(self, base: *const u8, digest: Digest) {
+        for position in self.positions(digest) {
+            prefetch(base.wrapping_add((position / 8) as usize), Towards::Far);
+        }
+    }
+
+    /// Works through a run while the lines of the next are on their way. One step suffices here: with k
+    /// lines a key, a run's lines do not fit into L1 anyway.
+    #[inline]
+    fn for_each(
+        self,
+        base: *const u8,
+        Run { keys, next }: Run<'_>,
+        mut work: impl FnMut(usize, Digest),
+    ) {
+        let next = if self.prefetches { next } else { &[] };
+        for (at, digest) in keys.iter().enumerate() {
+            if let Some(far) = next.get(at) {
+                self.prefetch(base, *far);
+            }
+            work(at, *digest);
+        }
+        // A next run is longer than this one only if this one is empty.
+        for far in next.iter().skip(keys.len()) {
+            self.prefetch(base, *far);
+        }
+    }
 }
 
 #[inline(always)]
 fn word_and_mask(position: u64) -> (usize, u64) {
     ((position / 64) as usize, 1 << (position % 64))
-}
-
-/// Asks for the lines of a key long before they are used.
-#[inline]
-fn prefetch_key(plan: &Plan, base: *const u8, digest: Digest) {
-    for position in positions(plan, digest) {
-        prefetch(base.wrapping_add((position / 8) as usize), Towards::Far);
-    }
-}
-
-/// Works through a run while the lines of the next are on their way. One step suffices here: with k
-/// lines a key, a run's lines do not fit into L1 anyway.
-#[inline]
-fn for_each(
-    plan: &Plan,
-    base: *const u8,
-    run: &[Digest],
-    next: &[Digest],
-    mut work: impl FnMut(usize, Digest),
-) {
-    let next = if plan.bytes() as usize <= FITS_IN_L2 { &[] } else { next };
-    for (at, digest) in run.iter().enumerate() {
-        if let Some(far) = next.get(at) {
-            prefetch_key(plan, base, *far);
-        }
-        work(at, *digest);
-    }
-    // A next run is longer than this one only if this one is empty.
-    for far in next.iter().skip(run.len()) {
-        prefetch_key(plan, base, *far);
-    }
 }
 
 impl Classic {
@@ -111,7 +143,7 @@ impl Classic {
     pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Classic {
         assert_eq!(plan.kind(), Kind::Classic, "a plan for another kind");
         assert_eq!(bits.cells.bytes().len() as u64, plan.bytes());
-        Classic { plan, bits }
+        Classic { plan, draws: Draws::new(&plan), bits }
     }
 
     /// The plan it was made from.
@@ -125,10 +157,7 @@ impl Classic {
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
         let (words, _) = self.bits.cells.bytes().as_chunks::<8>();
-        positions(&self.plan, digest).all(|position| {
-            let (word, mask) = word_and_mask(position);
-            u64::from_le_bytes(words[word]) & mask != 0
-        })
+        self.draws.all_set(digest, |at| u64::from_le_bytes(words[at]))
     }
 
     /// Inserts, and tells whether the digest is certainly new.
@@ -208,7 +237,7 @@ impl Intersecting for Classic {
 
 impl Positioned for Classic {
     fn positions(&self, digest: Digest) -> Result<Vec<u64>> {
-        Ok(positions(&self.plan, digest).collect())
+        Ok(self.draws.positions(digest).collect())
     }
 
     fn is_set(&self, position: u64) -> bool {
@@ -225,7 +254,7 @@ impl Membership for Classic {
     #[inline]
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
         let (words, _) = self.bits.cells.bytes_mut()?.as_chunks_mut::<8>();
-        let changed = set(&self.plan, words, digest);
+        let changed = set(self.draws, words, digest);
         self.bits.ones += changed;
         Ok(changed != 0)
     }
@@ -236,16 +265,17 @@ impl Membership for Classic {
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         let base = self.bits.cells.bytes().as_ptr();
-        for_each(&self.plan, base, run, next, |at, digest| found[at] = self.contains(digest));
+        let run = Run { keys: run, next };
+        self.draws.for_each(base, run, |at, digest| found[at] = self.contains(digest));
     }
 
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
-        let Classic { plan, bits } = self;
+        let Classic { draws, bits, .. } = self;
         let bytes = bits.cells.bytes_mut()?;
         let base = bytes.as_ptr();
         let (words, _) = bytes.as_chunks_mut::<8>();
-        for_each(plan, base, run, next, |_, digest| {
-            let changed = set(plan, words, digest);
+        draws.for_each(base, Run { keys: run, next }, |_, digest| {
+            let changed = set(*draws, words, digest);
             bits.ones += changed;
             new.push(changed != 0);
         });
@@ -255,9 +285,9 @@ impl Membership for Classic {
 
 /// Sets the digest's bits and returns how many were not set before.
 #[inline]
-fn set(plan: &Plan, words: &mut [[u8; 8]], digest: Digest) -> u64 {
+fn set(draws: Draws, words: &mut [[u8; 8]], digest: Digest) -> u64 {
     let mut changed = 0;
-    for position in positions(plan, digest) {
+    for position in draws.positions(digest) {
         let (word, mask) = word_and_mask(position);
         let old = u64::from_le_bytes(words[word]);
         words[word] = (old | mask).to_le_bytes();
@@ -268,25 +298,22 @@ fn set(plan: &Plan, words: &mut [[u8; 8]], digest: Digest) -> u64 {
 
 /// The classic kind on words that many threads use at once.
 pub(crate) struct RacingClassic {
-    plan: Plan,
+    draws: Draws,
 }
 
 impl RacingClassic {
     pub(crate) fn new(plan: &Plan) -> RacingClassic {
-        RacingClassic { plan: *plan }
+        RacingClassic { draws: Draws::new(plan) }
     }
 
     pub(crate) fn contains(&self, words: &[AtomicU64], digest: Digest) -> bool {
-        positions(&self.plan, digest).all(|position| {
-            let (word, mask) = word_and_mask(position);
-            u64::from_le(words[word].load(Ordering::Relaxed)) & mask != 0
-        })
+        self.draws.all_set(digest, |at| u64::from_le(words[at].load(Ordering::Relaxed)))
     }
 
     /// Sets the digest's bits and returns how many of them this call has set.
     pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {
         let mut changed = 0;
-        for position in positions(&self.plan, digest) {
+        for position in self.draws.positions(digest) {
             let (word, mask) = word_and_mask(position);
             // A load is cheaper than a locked instruction, and bits are never unset.
             if u64::from_le(words[word].load(Ordering::Relaxed)) & mask == 0 {
@@ -298,25 +325,13 @@ impl RacingClassic {
     }
 
     /// Inserts as [`RacingClassic::insert`] does, one by one, and calls `done` with how many bits each set.
-    pub(crate) fn insert_run(
-        &self,
-        words: &[AtomicU64],
-        Run { keys, next }: Run<'_>,
-        mut done: impl FnMut(u32),
-    ) {
+    pub(crate) fn insert_run(&self, words: &[AtomicU64], run: Run<'_>, mut done: impl FnMut(u32)) {
         let base = words.as_ptr().cast();
-        for_each(&self.plan, base, keys, next, |_, digest| done(self.insert(words, digest)));
+        self.draws.for_each(base, run, |_, digest| done(self.insert(words, digest)));
     }
 
-    pub(crate) fn contains_run(
-        &self,
-        words: &[AtomicU64],
-        Run { keys, next }: Run<'_>,
-        found: &mut [bool],
-    ) {
+    pub(crate) fn contains_run(&self, words: &[AtomicU64], run: Run<'_>, found: &mut [bool]) {
         let base = words.as_ptr().cast();
-        for_each(&self.plan, base, keys, next, |at, digest| {
-            found[at] = self.contains(words, digest);
-        });
+        self.draws.for_each(base, run, |at, digest| found[at] = self.contains(words, digest));
     }
 }
