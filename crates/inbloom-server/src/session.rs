@@ -6,7 +6,8 @@
 //! the function of the row. A row may say that single-key calls are answered in a batch. Then the
 //! items of such calls to one filter are hashed as they come, and the filter is asked once for all of
 //! them, so that memory travels for many at a time. The first call of such a run is checked like any
-//! other, and the calls that follow it differ from it in nothing but the item.
+//! other. The calls that follow it differ from it in nothing but the item. A call that differs in the
+//! key too begins the next run: its key is looked up, and what was checked of the command still holds.
 //!
 //! A request that may take long is not begun on a thread that has other clients to serve: `process` stops
 //! before it and says so, and the caller goes on on a thread where that does no harm.
@@ -132,6 +133,11 @@ impl Run<'_> {
     /// Whether a request is one more of these.
     fn takes(&self, arguments: Arguments<'_>) -> bool {
         arguments.len() == 3 && arguments[1] == *self.name && arguments[0] == *self.word
+    }
+
+    /// Whether a request is one of the same command, for any filter.
+    fn repeats(&self, arguments: Arguments<'_>) -> bool {
+        arguments.len() == 3 && arguments[0] == *self.word
     }
 }
 
@@ -308,8 +314,16 @@ impl Session {
                 consumed += length;
                 continue;
             }
-            if let Some(run) = run.take() {
-                self.answer(server, tally, run, out);
+            let words = Words { raw: &rest[..length], arguments };
+            if let Some(ended) = run.take() {
+                let repeated = ended.repeats(arguments).then_some(ended.command);
+                self.answer(server, tally, ended, out);
+                run =
+                    repeated.and_then(|command| self.repeat(server, tally, command, words, place));
+                if run.is_some() {
+                    consumed += length;
+                    continue;
+                }
             }
             if !arguments.is_empty() {
                 if is_http(&arguments[0]) {
@@ -318,7 +332,6 @@ impl Session {
                     break Next::Close;
                 }
                 self.note_memory(parser);
-                let words = Words { raw: &rest[..length], arguments };
                 match self.command(server, tally, words, out, place) {
                     // AUTH and HELLO have lifted them, or RESET has put them back.
                     Step::Done => parser.set_limits(self.limits(&tally.settings)),
@@ -459,6 +472,27 @@ impl Session {
             return Err(ReplyError::new("ERR Command not allowed inside a transaction"));
         }
         check_names(command, words.arguments, words.raw)
+    }
+
+    /// Begins the next run of a command whose last run has just ended. Nothing has changed since its
+    /// first call was checked. None: the request goes the way of any other.
+    fn repeat<'i>(
+        &mut self,
+        server: &Server,
+        tally: &mut Tally<'_>,
+        command: &'static Command,
+        words: Words<'i, '_>,
+        place: Place,
+    ) -> Option<Run<'i>> {
+        let Words { raw, arguments } = words;
+        if raw.len() > LONGEST_KEY {
+            return None;
+        }
+        let request = Request::new(server, command, arguments, self.state.database, tally.now());
+        if place == Place::Shared && request.is_heavy(&self.state, raw.len()) {
+            return None;
+        }
+        self.begin(request, raw).ok()
     }
 
     /// Begins to collect items, if the command and the filter can answer several calls at once.

@@ -389,3 +389,37 @@ fn a_pipeline_is_answered_in_order_at_every_cut() {
         assert_eq!(reply, expected, "cut at {cut}");
     }
 }
+
+#[test]
+fn calls_to_several_keys_in_turn_are_answered_as_one_by_one() {
+    // Filters that are batched, one that is not, one of another type, and one that is missing.
+    let keys = ["f", "g", "f", "classic", "g", "cf", "f", "f", "none", "g"];
+    let requests: Vec<Vec<u8>> = ["BF.ADD", "bf.add", "BF.EXISTS"]
+        .iter()
+        .flat_map(|word| keys.iter().enumerate().map(move |(at, key)| (word, key, at % 4)))
+        .map(|(word, key, item)| {
+            let words = [word.as_bytes(), key.as_bytes(), &[b'0' + item as u8]];
+            let mut request = b"*3\r\n".to_vec();
+            for word in words {
+                request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+                request.extend_from_slice(word);
+                request.extend_from_slice(b"\r\n");
+            }
+            request
+        })
+        .collect();
+    let replies = |requests: &[Vec<u8>]| {
+        let server = server();
+        let mut client = Client::new(&server);
+        for line in [
+            "BF.RESERVE f 0.01 100",
+            "BF.RESERVE g 0.01 100",
+            "BF.RESERVE classic 0.01 100 KIND classic",
+            "CF.RESERVE cf 100",
+        ] {
+            assert_eq!(client.say(line), "+OK\r\n", "{line}");
+        }
+        requests.iter().map(|request| client.send(request).0).collect::<String>()
+    };
+    assert_eq!(replies(&[requests.concat()]), replies(&requests));
+}
