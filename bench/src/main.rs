@@ -4,6 +4,7 @@
 //! cargo run --release -- core             the table, and whether the goals are met
 //! cargo run --release -- core --json      one JSON object per line
 //! cargo run --release -- core --quick     a small part of it, in under a minute
+//! cargo run --release -- paired           two builds in turns, or two contestants: ratios
 //! cargo run --release -- layouts          by what the block layout was chosen
 //! cargo run --release -- ribbon           the ribbon against other static filters
 //! cargo run --release -- cli              the command line against others
@@ -28,6 +29,8 @@ mod layouts;
 mod limit;
 mod memory;
 mod ours;
+mod paired;
+mod pairs;
 mod peers;
 mod race;
 mod report;
@@ -56,6 +59,8 @@ struct Arguments {
 enum Command {
     /// All contestants: digests, integers and URLs, one by one, in batches, and from two threads.
     Core(table::Options),
+    /// `core` of two builds in turns, or of two contestants: the ratio of every cell.
+    Paired(paired::Options),
     /// Prototypes of the block layouts, at equal rate.
     Layouts {
         /// Rounds to take the median of.
@@ -82,6 +87,7 @@ enum Command {
 fn main() -> Result<(), Box<dyn Error>> {
     match Arguments::parse().command {
         Command::Core(options) => table::run(&options),
+        Command::Paired(options) => paired::run(&options),
         Command::Layouts { rounds } => layouts::run(rounds),
         Command::Ribbon(options) => ribbon::run(&options),
         #[cfg(unix)]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cpu      what PING, BF.EXISTS, BF.ADD, BF.MEXISTS and BF.MADD cost the server    cost.rs
+//! paired   two builds of ours, in turns: ratios                                    cost.rs
 //! redis    single keys against a stock Redis beside it, in turns                   cost.rs
 //! latency  what other clients wait while one asks for much                         latency.rs
 //! growth   a filter that was not reserved against one that was                     growth.rs
@@ -58,6 +59,9 @@ pub(crate) struct Options {
     /// benchmark if it is not named.
     #[arg(long, conflicts_with = "address")]
     binary: Option<PathBuf>,
+    /// The build to compare with, for `paired`.
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// Further arguments of 'serve', divided by blanks.
     #[arg(long, conflicts_with = "address", default_value = "", allow_hyphen_values = true)]
     arguments: String,
@@ -83,6 +87,8 @@ pub(crate) struct Options {
 enum Part {
     /// What commands cost the server.
     Cpu,
+    /// What commands cost the server, against another build of it (--before): in turns, ratios.
+    Paired,
     /// Single keys against a stock Redis.
     Redis,
     /// What other clients wait.
@@ -112,6 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         match part {
             Part::Layer => layer::run(bench.layer_capacity(), options.rounds)?,
             Part::Cpu => cost::run(&bench.server()?, &bench.cost_sizes())?,
+            Part::Paired => bench.paired()?,
             Part::Redis => bench.against_redis(&bench.server()?)?,
             Part::Latency => latency::run(&bench.server()?, &bench.latency_sizes())?,
             Part::Growth => growth::run(&bench.server()?, &bench.growth_sizes())?,
@@ -138,6 +145,13 @@ impl Bench<'_> {
                 Server::inbloom(&self.program()?, arguments, self.folder.root())
             }
         }
+    }
+
+    fn paired(&self) -> Result<(), Box<dyn Error>> {
+        let before = self.options.before.as_ref().ok_or("name the other build with --before")?;
+        let arguments = || self.options.arguments.split_whitespace();
+        let before = Server::inbloom(&before.canonicalize()?, arguments(), self.folder.root())?;
+        cost::paired(&self.server()?, &before, &self.cost_sizes())
     }
 
     /// The program to start.

@@ -56,6 +56,9 @@ pub(crate) struct Options {
     /// Rounds to take the median of.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Contestants, by the beginning of their names; all of them, and the limit, if none is named.
+    #[arg(long, value_delimiter = ',')]
+    who: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -94,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     let mut table = Table {
         rounds: if options.quick { QUICK_ROUNDS } else { options.rounds },
         fastest_only: options.quick,
+        who: &options.who,
         format,
         sizes: Sizes::default(),
         rows: Vec::new(),
@@ -118,16 +122,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-struct Table {
+struct Table<'a> {
     rounds: usize,
     fastest_only: bool,
+    /// Empty for all.
+    who: &'a [String],
     format: Format,
     /// Found by the first race that needs them, and used by all others.
     sizes: Sizes,
     rows: Vec<Row>,
 }
 
-impl Table {
+impl Table<'_> {
     fn cell(&mut self, kind: Kind, items: u64, rate: f64) -> io::Result<()> {
         let is_large = items >= LARGE;
         match kind {
@@ -155,9 +161,12 @@ impl Table {
         let work = Workload::<Digest>::new(items);
         let entrants = self.enter(ours::of_digests(rate), peers::of_digests(rate), items, rate);
         // The limit is that of a filter which touches one line per key: the first of ours.
-        let bytes = entrants[0].bits() / 8;
-        let mut limits = Limit::all(bytes, Pages::Huge, &work.hits);
-        limits.extend(Limit::all(bytes, Pages::Small, &work.hits));
+        let bytes = entrants.first().map_or(0, |entrant| entrant.bits() / 8);
+        let mut limits = Vec::new();
+        if self.who.is_empty() {
+            limits.extend(Limit::all(bytes, Pages::Huge, &work.hits));
+            limits.extend(Limit::all(bytes, Pages::Small, &work.hits));
+        }
         self.race(Digest::KIND, &work, entrants, limits, rate)
     }
 
@@ -181,6 +190,10 @@ impl Table {
         if self.fastest_only || items >= LARGE {
             candidates
                 .retain(|candidate| FASTEST.iter().any(|&who| candidate.who.starts_with(who)));
+        }
+        if !self.who.is_empty() {
+            candidates
+                .retain(|candidate| self.who.iter().any(|who| candidate.who.starts_with(who)));
         }
         candidates
             .into_iter()

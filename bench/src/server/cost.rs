@@ -11,10 +11,15 @@ use super::client::{Client, wrong};
 use super::process::Server;
 use super::script::{self, Cost, Expected, Script, Shape};
 use crate::cli::race::{median, sorted};
-use crate::{report, workload};
+use crate::pairs::Ratio;
+use crate::{race, report, workload};
 
 /// The filter that is asked, reserved at this rate and half full.
 const FILTER: &str = "bench:f";
+/// Another one like it, for commands that go to both in turn.
+const OTHER: &str = "bench:g";
+/// Items from here on go to these two: a query finds none of them in the first.
+const IN_TURN: u64 = 1 << 41;
 const RATE: f64 = 0.001;
 
 /// The string that GETBIT asks, about as large as the filter: 16 MiB.
@@ -56,6 +61,10 @@ enum Operation {
     Add,
     ManyExist,
     AddMany,
+    /// BF.MADD of one item.
+    AddManyOfOne,
+    /// BF.ADD to two filters in turn: no run of commands for one filter.
+    AddInTurn,
 }
 
 /// What is run in one turn.
@@ -83,6 +92,8 @@ impl Load {
             Operation::GetBit => "GETBIT",
             Operation::Exists => "BF.EXISTS",
             Operation::Add => "BF.ADD",
+            Operation::AddManyOfOne => "BF.MADD of 1",
+            Operation::AddInTurn => "BF.ADD in turn",
             Operation::ManyExist => return format!("BF.MEXISTS of {MANY}"),
             Operation::AddMany => return format!("BF.MADD of {MANY}"),
         };
@@ -94,11 +105,11 @@ impl Load {
 
     fn items(&self, sizes: &Sizes) -> u64 {
         match self.operation {
-            Operation::Add | Operation::AddMany => sizes.additions,
-            Operation::Exists | Operation::Ping | Operation::GetBit if self.depth == 1 => {
-                sizes.one_by_one
-            }
-            _ => sizes.queries,
+            Operation::ManyExist => sizes.queries,
+            Operation::AddMany => sizes.additions,
+            _ if self.depth == 1 => sizes.one_by_one,
+            Operation::Add | Operation::AddManyOfOne | Operation::AddInTurn => sizes.additions,
+            Operation::Exists | Operation::Ping | Operation::GetBit => sizes.queries,
         }
     }
 }
@@ -115,10 +126,25 @@ const EVERYTHING: [Load; 9] = [
     Load::new(Operation::AddMany, 1).at_most(120.0),
 ];
 
+/// What two builds are compared by.
+const PAIRED: [Load; 11] = [
+    Load::new(Operation::Ping, 1),
+    Load::new(Operation::Ping, MANY),
+    Load::new(Operation::Exists, 1),
+    Load::new(Operation::Exists, MANY),
+    Load::new(Operation::Add, 1),
+    Load::new(Operation::Add, MANY),
+    Load::new(Operation::AddInTurn, 1),
+    Load::new(Operation::AddInTurn, MANY),
+    Load::new(Operation::AddManyOfOne, 1),
+    Load::new(Operation::AddManyOfOne, MANY),
+    Load::new(Operation::AddMany, 1),
+];
+
 /// All commands, of one server.
 pub(crate) fn run(server: &Server, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
     let mut contestants = [Contestant::new(server, &EVERYTHING, sizes)?];
-    race(&mut contestants, sizes)?;
+    take_turns(&mut contestants, sizes)?;
     print(&contestants, sizes);
     Ok(())
 }
@@ -137,7 +163,7 @@ pub(crate) fn against_redis(
         .collect();
     let mut contestants =
         [Contestant::new(server, &single, sizes)?, Contestant::new(redis, &single, sizes)?];
-    race(&mut contestants, sizes)?;
+    take_turns(&mut contestants, sizes)?;
     print(&contestants, sizes);
 
     let [ours, theirs] = &contestants;
@@ -166,6 +192,36 @@ pub(crate) fn against_redis(
     Ok(())
 }
 
+/// Two builds in turns: the ratio of what a round took the first to what it took the second.
+pub(crate) fn paired(
+    server: &Server,
+    before: &Server,
+    sizes: &Sizes,
+) -> Result<(), Box<dyn Error>> {
+    let mut contestants =
+        [Contestant::new(server, &PAIRED, sizes)?, Contestant::new(before, &PAIRED, sizes)?];
+    take_turns(&mut contestants, sizes)?;
+    let [after, before] = &contestants;
+    println!(
+        "\n{:<26}{:>6}{:>9}{:>9}{:>6}  ratio, 95% interval",
+        "server CPU per item", "conn.", "ns", "to", "pairs"
+    );
+    for (after, before) in after.turns.iter().zip(&before.turns) {
+        let (left, right) = (after.by_round(), before.by_round());
+        let ratio = Ratio::new(left.iter().zip(&right).map(|(left, right)| left / right).collect());
+        println!(
+            "{:<26}{:>6}{:>9.1}{:>9.1}{:>6}  {}",
+            after.load.name(),
+            after.connections,
+            race::median(&left),
+            race::median(&right),
+            left.len(),
+            ratio.map_or(String::new(), |ratio| ratio.text())
+        );
+    }
+    Ok(())
+}
+
 /// A server that takes part.
 struct Contestant<'a> {
     server: &'a Server,
@@ -176,6 +232,8 @@ struct Contestant<'a> {
     queries: u64,
     /// Items in the filter.
     added: u64,
+    /// Items that went to two filters in turn.
+    in_turn: u64,
 }
 
 struct Turn {
@@ -209,7 +267,7 @@ impl<'a> Contestant<'a> {
                 })
             })
             .collect();
-        Ok(Contestant { server, clients, turns, queries: 0, added: 0 })
+        Ok(Contestant { server, clients, turns, queries: 0, added: 0, in_turn: 0 })
     }
 
     /// Makes filter and string as they are at the beginning of every round.
@@ -217,12 +275,16 @@ impl<'a> Contestant<'a> {
         let uses =
             |operation| self.turns.iter().any(|turn: &Turn| turn.load.operation == operation);
         let (asks_filter, asks_string) = (uses(Operation::Exists), uses(Operation::GetBit));
+        let adds_in_turn = uses(Operation::AddInTurn);
         let client = &mut self.clients[0];
         if asks_filter {
-            client.ask(&format!("DEL {FILTER}"))?;
+            client.ask(&format!("DEL {FILTER} {OTHER}"))?;
             client.ask(&format!("BF.RESERVE {FILTER} {RATE} {}", sizes.capacity))?;
             self.added = sizes.capacity / 2;
             script::fill(client, FILTER, 0..self.added, RATE)?;
+        }
+        if adds_in_turn {
+            client.ask(&format!("BF.RESERVE {OTHER} {RATE} {}", sizes.capacity))?;
         }
         if asks_string {
             client.ask(&format!("DEL {STRING}"))?;
@@ -294,6 +356,19 @@ impl<'a> Contestant<'a> {
                 self.added += items;
                 return script;
             }
+            Operation::AddInTurn => {
+                for number in self.in_turn..self.in_turn + items {
+                    let filter = if number.is_multiple_of(2) { FILTER } else { OTHER };
+                    let key = script::key(IN_TURN + number);
+                    script.push(&[b"BF.ADD", filter.as_bytes(), &key], Expected::Usually(true));
+                }
+                self.in_turn += items;
+                return script;
+            }
+            Operation::AddManyOfOne => {
+                self.added += items;
+                return script::additions(FILTER, new, 1, load.depth);
+            }
             Operation::AddMany => {
                 self.added += items;
                 return script::additions(FILTER, new, MANY as u64, load.depth);
@@ -323,10 +398,16 @@ impl Turn {
         let times = sorted(self.costs.iter().map(Cost::ns));
         Some(Times { shortest: *times.first()?, median: median(&times)? })
     }
+
+    /// Nanoseconds per item in the runs of each round.
+    fn by_round(&self) -> Vec<f64> {
+        let mean = |runs: &[Cost]| runs.iter().map(Cost::ns).sum::<f64>() / runs.len() as f64;
+        self.costs.chunks(RUNS as usize).map(mean).collect()
+    }
 }
 
 /// All rounds: servers take turns, and every round begins with another load.
-fn race(contestants: &mut [Contestant<'_>], sizes: &Sizes) -> io::Result<()> {
+fn take_turns(contestants: &mut [Contestant<'_>], sizes: &Sizes) -> io::Result<()> {
     let turns = contestants.iter().map(|one| one.turns.len()).max().unwrap_or(0);
     for round in 0..sizes.rounds {
         eprintln!("round {} of {}", round + 1, sizes.rounds);
@@ -334,8 +415,12 @@ fn race(contestants: &mut [Contestant<'_>], sizes: &Sizes) -> io::Result<()> {
             contestant.prepare(sizes)?;
         }
         for turn in 0..turns {
-            for _ in 0..RUNS {
-                for contestant in &mut *contestants {
+            for run in 0..RUNS {
+                for place in 0..contestants.len() {
+                    // Every other run begins with the last.
+                    let last = contestants.len() - 1;
+                    let at = if run.is_multiple_of(2) { place } else { last - place };
+                    let contestant = &mut contestants[at];
                     let count = contestant.turns.len();
                     if turn < count {
                         contestant.run((round + turn) % count, sizes)?;
@@ -345,7 +430,7 @@ fn race(contestants: &mut [Contestant<'_>], sizes: &Sizes) -> io::Result<()> {
         }
     }
     for contestant in contestants {
-        contestant.clients[0].ask(&format!("DEL {FILTER} {STRING}"))?;
+        contestant.clients[0].ask(&format!("DEL {FILTER} {OTHER} {STRING}"))?;
     }
     Ok(())
 }
