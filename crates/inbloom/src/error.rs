@@ -196,6 +196,14 @@ pub enum Error {
         /// The names of the formats.
         candidates: String,
     },
+    /// A file with several filters, or none, of which one was to be opened.
+    #[error("{}", part_problem(.part, .names))]
+    Part {
+        /// The name that was asked for, or nothing.
+        part: String,
+        /// The names of those that there are.
+        names: Vec<String>,
+    },
     /// A filter that is to be written in the format of another hash.
     #[error(
         "a filter of kind {kind} cannot be written as {format}: {}",
@@ -258,6 +266,33 @@ pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Dis
 }
 
 /// What is wrong with a set of shards, in words.
+fn part_problem(part: &str, names: &[String]) -> String {
+    /// So many names are listed.
+    const LISTED: usize = 12;
+    let mut listed = names[..names.len().min(LISTED)].join(", ");
+    if names.len() > LISTED {
+        listed.push_str(", ...");
+    }
+    match (part, names) {
+        ("", []) => {
+            "the file holds no filter: it has keys or columns, but none with a filter".to_owned()
+        }
+        ("", _) => {
+            format!(
+                "the file holds {} filters: name one of them as FILE#NAME: {listed}",
+                names.len()
+            )
+        }
+        (part, []) => format!("the file has no filter named \"{part}\", nor any other by name"),
+        (part, _) => {
+            format!(
+                "the file has no filter named \"{part}\": name one of {} ({listed})",
+                names.len()
+            )
+        }
+    }
+}
+
 fn problem(missing: &[u32], twice: &[u32]) -> String {
     let named = |shards: &[u32], problem: &str| {
         const SHOWN: usize = 8;

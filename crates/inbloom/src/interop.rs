@@ -19,6 +19,7 @@ mod guava;
 mod gzip;
 mod modulus;
 mod murmur3;
+pub mod parquet;
 pub mod redisbloom;
 mod spark;
 
@@ -38,7 +39,8 @@ use crate::storage::{Bits, Cells};
 pub use encoding::KeyEncoding;
 
 /// Every format.
-static FORMATS: &[&Row] = &[&guava::ROW, &spark::ROW, &go::ROW, &dcso::ROW];
+static FORMATS: &[&Row] =
+    &[&guava::ROW, &spark::ROW, &go::ROW, &dcso::ROW, &redisbloom::ROW, &parquet::ROW];
 
 /// Everything that is known about a format.
 struct Row {
@@ -58,6 +60,8 @@ struct Row {
     records_plan: bool,
     recognize: fn(&[u8]) -> Likeness,
     read: ReadFilter,
+    /// None if a file holds one filter at most.
+    read_part: Option<ReadPart>,
     /// None if it is only read.
     write: Option<WriteFilter>,
     /// None if filters for it cannot be made here.
@@ -67,6 +71,8 @@ struct Row {
 /// Reads a whole file. The variants are those that the caller knows of; returned are those that the
 /// file has.
 type ReadFilter = fn(&[u8], u32) -> Result<(Filter, u32)>;
+/// Reads one of the filters of a file that may hold several, by its name.
+type ReadPart = fn(&[u8], &str) -> Result<Filter>;
 /// Plans a filter for so many keys at such a rate, as its program does.
 type PlanFilter = fn(u64, f64, u32) -> Result<(Plan, Hasher)>;
 /// Writes a filter of one of the format's kinds.
@@ -272,6 +278,22 @@ impl Container {
     pub fn read(self, bytes: &[u8]) -> Result<Filter> {
         let (mut filter, variants) = (self.format.row().read)(bytes, self.variants)?;
         filter.texts.set_container(Some(Container { variants, ..self }));
+        Ok(filter)
+    }
+
+    /// Reads one of the filters of a file that may hold several, by its name: see
+    /// [`OpenOptions::open`](crate::OpenOptions::open). It is read-only, so that it does not replace
+    /// the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Part`] if there is no such filter.
+    pub fn read_part(self, bytes: &[u8], part: &str) -> Result<Filter> {
+        let Some(read) = self.format.row().read_part else {
+            return Err(Error::Part { part: part.to_owned(), names: Vec::new() });
+        };
+        let mut filter = read(bytes, part)?;
+        filter.texts.set_container(Some(self));
         Ok(filter)
     }
 

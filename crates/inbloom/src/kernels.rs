@@ -29,6 +29,7 @@ pub(crate) mod bits;
 mod counters;
 pub(crate) mod lock;
 pub(crate) mod scalar;
+pub(crate) mod split_block;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;
 

@@ -75,6 +75,8 @@ enum Owner {
     Lender,
     /// A part of other cells, which no other part overlaps.
     Part { whole: Arc<Cells> },
+    /// Other cells, of which all may only be read.
+    Frozen { _whole: Box<Cells> },
 }
 
 // SAFETY: `Cells` has the meaning of a `Box<[u8]>`, a mapping, or a `&[u8]`, all of which are Send
@@ -149,6 +151,11 @@ impl Cells {
     /// go of nothing but copies.
     pub(crate) unsafe fn lent(bytes: &[u8]) -> Cells {
         Cells::new(NonNull::from(bytes).cast(), bytes.len(), Owner::Lender)
+    }
+
+    /// Makes the cells read-only. A copy can be written again.
+    pub(crate) fn frozen(self) -> Cells {
+        Cells::new(self.start, self.len, Owner::Frozen { _whole: Box::new(self) })
     }
 
     /// Cuts the cells into parts of these lengths, one after the other, which own them together. Panics if

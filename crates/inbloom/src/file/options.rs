@@ -127,6 +127,11 @@ impl OpenOptions {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     ///
+    /// A file of another program may hold several filters: an RDB file those of its keys, a Parquet
+    /// file those of its columns. `dump.rdb#seen` stands for one of them, and `part.parquet#id/3`
+    /// for that of column `id` in row group 3. It is read-only, and [`Filter::save`] writes it
+    /// alone.
+    ///
     /// Do not overwrite the file in place while it is open: replace it, as [`Filter::save`] does,
     /// and an open filter goes on answering from the old one. Where others may do it all the same,
     /// use [`OpenOptions::open_watched`].
@@ -140,6 +145,9 @@ impl OpenOptions {
         if !opened.as_ref().is_err_and(is_missing) {
             return opened;
         }
+        if let Some((file, part)) = split_part(path) {
+            return self.open_part(file, part);
+        }
         let stem = stem_of(path);
         match shards_of(&stem) {
             Ok(found) if !found.is_empty() => {
@@ -149,6 +157,13 @@ impl OpenOptions {
             }
             _ => opened,
         }
+    }
+
+    /// Opens one of the filters of a file that holds several.
+    fn open_part(self, path: &Path, part: &str) -> Result<Filter> {
+        let missing = || Error::Part { part: part.to_owned(), names: Vec::new() };
+        let map = map(&open_file(path)?, path)?.ok_or_else(missing)?;
+        self.container_of(&map)?.ok_or_else(missing)?.read_part(&map, part)
     }
 
     /// Opens this one file, as [`OpenOptions::open`] does, and never shards in its place: for a
@@ -234,6 +249,14 @@ impl OpenOptions {
         }
         format::view(bytes, self.secret.as_ref())
     }
+}
+
+/// The file and the name of a filter in it, of a path such as `dump.rdb#seen` where there is such a
+/// file. The name is all behind the first `#` that makes it so.
+fn split_part(path: &Path) -> Option<(&Path, &str)> {
+    let text = path.to_str()?;
+    let mut cuts = text.match_indices('#').map(|(at, _)| (Path::new(&text[..at]), &text[at + 1..]));
+    cuts.find(|(file, part)| !part.is_empty() && file.is_file())
 }
 
 impl BloomFilter {

@@ -96,6 +96,7 @@ pub(super) static ROW: Row = Row {
     records_plan: true,
     recognize,
     read,
+    read_part: None,
     write: Some(write),
     plan: Some(plan),
 };

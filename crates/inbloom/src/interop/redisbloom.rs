@@ -26,13 +26,16 @@
 
 mod bloom;
 mod commands;
+mod content;
 mod cuckoo;
 mod error;
 mod lzf;
 mod memory;
 mod murmur;
 pub mod payload;
+mod plan;
 mod rdb;
+mod row;
 mod stored;
 
 pub use bloom::{Bloom, Link};
@@ -41,6 +44,7 @@ pub use cuckoo::{CuckooChain, Hash, MAX_FILTERS, MAX_SUB_FILTER};
 pub use error::{ForeignError, LoadError, Refused};
 pub use memory::OVERHEAD;
 pub use murmur::{Pair, murmur2_32, murmur64a};
+pub(super) use row::ROW;
 pub use stored::{Stored, from_chunks, is_chunks, missing_behind_header, stored};
 
 /// The most bytes that RedisBloom puts into a chunk.

@@ -77,6 +77,7 @@ pub(super) static ROW: Row = Row {
     records_plan: false,
     recognize,
     read,
+    read_part: None,
     write: Some(write),
     plan: Some(plan),
 };

@@ -11,6 +11,7 @@ mod house;
 mod interop;
 mod laws;
 mod overlay;
+mod parquet;
 mod plans;
 mod rates;
 mod redisbloom;

@@ -16,6 +16,7 @@ use inbloom::interop::redisbloom::{
 };
 
 mod files;
+mod live;
 mod replay;
 
 /// More than any filter here takes.

@@ -108,7 +108,7 @@ struct LinkBits {
 
 impl Link {
     /// The link that RedisBloom makes for so many entries. None if its bits cannot be counted.
-    fn plan(entries: u64, rate: f64) -> Option<Link> {
+    pub(super) fn plan(entries: u64, rate: f64) -> Option<Link> {
         // The system's logarithm, as RedisBloom takes it, and not that of `math`.
         let bpe = -rate.ln() / LN_2_SQUARED;
         let bits = (entries as f64 * bpe).trunc().max(1.0);
@@ -280,6 +280,21 @@ impl Bloom {
         }
     }
 
+    /// Answers for a run of items that are hashed already, as [`contains_many`](Bloom::contains_many)
+    /// does.
+    pub(super) fn contains_pairs(
+        &self,
+        pairs: impl Iterator<Item = Pair> + Clone,
+        found: &mut [bool],
+    ) {
+        if self.bytes() > FITS_IN_L2 as u64 {
+            pairs.clone().for_each(|pair| self.prefetch(pair));
+        }
+        for (pair, found) in pairs.zip(found) {
+            *found = self.contains_pair(pair);
+        }
+    }
+
     fn prefetch(&self, pair: Pair) {
         let mut newest_first = self.layers.iter().rev();
         if let Some(newest) = newest_first.next() {
@@ -338,6 +353,60 @@ impl Bloom {
         self.layers.last().expect("at least one")
     }
 
+    /// Removes every item, and all links but the first.
+    pub fn clear(&mut self) {
+        self.layers.truncate(1);
+        self.layers[0].array.bytes_mut().fill(0);
+        self.layers[0].link.size = 0;
+        self.items = 0;
+    }
+
+    /// Copies the filter, unless there is no memory for the copy.
+    pub fn try_clone(&self) -> Result<Bloom, ForeignError> {
+        let mut layers = Vec::new();
+        memory::reserve(&mut layers, self.layers.len())?;
+        for LinkBits { link, modulus, array } in &self.layers {
+            layers.push(LinkBits { link: *link, modulus: *modulus, array: array.copy()? });
+        }
+        Ok(Bloom { options: self.options, growth: self.growth, items: self.items, layers })
+    }
+
+    /// Takes in the items of another filter. Both must have the same links; the error names what
+    /// differs, with both values. An item of both is counted twice.
+    pub fn unite(&mut self, other: &Bloom) -> Result<(), (&'static str, String, String)> {
+        let shape = |link: Link| Link { size: 0, ..link };
+        let differs =
+            |field, left: u64, right: u64| Err((field, left.to_string(), right.to_string()));
+        if self.options & HASH_64 != other.options & HASH_64 {
+            return differs("options", self.options.into(), other.options.into());
+        }
+        if self.layers.len() != other.layers.len() {
+            return differs("links", self.layers.len() as u64, other.layers.len() as u64);
+        }
+        for (here, there) in self.links().zip(other.links()) {
+            if shape(here) != shape(there) {
+                return Err(("link", format!("{:?}", shape(here)), format!("{:?}", shape(there))));
+            }
+        }
+        for (here, there) in self.layers.iter_mut().zip(&other.layers) {
+            let bytes = here.array.bytes_mut().iter_mut().zip(there.array.bytes());
+            bytes.for_each(|(here, there)| *here |= there);
+            // The sum over all links stays within what can be counted.
+            let more = there.link.size.min(MAX_COUNT - self.items);
+            here.link.size += more;
+            self.items += more;
+        }
+        Ok(())
+    }
+
+    /// The share of bits that are set in each link, oldest first. Reads everything.
+    pub(super) fn fills(&self) -> impl Iterator<Item = f64> + '_ {
+        self.layers.iter().map(|layer| {
+            let ones = layer.array.bytes().iter().map(|byte| u64::from(byte.count_ones()));
+            ones.sum::<u64>() as f64 / layer.modulus as f64
+        })
+    }
+
     /// The number of adds that were answered with "new".
     #[must_use]
     pub fn items(&self) -> u64 {
@@ -373,6 +442,11 @@ impl Bloom {
     pub fn growth(&self) -> Option<u32> {
         // No server writes a growth of 0 without the option, but it can mean nothing else.
         (self.options & NO_SCALING == 0 && self.growth > 0).then_some(self.growth)
+    }
+
+    /// Whether items are hashed to 64 bits, as everywhere but in RedisBloom 1.
+    pub(super) fn has_wide_hash(&self) -> bool {
+        self.options & HASH_64 != 0
     }
 
     /// The options field of the header.

@@ -64,13 +64,24 @@ pub fn load_commands<'a>(
 /// The place of a filter in the list of those found, by database and key.
 type Index = HashMap<(u64, Vec<u8>), usize>;
 
-/// Adds the filters that a stream of commands loads to those that are there already.
+/// Returns whether bytes begin as a stream of commands does.
+pub(super) fn is_stream(bytes: &[u8]) -> bool {
+    let mut arguments = Vec::new();
+    let first = command(&mut Decoder(bytes), &mut arguments);
+    let is_name = |name: &[u8]| {
+        !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'.')
+    };
+    matches!(first, Ok(true)) && arguments.first().is_some_and(|name| is_name(name))
+}
+
+/// Adds the filters that a stream of commands loads to those that are there already, and returns how
+/// many commands are for anything else.
 pub(super) fn filters<'a>(
     stream: &'a [u8],
     found: &mut Vec<Stored<'a>>,
-) -> Result<(), ForeignError> {
+) -> Result<u64, ForeignError> {
     let mut rest = Decoder(stream);
-    let mut database = 0;
+    let (mut database, mut others) = (0, 0);
     let mut arguments = Vec::new();
     // Where the filter of a key is in the list.
     let mut index: Index = HashMap::new();
@@ -85,6 +96,7 @@ pub(super) fn filters<'a>(
             b"CF.LOADCHUNK" => Some(Module::Cuckoo),
             _ => None,
         };
+        others += u64::from(module.is_none());
         if let Some(module) = module {
             let [key, iterator, data] = operands else {
                 return Err(damaged("three arguments of LOADCHUNK", operands.len()));
@@ -110,7 +122,7 @@ pub(super) fn filters<'a>(
             return Err(ForeignError::Changed { command: text(&name) });
         }
     }
-    Ok(())
+    Ok(others)
 }
 
 /// Returns whether a command changes a filter, or may.

@@ -370,7 +370,13 @@ impl CuckooChain {
     /// How often the item may be there: at least as often as it was added and not removed.
     #[must_use]
     pub fn count(&self, item: &[u8]) -> u64 {
-        let entry = Hash::of(item).entry();
+        self.count_hash(Hash::of(item))
+    }
+
+    /// As [`count`](CuckooChain::count), for an item that was hashed.
+    #[must_use]
+    pub fn count_hash(&self, hash: Hash) -> u64 {
+        let entry = hash.entry();
         self.filters.iter().map(|filter| filter.count(entry)).sum()
     }
 
@@ -465,6 +471,29 @@ impl CuckooChain {
             }
         }
         (1 + 2 * filter, true)
+    }
+
+    /// Removes every item, and all sub-filters but the first.
+    pub fn clear(&mut self) {
+        self.compaction = None;
+        self.filters.truncate(1);
+        self.filters[0].slots.bytes_mut().fill(0);
+        (self.items, self.deletes) = (0, 0);
+    }
+
+    /// Copies the filter, unless there is no memory for the copy.
+    pub fn try_clone(&self) -> Result<CuckooChain, ForeignError> {
+        let mut filters = Vec::new();
+        memory::reserve(&mut filters, self.filters.len())?;
+        for SubFilter { mask, bucket_size, slots } in &self.filters {
+            filters.push(SubFilter {
+                mask: *mask,
+                bucket_size: *bucket_size,
+                slots: slots.copy()?,
+            });
+        }
+        // A compaction that has begun begins anew.
+        Ok(CuckooChain { filters, compaction: None, ..*self })
     }
 
     /// The number of items there are.

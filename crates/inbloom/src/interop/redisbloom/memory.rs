@@ -73,6 +73,12 @@ impl ZeroedArray {
         Ok(ZeroedArray { cells, len })
     }
 
+    pub(super) fn copy(&self) -> Result<ZeroedArray, Short> {
+        let mut copy = ZeroedArray::zeroed(self.len as u64)?;
+        copy.bytes_mut().copy_from_slice(self.bytes());
+        Ok(copy)
+    }
+
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.cells.bytes()[..self.len]

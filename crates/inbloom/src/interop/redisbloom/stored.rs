@@ -11,6 +11,8 @@
 //! Each can be told from its first bytes; that of the chunks is a header whose sizes must add up to
 //! the length of the file.
 
+use std::io;
+
 use super::bloom::{Bloom, HEADER as BLOOM_HEADER, HEADER_OF_LINK};
 use super::cuckoo::{CuckooChain, HEADER as CUCKOO_HEADER, MAX_FILTERS};
 use super::error::ForeignError;
@@ -82,12 +84,21 @@ impl Stored<'_> {
 /// Fails if the file is damaged, holds a type of value that is not known, or changes filters by other
 /// commands: such an append-only file has to be rewritten first.
 pub fn stored(file: &[u8]) -> Result<Vec<Stored<'_>>, ForeignError> {
-    let (mut filters, rest) = match rdb::is_rdb(file) {
-        true => rdb::filters(file)?,
-        false => (Vec::new(), file),
-    };
-    commands::filters(rest, &mut filters)?;
-    Ok(filters)
+    survey(file).map(|survey| survey.filters)
+}
+
+/// What a file holds.
+pub(super) struct Survey<'a> {
+    pub filters: Vec<Stored<'a>>,
+    /// Whether it is nothing but the commands that load these filters.
+    pub is_only_loading: bool,
+}
+
+pub(super) fn survey(file: &[u8]) -> Result<Survey<'_>, ForeignError> {
+    let is_rdb = rdb::is_rdb(file);
+    let (mut filters, rest) = if is_rdb { rdb::filters(file)? } else { (Vec::new(), file) };
+    let others = commands::filters(rest, &mut filters)?;
+    Ok(Survey { filters, is_only_loading: !is_rdb && others == 0 })
 }
 
 /// Makes the filter of the chunks that `SCANDUMP` gave, the header first, one behind the other.
@@ -274,6 +285,22 @@ impl<'a> payload::Dumped<'a> {
         match self {
             payload::Dumped::Bloom(bloom) => (bloom.header(), "BF.LOADCHUNK"),
             payload::Dumped::Cuckoo(cuckoo) => (cuckoo.header(), "CF.LOADCHUNK"),
+        }
+    }
+
+    /// Writes all bytes that `SCANDUMP` gives in chunks.
+    pub(super) fn write_body(self, writer: impl io::Write) -> io::Result<()> {
+        match self {
+            payload::Dumped::Bloom(bloom) => bloom.write_body(writer),
+            payload::Dumped::Cuckoo(cuckoo) => cuckoo.write_body(writer),
+        }
+    }
+
+    /// Whether a header can describe it: links of the oldest versions do not fill their last word.
+    pub(super) fn has_whole_links(self) -> bool {
+        match self {
+            payload::Dumped::Bloom(bloom) => bloom.links().all(|link| link.bits == link.bytes * 8),
+            payload::Dumped::Cuckoo(_) => true,
         }
     }
 
