@@ -99,6 +99,7 @@ static KIND: kinds::Row = kinds::Row {
 };
 
 pub(super) static ROW: Row = Row {
+    records_plan: false,
     name: "parquet",
     title: "Parquet's split-block Bloom filter",
     variants: &[],

@@ -104,6 +104,7 @@ static CUCKOO_ROW: kinds::Row = kinds::Row {
 };
 
 pub(in crate::interop) static ROW: Row = Row {
+    records_plan: false,
     name: "redisbloom",
     title: "RedisBloom's DUMP, SCANDUMP, LOADCHUNK and RDB files",
     variants: &[
