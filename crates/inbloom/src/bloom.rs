@@ -5,7 +5,8 @@
 //! call here is the hash and one call of the kernel that was chosen when the filter was made.
 //! Counts are made when somebody asks for them.
 
-use std::fmt;
+use alloc::vec::Vec;
+use core::fmt;
 #[cfg(feature = "file")]
 use std::path::Path;
 

@@ -4,6 +4,8 @@
 //! too few bytes are left; the caller knows what the field was, and says so in its error. Nothing is
 //! allocated: lengths are compared with the bytes that are there.
 
+use alloc::vec::Vec;
+
 /// What is left of some bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoder<'a>(pub &'a [u8]);
@@ -18,7 +20,7 @@ impl<'a> Decoder<'a> {
 
     /// Takes all that is left.
     pub fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
+        core::mem::take(&mut self.0)
     }
 
     /// Takes as many bytes as the array has.

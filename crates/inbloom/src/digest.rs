@@ -17,8 +17,11 @@
 //! short keys. A seed is not a key: XXH3 has collisions that hold under every seed, so whoever can
 //! choose keys can craft false positives. Against such people use SipHash under a secret [`SecretKey`].
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::RangeInclusive;
 
 use siphasher::sip128::SipHasher13;
 use xxhash_rust::xxh3::xxh3_128_with_seed;

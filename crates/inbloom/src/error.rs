@@ -1,12 +1,16 @@
 //! Everything that can go wrong, each with what was expected, what came, and what to do next.
 
-use std::fmt::Display;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Display;
+#[cfg(feature = "std")]
 use std::io;
 
 use crate::kind::Kind;
 
 /// The result of a call that can be refused.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = core::result::Result<T, Error>;
 
 /// Why a call was refused. Texts are complete sentences for a user; fields are for programs.
 ///
@@ -74,8 +78,12 @@ pub enum Error {
         /// Bytes asked for.
         bytes: u64,
         /// The system's reason.
+        #[cfg(feature = "std")]
         #[source]
         cause: io::Error,
+        /// The reason.
+        #[cfg(not(feature = "std"))]
+        cause: String,
     },
     /// The plan is larger than the caller's own limit.
     #[error(
@@ -248,6 +256,7 @@ pub enum Error {
         feature: &'static str,
     },
     /// Reading or writing failed.
+    #[cfg(feature = "std")]
     #[error("{action}: {cause}")]
     Io {
         /// What was being done, with the path where there is one.
@@ -259,6 +268,15 @@ pub enum Error {
 }
 
 const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
+
+/// Memory that was not given, and why.
+pub(crate) fn no_memory(bytes: u64, reason: impl Into<String>) -> Error {
+    #[cfg(feature = "std")]
+    let cause = io::Error::new(io::ErrorKind::OutOfMemory, reason.into());
+    #[cfg(not(feature = "std"))]
+    let cause = reason.into();
+    Error::Memory { bytes, cause }
+}
 
 /// Bytes that are not what they should be.
 pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {

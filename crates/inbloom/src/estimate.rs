@@ -22,6 +22,6 @@ impl Estimate {
         let (items, variance) = estimates.fold((0.0, 0.0), |(items, variance), one| {
             (items + one.items, variance + one.error * one.error)
         });
-        Estimate { items, error: f64::sqrt(variance) }
+        Estimate { items, error: math::sqrt(variance) }
     }
 }

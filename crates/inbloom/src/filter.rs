@@ -6,12 +6,16 @@ mod parts;
 #[cfg(feature = "serde")]
 mod serde;
 mod shards;
+#[cfg(feature = "std")]
 mod shared_kinds;
 mod texts;
 mod view;
 
-use std::any::Any;
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
 
 use crate::compose::grown;
 use crate::compose::sharded::Sharded;
@@ -28,6 +32,7 @@ use crate::memory::allocated;
 use crate::paging::Paging;
 use crate::plan::Plan;
 use crate::profile::Slice;
+#[cfg(feature = "std")]
 use crate::shared::SharedFilter;
 use crate::state::{Measured, cannot_advance, cannot_change, cannot_remove, has_no_positions};
 use crate::storage::{self, Cells, Order};
@@ -650,6 +655,7 @@ impl Filter {
     ///
     /// Refused for shards that clear themselves, each alone. A blocked filter is read all through, and refused if a bit is set that no key sets:
     /// its lines are locked by it.
+    #[cfg(feature = "std")]
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
     }

@@ -3,7 +3,7 @@
 //! Each [`ForeignHash`] and each [`Format`] is declared in the folder of its format, under
 //! `interop/`. The layers below know them only as what is declared here.
 
-use std::fmt;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::kind::Kind;
@@ -45,6 +45,12 @@ impl Eq for ForeignHash {}
 /// A file format of another program: see [`interop`](crate::interop), which has a table of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Format(pub(crate) &'static str);
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
 
 /// A [`Format`] and the choices that it leaves: how [`Filter::save`](crate::Filter::save) writes a
 /// filter, and how [`OpenOptions::format`](crate::OpenOptions::format) reads one.

@@ -199,12 +199,6 @@ impl fmt::Display for Format {
     }
 }
 
-impl fmt::Debug for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
 /// A format without any of its variants.
 impl From<Format> for Container {
     fn from(format: Format) -> Container {

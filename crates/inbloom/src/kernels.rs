@@ -23,6 +23,14 @@
 //! miss buffers of L1 are what limits a processor that prefetches straight into it: 5.1 ns a line
 //! where two steps take 4.0 (20 MB, huge pages; bench/record, layouts).
 
+// Without std nobody can ask the processor. What the compiler was told it has is used.
+#[cfg(all(target_arch = "x86_64", not(feature = "std")))]
+macro_rules! is_x86_feature_detected {
+    ($feature:tt) => {
+        cfg!(target_feature = $feature)
+    };
+}
+
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri), not(loom)))]
 mod aarch64;
 pub(crate) mod bits;
@@ -175,7 +183,7 @@ impl Kernel {
                 all(target_arch = "aarch64", target_endian = "little")
             ))
         ))]
-        let vectors = std::iter::empty();
+        let vectors = core::iter::empty();
         vectors.chain([scalar::kernel(geometry.counters.width)])
     }
 
@@ -405,7 +413,7 @@ pub(crate) fn prefetch(at: *const u8, towards: Towards) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch is a hint, valid for any address.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
+        use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         match towards {
             Towards::Far => _mm_prefetch::<_MM_HINT_T1>(at.cast()),
             Towards::Near => _mm_prefetch::<_MM_HINT_T0>(at.cast()),

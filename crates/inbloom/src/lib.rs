@@ -69,14 +69,20 @@
 //!
 //! | feature | default | brings |
 //! |---|---|---|
+//! | `std` | yes | files, streams, threads; without it the library needs only an allocator |
 //! | `file` | yes | [`file`](mod@file): mapping, saving and watching; memory in huge pages |
 //! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
 //! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
 
+#![cfg_attr(not(feature = "std"), no_std)]
 #![warn(missing_debug_implementations)]
 // A build with fewer features has no callers for some functions. The full one has these lints.
 #![cfg_attr(not(all(feature = "file", feature = "internals")), allow(dead_code, unused_imports))]
 #![cfg_attr(not(feature = "sparse-bitmap"), allow(unreachable_code))]
+// What a processor has is a constant there, which lints take for a mistake.
+#![cfg_attr(not(feature = "std"), allow(clippy::eq_op, clippy::nonminimal_bool))]
+
+extern crate alloc;
 
 mod bloom;
 #[cfg_attr(
@@ -92,19 +98,23 @@ mod estimate;
 pub mod file;
 mod filter;
 mod foreign;
+#[cfg(feature = "std")]
 mod format;
+#[cfg(feature = "std")]
 pub mod interop;
 mod kernels;
 mod key;
 mod kind;
 mod kinds;
 mod math;
+#[cfg(feature = "std")]
 mod measured;
 mod membership;
 mod memory;
 mod paging;
 mod plan;
 mod profile;
+#[cfg(feature = "std")]
 mod shared;
 mod splitmix;
 mod state;
@@ -122,11 +132,13 @@ pub use filter::{Filter, View};
 pub use key::AsKey;
 pub use kind::{Kind, Labels};
 pub use kinds::{bitmap::Bitmap, classic::MAX_CLASSIC_PROBES, window::WindowStep};
+#[cfg(feature = "std")]
 pub use measured::{Measurement, measure, measure_absent};
 pub use membership::Membership;
 pub use paging::Paging;
 pub use plan::{MAX_BITS, MAX_ITEMS, MIN_RATE, Plan, PlanBuilder, Span, Tier};
 pub use profile::Slice;
+#[cfg(feature = "std")]
 pub use shared::SharedFilter;
 
 /// What our other crates share with this one. Not for others: it changes without notice.
@@ -153,6 +165,7 @@ pub mod internals {
         pub use crate::file::shared::open_shared;
         pub use crate::file::*;
     }
+    #[cfg(feature = "std")]
     pub mod format {
         pub use crate::format::*;
     }

@@ -1,6 +1,7 @@
 //! What a kind must do, and the batch pipeline, which is written once over all of them.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
@@ -162,7 +163,7 @@ fn hash_ahead<K: AsKey>(
             next[at] = hasher.digest(key);
         }
         step(&current[..in_current], &next[..run.len()])?;
-        std::mem::swap(&mut next, &mut current);
+        core::mem::swap(&mut next, &mut current);
         in_current = run.len();
     }
     step(&current[..in_current], NONE)

@@ -21,7 +21,7 @@
 //!
 //! [`Filter::sweep_digests`]: crate::Filter::sweep_digests
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::digest::Digest;
 use crate::storage::Order;

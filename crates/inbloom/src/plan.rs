@@ -25,8 +25,12 @@ pub(crate) mod planner;
 pub(crate) mod search;
 mod shards;
 
-use std::fmt::{self, Display};
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::{self, Display};
+use core::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;

@@ -21,7 +21,8 @@
 //! there are few the tail is longer, and Bernstein's inequality says how much: a slice stands out
 //! if it is further from the expectation than chance takes it with probability e^-12.5.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::math;
 use crate::plan::Plan;

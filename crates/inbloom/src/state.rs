@@ -14,9 +14,12 @@
 
 mod array;
 
-use std::any::Any;
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};

@@ -17,16 +17,16 @@
 #[cfg(feature = "file")]
 mod mapped;
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::io;
-use std::ops::Range;
-use std::ptr::NonNull;
-use std::sync::Arc;
+use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::ptr::NonNull;
 
 #[cfg(feature = "file")]
 use memmap2::{Mmap, MmapMut};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, no_memory};
 use crate::profile::{Count, divide};
 
 /// Alignment of memory of our own: a cache line, so that a block never straddles two.
@@ -89,13 +89,12 @@ impl Cells {
     /// Zeroed memory of our own. Where it is pages of the system, nothing of it is resident until it is
     /// written.
     pub(crate) fn zeroed(len: u64) -> Result<Cells> {
-        let refused = |cause| Error::Memory { bytes: len, cause };
-        let too_long = || refused(io::Error::new(io::ErrorKind::OutOfMemory, "address space"));
+        let too_long = || no_memory(len, "address space");
         let size = usize::try_from(len).map_err(|_| too_long())?;
         debug_assert!(size.is_multiple_of(8));
         #[cfg(feature = "file")]
         if size >= HUGE_PAGE {
-            return Cells::pages(size).map_err(refused);
+            return Cells::pages(size).map_err(|cause| Error::Memory { bytes: len, cause });
         }
         if size == 0 {
             return Ok(Cells::new(NonNull::<u64>::dangling().cast(), 0, Owner::Lender));
@@ -105,7 +104,7 @@ impl Cells {
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => Ok(Cells::new(start, size, Owner::Heap)),
-            None => Err(refused(io::ErrorKind::OutOfMemory.into())),
+            None => Err(no_memory(len, "out of memory")),
         }
     }
 
@@ -197,7 +196,7 @@ impl Cells {
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the owner keeps `len` bytes from `start` alive as long as `self`, and writing
         // takes `&mut self`. Nobody reads or writes a whole after it was cut into parts.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     /// The bytes to change, or the error that says they are not ours to change.
@@ -213,7 +212,7 @@ impl Cells {
             return None;
         }
         // SAFETY: as in `bytes`; the owner lets us write, and `&mut self` excludes other users.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
+        Some(unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 
     #[inline]
@@ -265,10 +264,11 @@ impl Cells {
         debug_assert!(part.start < part.end && part.end <= self.len);
         if let Owner::Part { whole } = &self.owner {
             let offset = self.start.addr().get() - whole.start.addr().get();
-            return whole.ask_for(offset + part.start..offset + part.end);
+            whole.ask_for(offset + part.start..offset + part.end);
+        } else {
+            #[cfg(feature = "file")]
+            self.will_need(part);
         }
-        #[cfg(feature = "file")]
-        self.will_need(part);
     }
 
     /// Whether the page of a byte is in memory, so that to touch it is not to wait for the disk.
@@ -446,7 +446,7 @@ impl Drop for Cells {
 
 #[cfg(not(loom))]
 mod shared {
-    use std::sync::atomic::AtomicU64;
+    use core::sync::atomic::AtomicU64;
 
     use super::{Cells, Result};
 
@@ -469,7 +469,7 @@ mod shared {
             // SAFETY: `start` is aligned for a word and owns `len` bytes that are ours to write
             // (checked in `Cells::into_shared`). While `self` exists nobody makes a plain reference
             // to them: `into_cells` consumes it.
-            unsafe { std::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.len / 8) }
+            unsafe { core::slice::from_raw_parts(self.0.start.as_ptr().cast(), self.0.len / 8) }
         }
     }
 }

@@ -1,26 +1,27 @@
 //! The atomics and locks of shared filters: loom's when its model checker runs, the standard ones
 //! otherwise.
 
+#[cfg(feature = "std")]
 use std::sync::PoisonError;
 
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard, RwLock, RwLockReadGuard,
     atomic::{AtomicU64, Ordering},
 };
-#[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard,
-    atomic::{AtomicU64, Ordering},
-};
+#[cfg(all(feature = "std", not(loom)))]
+pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard};
 
 /// Lets the thread that is waited for go on: first by pauses, for it should be done in a few
 /// nanoseconds; after about a microsecond it may have lost its processor, and is given this one.
 pub(crate) fn pause(attempt: u32) {
     #[cfg(not(loom))]
-    if attempt < 32 {
-        std::hint::spin_loop();
+    if attempt < 32 || cfg!(not(feature = "std")) {
+        core::hint::spin_loop();
     } else {
+        #[cfg(feature = "std")]
         std::thread::yield_now();
     }
     #[cfg(loom)]
@@ -32,6 +33,7 @@ pub(crate) fn pause(attempt: u32) {
 
 /// A thread that panicked holding a lock has left a state that answers: every change is whole or
 /// none.
+#[cfg(feature = "std")]
 pub(crate) fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)
 }

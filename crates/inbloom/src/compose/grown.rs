@@ -22,9 +22,14 @@
 //!
 //! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
 
-use std::any::Any;
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};

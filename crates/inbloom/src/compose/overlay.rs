@@ -38,10 +38,15 @@
 //! **In a file** the parts are sections of their own, MORE and GONE, drawn in docs/format.md. They
 //! are queried where they lie, mapped, as the base is.
 
-use std::any::Any;
-use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
 
 use crate::compose::grown::{also_ask, estimate_behind};
 use crate::digest::{Digest, Hasher};

@@ -3,6 +3,9 @@
 //! It takes only keys that belong to it, and answers every question as the kind within it would. How
 //! keys are divided among shards is told in `sharded.rs`.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::membership::Membership;

@@ -38,9 +38,17 @@
 //! **When not.** For threads that insert into one filter of bits, [`Filter::into_shared`] needs no
 //! shards.
 
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+#[cfg(feature = "std")]
 use std::panic::resume_unwind;
+#[cfg(feature = "std")]
 use std::sync::{Mutex, PoisonError};
+#[cfg(feature = "std")]
 use std::thread;
 
 use crate::digest::{Digest, Hasher};
@@ -131,6 +139,7 @@ impl Sharded {
     }
 
     /// Inserts many keys on several threads: see [`Filter::insert_many_parallel`].
+    #[cfg(feature = "std")]
     pub(crate) fn insert_parallel<K: AsKey + Sync>(
         &mut self,
         hasher: Hasher,
@@ -159,6 +168,7 @@ impl Sharded {
 
     /// Inserts what was sorted, part after part, so that each shard gets its keys in order. The
     /// error is that of the first shard that has one.
+    #[cfg(feature = "std")]
     fn insert_sorted(&mut self, parts: &[ByShard], threads: usize) -> Result<()> {
         let threads = threads.min(self.shards.len());
         let queue = Mutex::new(self.shards.iter_mut().enumerate());
@@ -289,6 +299,7 @@ fn digest_all<K: AsKey>(hasher: &Hasher, keys: &[K], digests: &mut Vec<Digest>) 
 }
 
 /// Runs each task on a thread of its own, and gives their results in order.
+#[cfg(feature = "std")]
 fn on_threads<T: Send>(tasks: impl Iterator<Item = impl FnOnce() -> T + Send>) -> Vec<T> {
     thread::scope(|scope| {
         let running: Vec<_> = tasks.map(|task| scope.spawn(task)).collect();
@@ -355,7 +366,7 @@ impl Membership for Sharded {
 
     fn prefetch(&self, digests: &[Digest]) {
         for digest in digests {
-            self.shards[self.index(*digest)].prefetch(std::slice::from_ref(digest));
+            self.shards[self.index(*digest)].prefetch(core::slice::from_ref(digest));
         }
     }
 

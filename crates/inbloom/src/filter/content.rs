@@ -1,6 +1,7 @@
 //! What a filter holds: one of the kinds, or a composition of filters.
 
-use std::any::Any;
+use alloc::boxed::Box;
+use core::any::Any;
 
 use super::Filter;
 use crate::compose::grown::Grown;

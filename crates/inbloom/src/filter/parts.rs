@@ -1,6 +1,6 @@
 //! Filters with a part beside what they were made of: an overlay over a static one, and a growing part.
 
-use std::any::Any;
+use core::any::Any;
 
 use super::{Content, Filter};
 use crate::compose::grown::{self, Grown};

@@ -2,7 +2,7 @@
 //! filter with a secret key is written without it, and so cannot be deserialised: read its bytes with
 //! [`OpenOptions::read_from`](crate::OpenOptions::read_from).
 
-use std::fmt;
+use core::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{self, Serialize, Serializer};

@@ -1,7 +1,13 @@
 //! Filters in shards: how they are made, taken apart and put together.
 
-use std::any::Any;
-use std::slice;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::slice;
 
 use super::{Content, Filter};
 use crate::compose::grown::is_not_its_bits;
@@ -218,6 +224,7 @@ impl Filter {
     /// threads than shards are of little use: a filter that is not divided takes one.
     ///
     /// On an error some later keys may have been inserted too, in other shards.
+    #[cfg(feature = "std")]
     pub fn insert_many_parallel<K: AsKey + Sync>(
         &mut self,
         keys: &[K],

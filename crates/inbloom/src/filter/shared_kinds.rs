@@ -1,6 +1,6 @@
 //! From filters to the kinds that threads share by themselves, and back.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use super::{Content, Filter, check_hasher};
 use crate::compose::grown::is_not_its_bits;

@@ -1,6 +1,12 @@
 //! What is known about a filter beside its content: a note, how its keys were normalized and encoded, and
 //! the format that it came in.
 
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::Filter;
 use crate::compose::sharded::Sharded;
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! A filter in bytes that somebody else holds, queried where they are.
 
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::Deref;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
 
 use super::{Content, Filter};
 use crate::kinds::blocked::Blocked;

@@ -39,7 +39,7 @@ impl RibbonKernel {
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         let vectors = x86::available();
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
-        let vectors = std::iter::empty();
+        let vectors = core::iter::empty();
         let plain = RibbonKernel { name: "plain", matches: plain::matches, solve: plain::solve };
         vectors.chain([plain])
     }

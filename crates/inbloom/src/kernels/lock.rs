@@ -45,8 +45,9 @@ impl<'a> Locked<'a> {
     /// two threads never wait for each other.
     #[inline(always)]
     pub(crate) fn both(one: &'a SharedLine, other: &'a SharedLine) -> (Locked<'a>, Locked<'a>) {
-        debug_assert!(!std::ptr::eq(one, other), "a key's lines are two blocks");
-        let (low, high) = if std::ptr::from_ref(one) < other { (one, other) } else { (other, one) };
+        debug_assert!(!core::ptr::eq(one, other), "a key's lines are two blocks");
+        let (low, high) =
+            if core::ptr::from_ref(one) < other { (one, other) } else { (other, one) };
         (Locked::new(low), Locked::new(high))
     }
 }

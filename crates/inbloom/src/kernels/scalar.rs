@@ -1,6 +1,6 @@
 //! The specification of the layout of lines, and the kernel for processors without wide vectors.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::lock::{Locked, SharedLine, has_all, set_locked};
 use super::{Geometry, Kernel, Run, Towards, WORDS};

@@ -12,8 +12,8 @@
 //! The functions over whole runs stand twice, once per instruction set: a body is compiled for the
 //! instruction set only inside a function that enables it, which a shared generic one cannot.
 
-use std::arch::asm;
-use std::arch::x86_64::*;
+use core::arch::asm;
+use core::arch::x86_64::*;
 
 use super::lock::{Locked, SharedLine};
 use super::scalar::word;
@@ -404,7 +404,7 @@ mod avx2 {
         found: __m256i,
     ) -> u64 {
         // SAFETY: both are 32 bytes without padding.
-        let lanes: [i64; 4] = unsafe { std::mem::transmute(found) };
+        let lanes: [i64; 4] = unsafe { core::mem::transmute(found) };
         let probes = u64::from((8 * FULL + 4 * HALF) * LINES) * keys as u64;
         probes.wrapping_add_signed(lanes.iter().sum())
     }
@@ -458,7 +458,7 @@ mod avx2 {
     #[target_feature(enable = "avx2,popcnt")]
     fn count(line: Line) -> u32 {
         // SAFETY: both are 64 bytes without padding.
-        let words: [u64; 8] = unsafe { std::mem::transmute([line.0, line.1]) };
+        let words: [u64; 8] = unsafe { core::mem::transmute([line.0, line.1]) };
         words.iter().map(|word| word.count_ones()).sum()
     }
 

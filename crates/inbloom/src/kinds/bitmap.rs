@@ -15,9 +15,13 @@ mod plan;
 mod row;
 mod sparse;
 
-use std::borrow::Cow;
-use std::fmt;
-use std::ops::Range;
+use alloc::borrow::{Cow, ToOwned};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use crate::digest::{Digest, NOT_AN_INTEGER};
 use crate::error::{Error, Result};
@@ -165,7 +169,7 @@ impl Bitmap {
         let dense = dense.into_iter().flat_map(|bits| {
             (0..).step_by(64).zip(words(bits.cells.bytes())).flat_map(|(first, word)| {
                 let lowest_unset = |word: &u64| word & word.wrapping_sub(1);
-                std::iter::successors(Some(word), move |word| Some(lowest_unset(word)))
+                core::iter::successors(Some(word), move |word| Some(lowest_unset(word)))
                     .take_while(|word| *word != 0)
                     .map(move |word| first + u64::from(word.trailing_zeros()))
             })

@@ -41,7 +41,9 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use shared::share;
 pub use shared::{Shape, SharedBlocked};
 
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result, mismatch};

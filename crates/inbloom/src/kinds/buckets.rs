@@ -71,12 +71,12 @@ impl Slots {
         let (byte, shift) = self.place(bucket, 0);
         if self.width <= ONE_WORD {
             let word = u64::from_le_bytes(load(bytes, byte)) >> shift;
-            std::array::from_fn(|slot| word >> (slot as u32 * self.width) & self.mask)
+            core::array::from_fn(|slot| word >> (slot as u32 * self.width) & self.mask)
         } else if self.width <= TWO_WORDS {
             let words = u128::from_le_bytes(load(bytes, byte)) >> shift;
-            std::array::from_fn(|slot| (words >> (slot as u32 * self.width)) as u64 & self.mask)
+            core::array::from_fn(|slot| (words >> (slot as u32 * self.width)) as u64 & self.mask)
         } else {
-            std::array::from_fn(|slot| self.get(bytes, bucket, slot))
+            core::array::from_fn(|slot| self.get(bytes, bucket, slot))
         }
     }
 

@@ -23,7 +23,9 @@
 mod plan;
 mod row;
 
-use std::{fmt, iter};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::{fmt, iter};
 
 use crate::digest::Digest;
 use crate::error::Result;

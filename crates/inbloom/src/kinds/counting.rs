@@ -48,7 +48,11 @@ mod plan;
 mod racing;
 mod row;
 
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};

@@ -43,7 +43,11 @@
 mod plan;
 mod row;
 
-use std::fmt;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};

@@ -14,8 +14,8 @@
 mod plan;
 mod row;
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use alloc::borrow::Cow;
+use alloc::collections::BTreeSet;
 
 use crate::digest::Digest;
 use crate::error::{Result, mismatch};
@@ -156,7 +156,7 @@ impl Measured for Prints {
         let counts = divide(cells, slices).map(|slice| {
             let is_in =
                 |print: &&u64| Digest { place: **print, print: 0 }.pick(cells).0 < slice.end;
-            let used = std::iter::from_fn(|| prints.next_if(is_in)).count() as u64;
+            let used = core::iter::from_fn(|| prints.next_if(is_in)).count() as u64;
             Count { used, cells: slice.end - slice.start }
         });
         slices_of(&counts.collect::<Vec<_>>(), Spread::Entries(1.0))

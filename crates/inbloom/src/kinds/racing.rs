@@ -1,6 +1,6 @@
 //! The kinds that many threads change without a lock: arrays of cells in words of 64 bits.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
 
 use super::{bitmap, blocked, classic, counting};
 

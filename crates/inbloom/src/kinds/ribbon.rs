@@ -62,10 +62,15 @@ pub(crate) mod plan;
 mod row;
 mod shard;
 
-use std::any::Any;
-use std::borrow::Cow;
-use std::fmt;
-use std::ops::Range;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::ops::Range;
 
 use crate::digest::Digest;
 use crate::error::{Result, mismatch};
@@ -239,7 +244,7 @@ impl Ribbon {
         let (mut column, mut threshold) = (0, 0);
         let shards: Vec<Shard> = entries()
             .map(|entry| {
-                let places = std::array::from_fn(|number| {
+                let places = core::array::from_fn(|number| {
                     let blocks = u64::from(entry.blocks[number]);
                     let layer =
                         Layer { starts: starts(blocks), columns: column, thresholds: threshold };

@@ -1,7 +1,9 @@
 //! What the table of kinds has in each row, and [`Kind`]'s answers from it.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
 
 use super::KINDS;
 use super::racing::Racing;
@@ -35,6 +37,14 @@ pub(crate) struct Row {
 }
 
 pub(crate) type Build = fn(Plan, &[Digest]) -> Result<Box<dyn State>>;
+
+#[cfg(not(feature = "std"))]
+impl Row {
+    /// Foreign formats need std, so that there are no kinds of other programs.
+    fn foreign(_id: u16) -> Option<&'static Row> {
+        None
+    }
+}
 
 impl Kind {
     /// Every kind of ours, in the order of their numbers. Filters of other programs have further

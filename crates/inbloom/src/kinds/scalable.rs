@@ -48,11 +48,17 @@ mod growth;
 mod payload;
 mod plan;
 mod row;
+#[cfg(feature = "std")]
 mod shared;
 mod table;
 
-use std::borrow::Cow;
-use std::fmt;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -71,6 +77,7 @@ use growth::{Growth, MOST_LARGER, divided, early_after, filled, grow, multiplied
 pub(crate) use plan::FIRST_ITEMS;
 use plan::first_shapes;
 pub(crate) use row::ROW;
+#[cfg(feature = "std")]
 pub use shared::SharedScalable;
 use table::{Claim, Table, TableShape};
 

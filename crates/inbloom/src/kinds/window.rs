@@ -27,9 +27,14 @@
 mod plan;
 mod row;
 
-use std::borrow::Cow;
-use std::collections::VecDeque;
-use std::fmt;
+use alloc::borrow::{Cow, ToOwned};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::codec;
 use crate::digest::Digest;
@@ -143,7 +148,7 @@ impl Window {
             before = began;
             entries.push((began, items, ones));
         }
-        let lengths = std::iter::once(directory).chain(std::iter::repeat_n(size, count));
+        let lengths = core::iter::once(directory).chain(core::iter::repeat_n(size, count));
         let parts = cells.split(lengths).into_iter().skip(1);
         let generations = entries.into_iter().zip(parts).map(|((began, items, ones), cells)| {
             Generation { began, items, members: Blocked::with_bits(each, Bits { cells, ones }) }

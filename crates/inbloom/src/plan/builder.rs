@@ -1,6 +1,6 @@
 //! What is known of a plan, and what holds for every kind of it.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use super::search::DEFAULT_RATE;
 use super::{

@@ -26,6 +26,8 @@
 //! A counter is raised by each key that touches it, once. Keys are independent, so that its value
 //! is binomial too, and its overflow the upper tail.
 
+use alloc::vec;
+
 use crate::math;
 
 /// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
@@ -217,8 +219,8 @@ impl Lines {
         let usable = self.word - f64::from(self.reserved);
         let plain = pair_weights(self.rounds, self.word, [self.word, self.word]);
         let reserved = pair_weights(self.rounds, self.word, [self.word, usable]);
-        let logs: [[f64; DISTINCT]; DISTINCT] = std::array::from_fn(|i| {
-            std::array::from_fn(|j| math::ln(self.spared(i as u32, j as u32)))
+        let logs: [[f64; DISTINCT]; DISTINCT] = core::array::from_fn(|i| {
+            core::array::from_fn(|j| math::ln(self.spared(i as u32, j as u32)))
         });
         let one_line = expectation_binomial(n, chance, |keys| {
             let (mut hit, mut last_hit) = (0.0, 0.0);

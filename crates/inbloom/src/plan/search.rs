@@ -1,5 +1,10 @@
 //! The search for a plan: from items, rate and memory, of which one is unknown, to that one.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 use super::lines::{BLOCK_BITS, round_down_to_ranges, round_up_to_ranges};
 use super::model::{Lines, Rounds, classic_rate};
 use super::{MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, parameter};

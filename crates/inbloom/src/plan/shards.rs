@@ -4,6 +4,8 @@
 //! The others get shards of their own, each for its share of the keys and a margin, because shares
 //! are uneven: of n keys in s shards one gets m = n/s on average, with a deviation of sqrt(m).
 
+use alloc::vec::Vec;
+
 use super::{MAX_SHARDS, MIN_RATE, Plan, Span, parameter};
 use crate::error::{Error, Result};
 use crate::kind::Kind;

@@ -5,8 +5,11 @@
 //! differs between them, and is given [`State`] and [`Measured`]. [`ArrayKind`] has no defaults either,
 //! and what wraps another content cannot use it: a wrapper has no array of its own.
 
-use std::any::Any;
-use std::borrow::Cow;
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
 
 use super::{Clocked, Intersecting, Measured, Positioned, Removable, State};
 use crate::digest::Digest;

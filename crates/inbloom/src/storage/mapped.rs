@@ -1,8 +1,8 @@
 //! Cells in the system's pages: large memory of our own, and mapped files.
 
+use core::ops::Range;
+use core::ptr::NonNull;
 use std::io;
-use std::ops::Range;
-use std::ptr::NonNull;
 
 #[cfg(unix)]
 use memmap2::Advice;
@@ -90,7 +90,7 @@ fn advise_huge(_map: &MmapMut) -> io::Result<()> {
 pub(super) fn is_page_resident(byte: &u8) -> bool {
     // SAFETY: only asks for a number.
     let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let page = std::ptr::from_ref(byte).map_addr(|address| address & !(page_size - 1));
+    let page = core::ptr::from_ref(byte).map_addr(|address| address & !(page_size - 1));
     let mut state = 0;
     // SAFETY: for a range of one byte, which is within one page, one byte of state is written. The
     // page is not touched, and mapped memory is mapped by whole pages.

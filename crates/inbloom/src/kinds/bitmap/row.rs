@@ -1,5 +1,7 @@
 //! The row of the bitmap in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::plan::BitmapPlan;
 use super::{Bitmap, Store};
 use crate::digest::Hasher;

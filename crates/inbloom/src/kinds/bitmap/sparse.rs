@@ -7,7 +7,7 @@ pub(crate) use roaring_treemap::Sparse;
 
 #[cfg(feature = "sparse-bitmap")]
 mod roaring_treemap {
-    use std::fmt::Display;
+    use core::fmt::Display;
 
     use roaring::RoaringTreemap;
 
@@ -87,6 +87,8 @@ mod roaring_treemap {
 
 #[cfg(not(feature = "sparse-bitmap"))]
 mod left_out {
+    use alloc::vec::Vec;
+
     use crate::error::{Error, Result};
 
     /// There is none.
@@ -129,7 +131,7 @@ mod left_out {
         }
 
         pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-            std::iter::empty()
+            core::iter::empty()
         }
 
         pub(crate) fn clear(&mut self) {

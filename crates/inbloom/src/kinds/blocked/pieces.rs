@@ -2,8 +2,8 @@
 //! threads. One after the other they are the filter to the byte, which need never be in memory as a
 //! whole.
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use core::fmt;
+use core::ops::RangeInclusive;
 
 use super::check_reserved;
 use crate::digest::Digest;

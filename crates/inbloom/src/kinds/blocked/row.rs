@@ -1,5 +1,7 @@
 //! The row of the blocked filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::plan::BlockedPlan;
 use super::{Blocked, Shape};
 use crate::digest::Hasher;

@@ -40,9 +40,11 @@
 //! **When not.** For one thread, [`Blocked`](super::Blocked) needs no lock, and knows how many bits
 //! are set at no cost; here they are counted. It cannot forget: make a new one.
 
-use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
 
 use super::{check_reserved, positions_of};
 use crate::digest::Digest;

@@ -1,5 +1,7 @@
 //! The row of the classic filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Classic;
 use super::plan::ClassicPlan;
 use crate::digest::Hasher;

@@ -1,5 +1,7 @@
 //! The row of the counting filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Counting;
 use super::plan::CountingPlan;
 use crate::digest::Hasher;

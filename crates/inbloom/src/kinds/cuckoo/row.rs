@@ -1,5 +1,7 @@
 //! The row of the cuckoo filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Cuckoo;
 use super::plan::CuckooPlan;
 use crate::digest::Hasher;

@@ -1,6 +1,9 @@
 //! The linear algebra of a ribbon: equations over bits, brought into a band, and solved from the
 //! end.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::digest::Digest;
 use crate::kernels::bits::{Columns, RibbonKernel};
 use crate::kernels::scalar::fold;

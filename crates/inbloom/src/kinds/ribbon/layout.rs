@@ -1,7 +1,9 @@
 //! How a filter is divided into shards, and a shard by itself: what is built apart, in any order
 //! and by any number of threads, is the same to the byte as what is built at once.
 
-use std::ops::RangeInclusive;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use super::Ribbon;
 use super::shard::{self, DirectoryEntry};

@@ -1,5 +1,7 @@
 //! The row of the ribbon filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Ribbon;
 use super::plan::RibbonPlan;
 use crate::digest::Hasher;

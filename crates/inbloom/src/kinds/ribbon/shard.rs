@@ -1,5 +1,7 @@
 //! One shard of a ribbon filter: where a key is in its layers, and how the layers are made.
 
+use alloc::vec::Vec;
+
 use super::equation::{Band, Equation, back_substitute, start_in};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
@@ -43,7 +45,7 @@ impl DirectoryEntry {
             width: fields.u8().expect(WHOLE),
             layers: fields.u8().expect(WHOLE),
             last: fields.u16().expect(WHOLE),
-            blocks: std::array::from_fn(|_| fields.u32().expect(WHOLE)),
+            blocks: core::array::from_fn(|_| fields.u32().expect(WHOLE)),
         }
     }
 }

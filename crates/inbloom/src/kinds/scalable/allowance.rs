@@ -3,9 +3,9 @@
 //! A growth asks before it allocates, and while it lasts the old tables and the new ones both
 //! count: so the limit holds at every moment, and not only afterwards.
 
-use std::io;
+use alloc::format;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, no_memory};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes that are taken, and how many may be.
@@ -37,8 +37,7 @@ impl Account {
         let within = |taken: u64| taken.checked_add(bytes).filter(|all| *all <= limit);
         let order = Ordering::Relaxed;
         self.taken.fetch_update(order, order, within).map(drop).map_err(|taken| {
-            let cause = format!("the limit is {limit} bytes, and {taken} are in use");
-            Error::Memory { bytes, cause: io::Error::new(io::ErrorKind::OutOfMemory, cause) }
+            no_memory(bytes, format!("the limit is {limit} bytes, and {taken} are in use"))
         })
     }
 }

@@ -1,5 +1,8 @@
 //! How a table without room becomes larger, or many.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::allowance::Allowance;
 use super::table::{Claim, Table, TableShape};
 use super::{ClaimLengths, MAX_SMALL_LEVEL, SHARDS};

@@ -1,5 +1,9 @@
 //! A scalable filter as bytes.
 
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::table::{Table, TableShape};
 use super::{MAX_LEN, SHARDS, Scalable};
 use crate::codec::Decoder;

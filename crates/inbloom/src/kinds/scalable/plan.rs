@@ -1,6 +1,8 @@
 //! The sizes of a scalable filter: those of its first tables, and of the next one whenever one is full.
 
-use std::ops::RangeInclusive;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use super::table::{HEAD, MAX_LANES, MAX_LEVEL, TAG, TableShape};
 use super::{ClaimLengths, LOAD, MAX_SMALL_LEVEL, SHARDS, SMALL_PART, SPARE, half_to, share_of};

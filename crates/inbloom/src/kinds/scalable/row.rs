@@ -1,5 +1,7 @@
 //! The row of the scalable filter in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Scalable;
 use super::plan::ScalablePlan;
 use crate::digest::Hasher;

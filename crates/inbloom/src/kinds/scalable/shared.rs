@@ -43,9 +43,12 @@
 //! **What holds.** A key whose insert has returned is found by every query that starts later. Of
 //! racing inserts of one new key exactly one is told so: they meet at one mutex.
 
-use std::any::Any;
-use std::fmt;
-use std::mem;
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::mem;
 
 use super::allowance::{Account, Allowance};
 use super::growth::{Growth, early_after, grow};

@@ -29,9 +29,10 @@
 //! An entry is away only if its home is full, and nothing is ever removed: who finds a free slot at
 //! home need not look elsewhere.
 
-use std::ops::Range;
-use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};

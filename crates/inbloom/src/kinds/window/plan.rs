@@ -1,6 +1,6 @@
 //! The sizes of a window: those of a blocked filter for each of its generations.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::kind::Kind;

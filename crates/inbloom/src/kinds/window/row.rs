@@ -1,5 +1,7 @@
 //! The row of the window in the table of kinds.
 
+use alloc::boxed::Box;
+
 use super::Window;
 use super::plan::WindowPlan;
 use crate::digest::Hasher;
