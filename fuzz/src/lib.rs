@@ -1,6 +1,7 @@
 //! The laws that every target puts to the test, whatever bytes it starts from.
 
 use inbloom::internals::format;
+use inbloom::interop::{Container, Format};
 use inbloom::{Error, Filter, Kind, OpenOptions, SecretKey, View};
 
 /// The key of keyed filters in the corpus (that of the golden files).
@@ -208,5 +209,40 @@ fn exercise(mut filter: Filter) {
             Ok(()) => assert_eq!((filter.occupied(), filter.inserted()), (0, 0)),
             Err(error) => assert!(filter.plan().kind().is_static(), "{error}"),
         }
+    }
+}
+
+/// Reads bytes as a filter of another program; the first one chooses the variants. What was read can
+/// be asked and changed, and is the same after it was written, in its own format and in ours.
+pub fn check_format(name: &str, bytes: &[u8]) {
+    let Some((chosen, file)) = bytes.split_first() else { return };
+    let format: Format = name.parse().expect("a format of the library");
+    let variants = format.variants().iter().enumerate();
+    let variants =
+        variants.filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, variant)| variant.name);
+    let container = Container::new(format, variants).expect("variants of the format");
+    let _ = Format::recognize(file);
+    let mut filter = match container.read(file) {
+        Ok(filter) => filter,
+        Err(error) => return check_error(&error),
+    };
+    // A compressed file is at most 1032 times as long when it is read.
+    assert!(filter.bytes() <= 2048 * file.len().max(64) as u64, "more memory than bytes");
+    let container = filter.container().expect("the format that it was read in");
+    let mut written = Vec::new();
+    filter.write_as(container, &mut written).expect("what was read can be written");
+    let again = container.read(&written).expect("what was written can be read");
+    assert!(again == filter, "written and read, it is another filter");
+    let mut ours = Vec::new();
+    filter.write_to(&mut ours).expect("memory");
+    let again = Filter::read_from(&ours[..]).expect("what was written can be read");
+    assert!(again == filter, "in our own format, it is another filter");
+    let mut found = Vec::new();
+    filter.contains_many(&KEYS, &mut found);
+    for (key, found) in KEYS.iter().zip(found) {
+        assert_eq!(filter.contains(key), found, "a batch answers otherwise");
+        assert_eq!(again.contains(key), found, "a copy answers otherwise");
+        filter.insert(key).expect("memory of its own");
+        assert!(filter.contains(key), "a key that was inserted is absent");
     }
 }

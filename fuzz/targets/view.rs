@@ -1,8 +1,8 @@
 //! Any bytes at all, in place and at any alignment: an error, or answers.
 #![no_main]
 
-use inbloom::internals::format;
 use inbloom::OpenOptions;
+use inbloom::internals::format;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,8 +1,11 @@
 //! Files that clients may name: those below the folder that the operator has set aside for it.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use inbloom::file::Watch;
+use inbloom::internals::format::MAGIC;
 use inbloom::{Filter, OpenOptions, SecretKey};
 
 use crate::reply_error::{ReplyError, excerpt};
@@ -60,6 +63,21 @@ impl Imported {
             text = text.replace(&format!("{}/", folder.display()), "");
         }
         ReplyError::with(format!("ERR {text}"))
+    }
+
+    /// Returns how many bytes opening the file takes into memory: none of a file of ours, which is
+    /// mapped, and all of another one.
+    pub fn bytes_to_read(&self) -> Result<u64, ReplyError> {
+        let start = || {
+            let (mut file, mut start) = (File::open(&self.path)?, [0; MAGIC.len()]);
+            let length = file.metadata()?.len();
+            let is_ours = file.read_exact(&mut start).is_ok() && start == MAGIC;
+            Ok(if is_ours { 0 } else { length })
+        };
+        start().map_err(|cause: io::Error| {
+            let action = format!("opening {}", self.path.display());
+            self.failed(&inbloom::Error::Io { action, cause })
+        })
     }
 
     /// Opens the filter that is there, to query it, if it is one for clients of the server.

@@ -164,6 +164,12 @@ impl Guarded<Filter> {
         *self.lock.read().hasher()
     }
 
+    /// Whether it was opened from a file of another program. Its bits are in memory, and could be
+    /// changed; but only the path of the file is kept on disk.
+    fn is_foreign_file(&self) -> bool {
+        self.origin.is_some() && self.lock.read().plan().kind().is_foreign()
+    }
+
     /// Lets a window forget what is too old before it is asked.
     pub fn follow_clock(&self, now: u64) {
         if self.read(|filter| filter.plan().kind().forgets()) {

@@ -283,6 +283,18 @@ pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Dis
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
 }
 
+/// What a plan refuses is a mistake of its caller, unless it came from a file.
+pub(crate) fn in_file(error: Error) -> Error {
+    match error {
+        Error::Parameter { name, got, expected } => mismatch(name, expected, got),
+        Error::Rate { got, .. } => mismatch("rate", "0 to 1, and 0 for a bitmap", got),
+        Error::Unsupported { kind, verb, .. } => {
+            mismatch("fields", format_args!("what kind {kind} has"), format_args!("to {verb}"))
+        }
+        other => other,
+    }
+}
+
 /// What is wrong with a set of shards, in words.
 fn part_problem(part: &str, names: &[String]) -> String {
     /// So many names are listed.

@@ -17,7 +17,7 @@ use crate::codec::Decoder;
 use crate::compose::grown::Grown;
 use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
-use crate::error::{Error, Result, mismatch};
+use crate::error::{Error, Result, in_file, mismatch};
 use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
 use crate::foreign::ForeignHash;
 use crate::kind::Kind;
@@ -81,18 +81,6 @@ const LOOK: usize = 32 << 10;
 
 fn unknown(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: NEWER }
-}
-
-/// What a plan refuses is a mistake of its caller, unless it came from a file.
-fn in_file(error: Error) -> Error {
-    match error {
-        Error::Parameter { name, got, expected } => mismatch(name, expected, got),
-        Error::Rate { got, .. } => mismatch("rate", "0 to 1, and 0 for a bitmap", got),
-        Error::Unsupported { kind, verb, .. } => {
-            mismatch("fields", format_args!("what kind {kind} has"), format_args!("to {verb}"))
-        }
-        other => other,
-    }
 }
 
 /// One entry of the section table.

@@ -28,7 +28,7 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 use crate::digest::Hasher;
-use crate::error::{Error, Result, mismatch};
+use crate::error::{Error, Result, in_file, mismatch};
 use crate::filter::{Content, Filter};
 use crate::foreign::ForeignHash;
 pub use crate::foreign::{Container, Format};
@@ -39,11 +39,11 @@ use crate::storage::{Bits, Cells};
 pub use encoding::KeyEncoding;
 
 /// Every format.
-static FORMATS: &[&Row] =
+static FORMATS: &[&FormatRow] =
     &[&guava::ROW, &spark::ROW, &go::ROW, &dcso::ROW, &redisbloom::ROW, &parquet::ROW];
 
 /// Everything that is known about a format.
-struct Row {
+struct FormatRow {
     /// The name on the command line and in messages.
     name: &'static str,
     /// What it is a format of, for people who know it by that.
@@ -119,7 +119,7 @@ impl Format {
         FORMATS.iter().map(|row| Format(row.name))
     }
 
-    fn row(self) -> &'static Row {
+    fn row(self) -> &'static FormatRow {
         let row = FORMATS.iter().find(|row| row.name == self.0);
         row.expect("a format is made from its row")
     }
@@ -270,7 +270,8 @@ impl Container {
 
     /// Reads a filter from the bytes of a whole file.
     pub fn read(self, bytes: &[u8]) -> Result<Filter> {
-        let (mut filter, variants) = (self.format.row().read)(bytes, self.variants)?;
+        let read = (self.format.row().read)(bytes, self.variants);
+        let (mut filter, variants) = read.map_err(in_file)?;
         filter.texts.set_container(Some(Container { variants, ..self }));
         Ok(filter)
     }

@@ -5,6 +5,7 @@ mod cli;
 mod clients;
 mod crash;
 mod docs;
+mod foreign;
 mod house;
 #[cfg(target_os = "linux")]
 mod memory;

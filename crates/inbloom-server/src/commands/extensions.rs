@@ -367,6 +367,8 @@ fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {
     if call.entry.is_some() {
         return Err(ReplyError::EXISTS);
     }
+    // Held until the filter counts: a file of another program is read into memory.
+    let _room = call.server.limits.make_room(imported.bytes_to_read()?)?;
     let (filter, watch) = imported.open(call.server.config.key.as_ref())?;
     let value = Value::opened(filter, &String::from_utf8_lossy(word), watch);
     match call.server.adopt(key, value, None, call.now)? {
@@ -422,8 +424,10 @@ fn check_any(call: &mut Call<'_>) -> Result<(), ReplyError> {
                 guarded.follow_clock(call.now);
                 guarded.read(|filter| {
                     // A file may have a hash of its own.
-                    let is_ours = *filter.hasher() == call.server.hasher;
-                    filter.contains_digest(if is_ours { digest } else { filter.digest(item) })
+                    match *filter.hasher() == call.server.hasher {
+                        true => filter.contains_digest(digest),
+                        false => filter.contains(item),
+                    }
                 })
             }
             Value::RedisBloom(guarded) => guarded.read(|bloom| bloom.contains(item)),

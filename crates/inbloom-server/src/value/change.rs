@@ -172,6 +172,11 @@ impl Value {
         note: impl FnOnce(Effect<'_>),
     ) -> Result<(), Refusal> {
         answers.clear();
+        if let Value::Filter(guarded) = self
+            && guarded.is_foreign_file()
+        {
+            return Err(Refusal::ReadOnly);
+        }
         match *change {
             Change::Items { items, terms } => self.apply_items(items, terms, answers, note),
             Change::Merge { from, image, hasher } => {

@@ -597,6 +597,46 @@ fn an_opened_file_is_not_changed() {
     }
 }
 
+/// The golden files of the library's tests were made by the programs themselves.
+#[test]
+fn files_of_other_programs_are_served_and_not_changed() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inbloom/tests/golden/foreign");
+    let folders = Folders::new();
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    for (format, name, extension) in [
+        ("guava", "mitz64-str-1k", "bin"),
+        ("guava", "mitz32-str-1k", "bin"),
+        ("spark", "v2-str-1k", "bin"),
+        ("go", "bb371-str-1k", "bin"),
+        ("go", "bb371-json-1k", "json"),
+        ("dcso", "cli-str-1k", "bloom"),
+    ] {
+        let file = golden.join(format).join(format!("{name}.{extension}"));
+        fs::copy(file, folders.inside.join("f")).expect("a copy of the file");
+        assert_eq!(client.say("IB.OPEN f f"), "+OK\r\n", "{name}");
+        let probes = fs::read_to_string(golden.join(format).join(format!("{name}.probes.txt")));
+        let probes = probes.expect("a list of probes");
+        let (mut words, mut expected) = (vec!["BF.MEXISTS", "f"], Vec::new());
+        for line in probes.split_terminator('\n') {
+            let (answer, rest) = line.split_once('\t').expect("an answer");
+            words.push(rest.split_once('\t').expect("a key").1);
+            expected.push(format!(":{answer}\r\n"));
+        }
+        let reply = client.say_words(&words);
+        assert!(reply == format!("*2000\r\n{}", expected.concat()), "{name}");
+        for (item, expected) in words[2..].iter().zip(&expected).step_by(40) {
+            assert_eq!(client.say_words(&["BF.EXISTS", "f", item]), *expected, "{name}: {item}");
+            let any = client.say_words(&["IB.CHECKANY", item, "f"]);
+            assert_eq!(any.starts_with("*1"), expected == ":1\r\n", "{name}: {item}");
+        }
+        assert_refused(&mut client, "BF.ADD f new", "read-only");
+        client.check(&[("IB.MERGE copy f", "+OK/")]);
+        assert_refused(&mut client, "IB.MERGE f copy", "read-only");
+        client.check(&[("DEL f copy", ":2/")]);
+    }
+}
+
 #[test]
 fn a_saved_filter_opens_again_here_and_by_the_library() {
     let folders = Folders::new();

@@ -231,6 +231,9 @@ impl<P: Probing> Membership for BitArray<P> {
     }
 
     fn insert_run(&mut self, run: &[Digest], _next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+        if !run.len().is_multiple_of(P::WIDTH) {
+            return Err(takes_pairs(self.plan.kind()));
+        }
         let is_far = self.is_far();
         let BitArray { plan, probing, bits } = self;
         let bytes = bits.cells.bytes_mut()?;
@@ -256,6 +259,8 @@ impl<P: Probing> Membership for BitArray<P> {
         found.clear();
         found.resize(digests.len() / P::WIDTH, false);
         self.contains_run(digests, &[], found);
+        // On doubt yes, as above.
+        found.resize(digests.len().div_ceil(P::WIDTH), true);
     }
 
     fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {

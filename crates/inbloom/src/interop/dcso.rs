@@ -36,7 +36,8 @@ use std::io::{self, Read, Write};
 use super::bit_array::{self, Probing};
 use super::modulus::Modulus;
 use super::{
-    KeyEncoding, Likeness, Row, Variant, fnv, gzip, short, words_from, write_failed, write_words,
+    FormatRow, KeyEncoding, Likeness, Variant, fnv, gzip, short, words_from, write_failed,
+    write_words,
 };
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
@@ -83,7 +84,7 @@ fn hasher_v0() -> Hasher {
 static KIND_V1: kinds::Row = bit_array::row::<ProbingV1>(V1, "dcso", hasher_v1);
 static KIND_V0: kinds::Row = bit_array::row::<ProbingV0>(V0, "dcso-v0", hasher_v0);
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "dcso",
     title: "DCSO's bloom, as of hashlookup",
     variants: &[
@@ -119,7 +120,7 @@ fn recognize(bytes: &[u8]) -> Likeness {
 const HEADER_V1: usize = 48;
 const HEADER_V0: usize = 24;
 
-struct Header {
+struct DcsoHeader {
     kind: Kind,
     plan: Plan,
     inserted: u64,
@@ -127,7 +128,7 @@ struct Header {
 }
 
 /// The header of either version.
-fn header(bytes: &[u8]) -> Result<Header> {
+fn header(bytes: &[u8]) -> Result<DcsoHeader> {
     let mut fields = Decoder(bytes);
     let is_current = bytes.starts_with(&1_u64.to_le_bytes());
     let (kind, length) = if is_current { (V1, HEADER_V1) } else { (V0, HEADER_V0) };
@@ -153,12 +154,12 @@ fn header(bytes: &[u8]) -> Result<Header> {
         return Err(mismatch("number of hash functions", "below 2^32", probes));
     };
     let plan = Plan { items, rate, bits, probes, ..Plan::blank(kind) };
-    Ok(Header { kind, plan: plan.check()?, inserted, length })
+    Ok(DcsoHeader { kind, plan: plan.check()?, inserted, length })
 }
 
-impl Header {
+impl DcsoHeader {
     /// The words of the filter, and what is behind them.
-    fn split(self, bytes: &[u8]) -> Result<(Header, &[u8], &[u8])> {
+    fn split(self, bytes: &[u8]) -> Result<(DcsoHeader, &[u8], &[u8])> {
         let mut rest = Decoder(&bytes[self.length..]);
         let Some(words) = rest.take(self.plan.bytes()) else {
             let (expected, got) = (self.plan.bytes(), rest.0.len());
@@ -201,7 +202,7 @@ fn not_gzip(cause: io::Error) -> Error {
 }
 
 fn read_plain(bytes: &[u8]) -> Result<(Filter, u32)> {
-    let (Header { kind, plan, inserted, .. }, words, data) = header(bytes)?.split(bytes)?;
+    let (DcsoHeader { kind, plan, inserted, .. }, words, data) = header(bytes)?.split(bytes)?;
     let (hasher, variants) = match kind {
         V1 => (hasher_v1(), 0),
         _ => (hasher_v0(), VERSION_0),

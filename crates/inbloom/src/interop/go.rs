@@ -28,7 +28,8 @@ use super::base64::{self, Alphabet};
 use super::bit_array::{self, Probing};
 use super::modulus::Modulus;
 use super::{
-    KeyEncoding, Likeness, Row, Variant, fnv, murmur3, short, words_from, write_failed, write_words,
+    FormatRow, KeyEncoding, Likeness, Variant, fnv, murmur3, short, words_from, write_failed,
+    write_words,
 };
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
@@ -70,7 +71,7 @@ fn hasher_of(variants: u32) -> Hasher {
 
 static ROW_OF_KIND: kinds::Row = bit_array::row::<GoProbing>(KIND, "go", hasher);
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "go",
     title: "Go's bits-and-blooms/bloom and willf/bloom",
     variants: &[
@@ -104,7 +105,7 @@ fn recognize(bytes: &[u8]) -> Likeness {
 }
 
 /// The bits and probes that a file says there are, and its bit set.
-struct Parsed {
+struct GoFile {
     bits: u64,
     probes: u64,
     set: BitSet,
@@ -118,7 +119,7 @@ struct BitSet {
     words: Vec<u64>,
 }
 
-fn parse(bytes: &[u8], variants: u32) -> Result<Parsed> {
+fn parse(bytes: &[u8], variants: u32) -> Result<GoFile> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => {
             let fields = json::parse(bytes)?;
@@ -133,7 +134,7 @@ fn parse(bytes: &[u8], variants: u32) -> Result<Parsed> {
     }
 }
 
-fn parse_binary(bytes: &[u8], variants: u32, found: u32) -> Result<Parsed> {
+fn parse_binary(bytes: &[u8], variants: u32, found: u32) -> Result<GoFile> {
     let mut fields = Decoder(bytes);
     let mut field =
         || fields.array().map(u64::from_be_bytes).ok_or_else(|| short("header", 24, bytes));
@@ -143,7 +144,7 @@ fn parse_binary(bytes: &[u8], variants: u32, found: u32) -> Result<Parsed> {
 
 /// Parses a bit set in one byte order or the other: as its length says how many words there are,
 /// one of them is wrong.
-fn parse_set(bits: u64, probes: u64, bytes: &[u8], variants: u32, found: u32) -> Result<Parsed> {
+fn parse_set(bits: u64, probes: u64, bytes: &[u8], variants: u32, found: u32) -> Result<GoFile> {
     let mut fields = Decoder(bytes);
     let length: [u8; 8] = fields.array().ok_or_else(|| short("bit set", 8, bytes))?;
     let words = fields.rest();
@@ -162,7 +163,7 @@ fn parse_set(bits: u64, probes: u64, bytes: &[u8], variants: u32, found: u32) ->
     let found = found | if little_endian { LITTLE_ENDIAN } else { 0 };
     let set = BitSet { length, words };
     set.check(bits)?;
-    Ok(Parsed { bits, probes, set, variants: found | variants & OLD_HASH })
+    Ok(GoFile { bits, probes, set, variants: found | variants & OLD_HASH })
 }
 
 impl BitSet {
@@ -183,7 +184,7 @@ impl BitSet {
 }
 
 fn read(bytes: &[u8], variants: u32) -> Result<(Filter, u32)> {
-    let Parsed { bits, probes, set, variants } = parse(bytes, variants)?;
+    let GoFile { bits, probes, set, variants } = parse(bytes, variants)?;
     let probes = u32::try_from(probes).map_err(|_| mismatch("k", "below 2^32", probes))?;
     let plan = Plan::exact(KIND, bits, probes)?;
     let BitSet { length, mut words, .. } = set;

@@ -22,7 +22,7 @@ use std::io::Write;
 
 use super::bit_array::{self, Probing};
 use super::modulus::Modulus;
-use super::{KeyEncoding, Likeness, Row, Variant, murmur3, short, words_from, write_words};
+use super::{FormatRow, KeyEncoding, Likeness, Variant, murmur3, short, words_from, write_words};
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, mismatch};
@@ -51,7 +51,7 @@ fn hasher() -> Hasher {
 static KIND_32: kinds::Row = bit_array::row::<Mitz32>(MITZ_32, "guava-mitz-32", hasher);
 static KIND_64: kinds::Row = bit_array::row::<Mitz64>(MITZ_64, "guava-mitz-64", hasher);
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "guava",
     title: "Guava's BloomFilter.writeTo",
     variants: &[Variant { name: "mitz32", help: "the strategy of Guava before version 12" }],

@@ -49,7 +49,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 
 use xxhash_rust::xxh64::xxh64;
 
-use super::{KeyEncoding, Likeness, Row};
+use super::{FormatRow, KeyEncoding, Likeness};
 use crate::codec::put_varint;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result, mismatch};
@@ -63,7 +63,7 @@ use content::SplitBlock;
 pub use footer::{Chunk, Column, Metadata, RowGroup};
 use footer::{not_parquet, reading};
 use plan::{MAX_BYTES, SplitBlockPlan};
-use thrift::Reader;
+use thrift::ThriftReader;
 pub use values::{Physical, ValueType};
 
 const SPLIT_BLOCK: Kind = Kind::new(80);
@@ -98,7 +98,7 @@ static KIND: kinds::Row = kinds::Row {
     racing: |_| Ok(None),
 };
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     records_plan: false,
     name: "parquet",
     title: "Parquet's split-block Bloom filter",
@@ -226,7 +226,7 @@ impl Chunk {
 
 /// Reads the header of a filter: its length, and the bytes of the blocks behind it.
 fn header(bytes: &[u8]) -> Result<(usize, u64)> {
-    let mut reader = Reader::new(bytes, "header of the filter");
+    let mut reader = ThriftReader::new(bytes, "header of the filter");
     let mut length = None;
     let mut choices = [false; 3];
     reader.fields(|reader, field| {

@@ -27,7 +27,7 @@ use std::io::Write;
 use super::bit_array::{self, Probing};
 use super::guava::Mitz32;
 use super::modulus::Modulus;
-use super::{KeyEncoding, Likeness, Row, Variant, short, words_from, write_words};
+use super::{FormatRow, KeyEncoding, Likeness, Variant, short, words_from, write_words};
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, mismatch};
@@ -67,7 +67,7 @@ fn hasher_v2() -> Hasher {
 static KIND_V1: kinds::Row = bit_array::row::<Mitz32>(V1, "spark-v1", hasher_v1);
 static KIND_V2: kinds::Row = bit_array::row::<ProbingV2>(V2, "spark-v2", hasher_v2);
 
-pub(super) static ROW: Row = Row {
+pub(super) static ROW: FormatRow = FormatRow {
     name: "spark",
     title: "Spark's sketch.BloomFilter.writeTo",
     variants: &[Variant { name: "v1", help: "version 1, for Spark before 4.1" }],
@@ -89,14 +89,14 @@ fn recognize(bytes: &[u8]) -> Likeness {
     if parse(bytes).is_ok() { Likeness::Possible } else { Likeness::No }
 }
 
-struct Parsed<'a> {
+struct SparkFile<'a> {
     kind: Kind,
     seed: i32,
     probes: u32,
     words: &'a [u8],
 }
 
-fn parse(bytes: &[u8]) -> Result<Parsed<'_>> {
+fn parse(bytes: &[u8]) -> Result<SparkFile<'_>> {
     let mut fields = Decoder(bytes);
     let mut field = || {
         let field = fields.array().map(i32::from_be_bytes);
@@ -120,11 +120,11 @@ fn parse(bytes: &[u8]) -> Result<Parsed<'_>> {
     if words.len() as u64 != expected {
         return Err(mismatch("length of the words", expected, words.len()));
     }
-    Ok(Parsed { kind, seed, probes, words })
+    Ok(SparkFile { kind, seed, probes, words })
 }
 
 fn read(bytes: &[u8], _variants: u32) -> Result<(Filter, u32)> {
-    let Parsed { kind, seed, probes, words } = parse(bytes)?;
+    let SparkFile { kind, seed, probes, words } = parse(bytes)?;
     let plan = Plan::exact(kind, words.len() as u64 * 8, probes)?;
     let (hasher, variants) = match kind {
         V1 => (hasher_v1(), VERSION_1),

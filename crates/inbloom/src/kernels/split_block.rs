@@ -12,7 +12,7 @@ use super::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::digest::Digest;
 
 /// A block: eight words, little-endian.
-pub(crate) type Block = [u8; 32];
+pub(crate) type Bytes32 = [u8; 32];
 
 /// The multipliers that the specification lists.
 const SALT: [u32; 8] = [
@@ -27,16 +27,16 @@ const SALT: [u32; 8] = [
 ];
 
 /// Tests one key in its block.
-type Contains = unsafe fn(&Block, u32) -> bool;
+type Contains = unsafe fn(&Bytes32, u32) -> bool;
 /// Tests a run of keys, as many as there are answers.
-type ContainsRun = unsafe fn(&[Block], Run<'_>, &mut [bool]);
+type SplitContainsRun = unsafe fn(&[Bytes32], Run<'_>, &mut [bool]);
 /// Sets one key's bits in its block, and returns how many were not set before.
-type Insert = unsafe fn(&mut Block, u32) -> u32;
+type Insert = unsafe fn(&mut Bytes32, u32) -> u32;
 
 /// One implementation of the operations. The hash of a key is the `place` of its digest.
 pub(crate) struct SplitBlocks {
     contains: Contains,
-    contains_run: ContainsRun,
+    contains_run: SplitContainsRun,
     insert: Insert,
 }
 
@@ -60,12 +60,12 @@ impl SplitBlocks {
     }
 
     #[inline]
-    pub(crate) fn contains(&self, blocks: &[Block], digest: Digest) -> bool {
+    pub(crate) fn contains(&self, blocks: &[Bytes32], digest: Digest) -> bool {
         // SAFETY: `select` gave out only what this processor runs.
         unsafe { (self.contains)(&blocks[index(blocks, digest)], digest.place as u32) }
     }
 
-    pub(crate) fn contains_all(&self, blocks: &[Block], run: Run<'_>, found: &mut [bool]) {
+    pub(crate) fn contains_all(&self, blocks: &[Bytes32], run: Run<'_>, found: &mut [bool]) {
         assert_eq!(run.keys.len(), found.len());
         // SAFETY: as in `contains`.
         unsafe { (self.contains_run)(blocks, run, found) }
@@ -73,7 +73,7 @@ impl SplitBlocks {
 
     /// Sets a key's bits, and returns how many were not set before.
     #[inline]
-    pub(crate) fn insert(&self, blocks: &mut [Block], digest: Digest) -> u32 {
+    pub(crate) fn insert(&self, blocks: &mut [Bytes32], digest: Digest) -> u32 {
         let at = index(blocks, digest);
         // SAFETY: as in `contains`.
         unsafe { (self.insert)(&mut blocks[at], digest.place as u32) }
@@ -82,7 +82,7 @@ impl SplitBlocks {
 
 /// The number of a key's block.
 #[inline(always)]
-pub(crate) fn index(blocks: &[Block], digest: Digest) -> usize {
+pub(crate) fn index(blocks: &[Bytes32], digest: Digest) -> usize {
     // The product is below 2^64: a filter has at most 2^32 blocks, which `interop` checks.
     (((digest.place >> 32) * blocks.len() as u64) >> 32) as usize
 }
@@ -98,9 +98,9 @@ pub(crate) fn bits(digest: Digest) -> [u32; 8] {
 
 /// Asks for the block of a key.
 #[inline(always)]
-pub(crate) fn prefetch_block(blocks: &[Block], digest: Digest, towards: Towards) {
+pub(crate) fn prefetch_block(blocks: &[Bytes32], digest: Digest, towards: Towards) {
     let base = blocks.as_ptr().cast::<u8>();
-    prefetch(base.wrapping_add(index(blocks, digest) * size_of::<Block>()), towards);
+    prefetch(base.wrapping_add(index(blocks, digest) * size_of::<Bytes32>()), towards);
 }
 
 /// How far ahead of its use within a run a block is asked for into L1: see `NEAR` in `kernels.rs`.
@@ -108,7 +108,11 @@ const NEAR: usize = 16;
 
 /// Calls `work` with each key of a run, while the blocks of the next are on their way.
 #[inline(always)]
-fn for_each(blocks: &[Block], Run { keys, next }: Run<'_>, mut work: impl FnMut(usize, Digest)) {
+fn for_each(
+    blocks: &[Bytes32],
+    Run { keys, next }: Run<'_>,
+    mut work: impl FnMut(usize, Digest),
+) {
     if size_of_val(blocks) <= FITS_IN_L2 {
         for (at, digest) in keys.iter().enumerate() {
             work(at, *digest);
@@ -131,7 +135,7 @@ fn for_each(blocks: &[Block], Run { keys, next }: Run<'_>, mut work: impl FnMut(
 }
 
 #[inline(always)]
-fn words(block: &Block) -> impl Iterator<Item = u32> + '_ {
+fn words(block: &Bytes32) -> impl Iterator<Item = u32> + '_ {
     block.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
@@ -141,19 +145,19 @@ fn mask(key: u32, salt: u32) -> u32 {
     1 << (key.wrapping_mul(salt) >> 27)
 }
 
-fn contains(block: &Block, key: u32) -> bool {
+fn contains(block: &Bytes32, key: u32) -> bool {
     let missing =
         words(block).zip(SALT).fold(0, |missing, (word, salt)| missing | (!word & mask(key, salt)));
     missing == 0
 }
 
-fn contains_run_scalar(blocks: &[Block], run: Run<'_>, found: &mut [bool]) {
+fn contains_run_scalar(blocks: &[Bytes32], run: Run<'_>, found: &mut [bool]) {
     for_each(blocks, run, |at, digest| {
         found[at] = contains(&blocks[index(blocks, digest)], digest.place as u32);
     });
 }
 
-fn insert(block: &mut Block, key: u32) -> u32 {
+fn insert(block: &mut Bytes32, key: u32) -> u32 {
     let mut new = 0;
     for (word, salt) in block.as_chunks_mut().0.iter_mut().zip(SALT) {
         let (old, bit) = (u32::from_le_bytes(*word), mask(key, salt));
@@ -167,7 +171,7 @@ fn insert(block: &mut Block, key: u32) -> u32 {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{Block, Run, SALT, for_each, index};
+    use super::{Run, SALT, Bytes32, for_each, index};
 
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -180,26 +184,26 @@ mod avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn load(block: &Block) -> __m256i {
+    fn load(block: &Bytes32) -> __m256i {
         // SAFETY: a block is 32 bytes, and the load takes any alignment.
         unsafe { _mm256_loadu_si256(block.as_ptr().cast()) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn contains(block: &Block, key: u32) -> bool {
+    pub(super) fn contains(block: &Bytes32, key: u32) -> bool {
         _mm256_testc_si256(load(block), mask(key)) == 1
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn contains_run(blocks: &[Block], run: Run<'_>, found: &mut [bool]) {
+    pub(super) fn contains_run(blocks: &[Bytes32], run: Run<'_>, found: &mut [bool]) {
         for_each(blocks, run, |at, digest| {
             found[at] = contains(&blocks[index(blocks, digest)], digest.place as u32);
         });
     }
 
     #[target_feature(enable = "avx2,popcnt")]
-    pub(super) fn insert(block: &mut Block, key: u32) -> u32 {
+    pub(super) fn insert(block: &mut Bytes32, key: u32) -> u32 {
         let (old, mask) = (load(block), mask(key));
         let had = _mm256_cmpeq_epi32(_mm256_and_si256(old, mask), mask);
         // SAFETY: a block is 32 bytes that are ours to write, and the store takes any alignment.

@@ -220,7 +220,7 @@ fn contains_in(
             for run in Runs(items) {
                 guarded.read(|filter| {
                     digests.clear();
-                    digests.extend(run.map(|item| filter.digest(item)));
+                    run.for_each(|item| filter.hasher().append_digests(item, digests));
                     filter.contains_digests(digests, &mut found);
                 });
                 answers.extend_from_slice(&found);

@@ -16,9 +16,9 @@ fn unexpected(expected: &'static str) -> Error {
 }
 
 /// What is left of the text.
-struct Text<'a>(&'a str);
+struct JsonText<'a>(&'a str);
 
-impl<'a> Text<'a> {
+impl<'a> JsonText<'a> {
     /// Takes a character, with the spaces before it.
     fn take(&mut self, character: char) -> bool {
         let text = self.0.trim_ascii_start();
@@ -49,7 +49,7 @@ impl<'a> Text<'a> {
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Object<'_>> {
     let text = std::str::from_utf8(bytes).map_err(|_| unexpected("UTF-8"))?;
-    let mut text = Text(text);
+    let mut text = JsonText(text);
     let (mut m, mut k, mut b) = (None, None, None);
     if !text.take('{') {
         return Err(unexpected("an object"));

@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::estimate::Estimate;
-use crate::kernels::split_block::{self, Block, SplitBlocks};
+use crate::kernels::split_block::{self, Bytes32, SplitBlocks};
 use crate::kernels::{FITS_IN_L2, Run, Towards};
 use crate::membership::Membership;
 use crate::plan::Plan;
@@ -18,7 +18,7 @@ pub(super) struct SplitBlock {
     bits: Bits,
 }
 
-fn blocks(bytes: &[u8]) -> &[Block] {
+fn blocks(bytes: &[u8]) -> &[Bytes32] {
     bytes.as_chunks().0
 }
 

@@ -18,7 +18,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::thrift::{Field, Reader};
+use super::thrift::{Field, ThriftReader};
 use super::values::{Physical, ValueType};
 use crate::error::{Error, Result};
 
@@ -105,7 +105,7 @@ impl Metadata {
 
     /// Reads the metadata in a footer.
     pub(super) fn parse(footer: &[u8]) -> Result<Metadata> {
-        let mut reader = Reader::new(footer, "footer of the Parquet file");
+        let mut reader = ThriftReader::new(footer, "footer of the Parquet file");
         let mut leaves = Vec::new();
         let mut rows = None;
         let mut columns: Vec<Column> = Vec::new();
@@ -144,7 +144,7 @@ struct Leaf {
     is_unsigned: bool,
 }
 
-fn leaf(reader: &mut Reader<'_>) -> Result<Option<Leaf>> {
+fn leaf(reader: &mut ThriftReader<'_>) -> Result<Option<Leaf>> {
     let mut leaf = Leaf::default();
     let mut has_type = false;
     reader.fields(|reader, field| {
@@ -165,7 +165,7 @@ fn leaf(reader: &mut Reader<'_>) -> Result<Option<Leaf>> {
 }
 
 /// Reads a logical type: a union, of which field 10 is an integer with its width and sign.
-fn is_unsigned(reader: &mut Reader<'_>, field: Field) -> Result<bool> {
+fn is_unsigned(reader: &mut ThriftReader<'_>, field: Field) -> Result<bool> {
     let mut unsigned = false;
     reader.nested(field, |reader, field| match field.id {
         10 => reader.nested(field, |reader, field| match field.id {
@@ -182,7 +182,7 @@ fn is_unsigned(reader: &mut Reader<'_>, field: Field) -> Result<bool> {
 
 /// Reads a row group. The first one says which columns there are; the others must have the same.
 fn row_group(
-    reader: &mut Reader<'_>,
+    reader: &mut ThriftReader<'_>,
     leaves: &[Leaf],
     columns: &mut Vec<Column>,
     is_first: bool,
@@ -216,7 +216,7 @@ fn row_group(
     Ok(RowGroup { rows, chunks })
 }
 
-fn column_chunk(reader: &mut Reader<'_>, leaf: Option<Leaf>) -> Result<(Column, Chunk)> {
+fn column_chunk(reader: &mut ThriftReader<'_>, leaf: Option<Leaf>) -> Result<(Column, Chunk)> {
     let mut is_elsewhere = false;
     let mut found = None;
     reader.fields(|reader, field| match field.id {
@@ -241,7 +241,7 @@ fn column_chunk(reader: &mut Reader<'_>, leaf: Option<Leaf>) -> Result<(Column, 
 }
 
 fn column_metadata(
-    reader: &mut Reader<'_>,
+    reader: &mut ThriftReader<'_>,
     field: Field,
     leaf: Option<Leaf>,
 ) -> Result<(Column, Chunk)> {
@@ -290,7 +290,7 @@ fn column_metadata(
 }
 
 /// Reads a number that cannot be negative.
-fn count(reader: &mut Reader<'_>, field: Field) -> Result<u64> {
+fn count(reader: &mut ThriftReader<'_>, field: Field) -> Result<u64> {
     let number = reader.integer(field)?;
     u64::try_from(number).map_err(|_| reader.damaged("a number that is not negative", number))
 }

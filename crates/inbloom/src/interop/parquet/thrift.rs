@@ -41,7 +41,7 @@ const STRUCT: u8 = 12;
 const MOST_NESTED: u32 = 32;
 
 /// What is left of a message.
-pub(super) struct Reader<'a> {
+pub(super) struct ThriftReader<'a> {
     rest: Decoder<'a>,
     /// What the message is, for errors.
     what: &'static str,
@@ -55,9 +55,9 @@ pub(super) struct Field {
     kind: u8,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8], what: &'static str) -> Reader<'a> {
-        Reader { rest: Decoder(bytes), what, length: bytes.len() }
+impl<'a> ThriftReader<'a> {
+    pub(super) fn new(bytes: &'a [u8], what: &'static str) -> ThriftReader<'a> {
+        ThriftReader { rest: Decoder(bytes), what, length: bytes.len() }
     }
 
     /// Returns how many bytes were read so far.
@@ -77,10 +77,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a struct: calls `each` with every field, which must read its value or
-    /// [`skip`](Reader::skip) it.
+    /// [`skip`](ThriftReader::skip) it.
     pub(super) fn fields(
         &mut self,
-        mut each: impl FnMut(&mut Reader<'a>, Field) -> Result<()>,
+        mut each: impl FnMut(&mut ThriftReader<'a>, Field) -> Result<()>,
     ) -> Result<()> {
         let mut last = 0;
         while let Some(field) = self.field(last)? {
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     pub(super) fn structs(
         &mut self,
         field: Field,
-        mut each: impl FnMut(&mut Reader<'a>) -> Result<()>,
+        mut each: impl FnMut(&mut ThriftReader<'a>) -> Result<()>,
     ) -> Result<()> {
         let (count, kind) = self.list(field)?;
         self.expect(kind, STRUCT, "a list of structs")?;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     pub(super) fn texts(
         &mut self,
         field: Field,
-        mut each: impl FnMut(&mut Reader<'a>, &'a [u8]) -> Result<()>,
+        mut each: impl FnMut(&mut ThriftReader<'a>, &'a [u8]) -> Result<()>,
     ) -> Result<()> {
         let (count, kind) = self.list(field)?;
         self.expect(kind, BINARY, "a list of texts")?;
@@ -117,11 +117,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a nested struct, as [`fields`](Reader::fields) does.
+    /// Reads a nested struct, as [`fields`](ThriftReader::fields) does.
     pub(super) fn nested(
         &mut self,
         field: Field,
-        each: impl FnMut(&mut Reader<'a>, Field) -> Result<()>,
+        each: impl FnMut(&mut ThriftReader<'a>, Field) -> Result<()>,
     ) -> Result<()> {
         self.expect(field.kind, STRUCT, "a struct")?;
         self.fields(each)
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     fn skip_all(bytes: &[u8]) -> Result<usize> {
-        let mut reader = Reader::new(bytes, "message");
+        let mut reader = ThriftReader::new(bytes, "message");
         reader.fields(|reader, field| reader.skip(field))?;
         Ok(reader.position())
     }
@@ -293,10 +293,10 @@ mod tests {
 
     #[test]
     fn wrong_types_are_named() {
-        let mut reader = Reader::new(&[0x18, 0, 0], "message");
+        let mut reader = ThriftReader::new(&[0x18, 0, 0], "message");
         let error = reader.fields(|reader, field| reader.integer(field).map(drop)).unwrap_err();
         assert!(error.to_string().contains("expected an integer, got binary"), "{error}");
-        let mut reader = Reader::new(&[0x1e, 0, 0], "message");
+        let mut reader = ThriftReader::new(&[0x1e, 0, 0], "message");
         let error = reader.fields(|reader, field| reader.skip(field)).unwrap_err();
         assert!(error.to_string().contains("got 14"), "{error}");
     }

@@ -132,9 +132,9 @@ impl Planner for BloomPlan {
 }
 
 /// Of a cuckoo filter.
-pub(super) struct CuckooPlan;
+pub(super) struct CuckooChainPlan;
 
-impl Planner for CuckooPlan {
+impl Planner for CuckooChainPlan {
     fn check(&self, plan: &Plan) -> Result<()> {
         check(plan)
     }

@@ -14,7 +14,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Filter};
 use crate::foreign::{ForeignHash, Function};
-use crate::interop::{KeyEncoding, Likeness, Row, Variant};
+use crate::interop::{FormatRow, KeyEncoding, Likeness, Variant};
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds;
 use crate::plan::parameter;
@@ -95,7 +95,7 @@ static CUCKOO_ROW: kinds::Row = kinds::Row {
     name: "redisbloom-cuckoo",
     abilities: Abilities { removes: true, counts: true, ..ABILITIES },
     labels: Labels { arrays: "", ..LABELS },
-    planner: &plan::CuckooPlan,
+    planner: &plan::CuckooChainPlan,
     hasher: || Hasher::foreign(&HASH_CUCKOO, 0),
     new: |plan| Ok(Box::new(LiveCuckoo::reserve(plan)?)),
     read: |plan, cells, _| Ok(Box::new(LiveCuckoo::from_cells(plan, &cells)?)),
@@ -103,8 +103,8 @@ static CUCKOO_ROW: kinds::Row = kinds::Row {
     racing: |_| Ok(None),
 };
 
-pub(in crate::interop) static ROW: Row = Row {
-    records_plan: false,
+pub(in crate::interop) static ROW: FormatRow = FormatRow {
+    records_plan: true,
     name: "redisbloom",
     title: "RedisBloom's DUMP, SCANDUMP, LOADCHUNK and RDB files",
     variants: &[
