@@ -82,12 +82,12 @@ impl<'a> Edit<'a> {
 
 /// Hands the digests of all records to `take`, in order, which tells how many of them have changed
 /// the filter.
-pub fn by_lines(
-    filter: &mut Filter,
+pub fn by_lines<F>(
+    filter: &mut F,
     what: &'static str,
     input: &InputArgs,
     keys: Keys,
-    mut take: impl FnMut(&mut Filter, &[Digest]) -> Result<u64>,
+    mut take: impl FnMut(&mut F, &[Digest]) -> Result<u64>,
 ) -> Result<Tally> {
     let inputs = input.inputs();
     let reader = input.reader(&inputs);

@@ -79,6 +79,11 @@ impl OpenArgs {
         })
     }
 
+    /// The secret key, for filters that are not in files.
+    pub fn key(&self) -> Result<Option<SecretKey>> {
+        self.key.key()
+    }
+
     /// Whether a secret key was given.
     pub fn has_key(&self) -> Result<bool> {
         Ok(self.key.key()?.is_some())
@@ -180,8 +185,12 @@ impl HashArgs {
 
     /// Refuses options that ask for another hash than that of a filter that is there.
     pub fn check(&self, filter: &Filter) -> Result<()> {
+        self.check_hasher(filter.hasher())
+    }
+
+    /// Refuses options that ask for another hash than this one.
+    pub fn check_hasher(&self, found: &Hasher) -> Result<()> {
         let Some((option, asked)) = self.given()? else { return Ok(()) };
-        let found = filter.hasher();
         ensure!(
             asked == *found,
             "the filter exists and its hash is {}, not {}: leave {option} out, or name another \

@@ -211,7 +211,23 @@ impl InputArgs {
 
     /// How keys for this filter are made from this input's records.
     pub fn keys_for(&self, filter: &Filter) -> Result<Keys> {
-        let recorded = Normalization::parse(filter.normalization());
+        let encoding = self.encoding_of(filter)?;
+        self.recorded_keys(encoding, *filter.hasher(), filter.normalization())
+    }
+
+    /// How keys are made for a filter of this hash, whose keys were normalized so.
+    pub fn keys_like(&self, hasher: Hasher, normalization: &str) -> Result<Keys> {
+        let encoding = self.key_encoding.unwrap_or_default();
+        self.recorded_keys(encoding, hasher, normalization)
+    }
+
+    fn recorded_keys(
+        &self,
+        encoding: KeyEncoding,
+        hasher: Hasher,
+        normalization: &str,
+    ) -> Result<Keys> {
+        let recorded = Normalization::parse(normalization);
         if recorded.is_none() {
             // Looking lines up as they are in a filter of keys that were changed would miss some
             // of them: a false negative, which must not go unsaid.
@@ -219,11 +235,10 @@ impl InputArgs {
                 "warning: the keys of this filter were normalized ({}) before they were inserted, \
                  by rules that are not inbloom's; lines are taken as they are, so give them in \
                  that form",
-                filter.normalization(),
+                normalization,
             ));
         }
-        let encoding = self.encoding_of(filter)?;
-        self.keys_in(encoding, *filter.hasher(), recorded.unwrap_or_default())
+        self.keys_in(encoding, hasher, recorded.unwrap_or_default())
     }
 
     /// Keys under a hash and a normalization. Those of a bitmap are integers.

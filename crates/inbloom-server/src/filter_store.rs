@@ -56,13 +56,13 @@ pub trait FilterStore: Send + Sync {
     ///
     /// # Errors
     ///
-    /// See [`StoreError`]. There is an answer for each item then too: [`Found::Failed`] for those that
+    /// See [`StoreError`]. There is an answer for each item then too: [`Lookup::Failed`] for those that
     /// failed for this reason.
     fn contains(
         &self,
         name: &[u8],
         items: &[&[u8]],
-        answers: &mut Vec<Found>,
+        answers: &mut Vec<Lookup>,
     ) -> Result<(), StoreError>;
 
     /// Returns what a filter was made for, as the store has it now: other servers create and delete too.
@@ -126,7 +126,7 @@ pub enum Added {
 
 /// What a filter answers about an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Lookup {
     /// The item is certainly not in the filter.
     Absent,
     /// The item is probably in the filter.
@@ -183,7 +183,7 @@ pub struct StoredFilters {
     /// The items that a filter is for if nobody says.
     items: u64,
     /// How full filters are, by name.
-    levels: Mutex<HashMap<Box<[u8]>, Level>>,
+    levels: Mutex<HashMap<Box<[u8]>, FillLevel>>,
     figures: Figures,
     /// Why the last request did not reach the store, if it did not.
     trouble: Mutex<Option<String>>,
@@ -191,7 +191,7 @@ pub struct StoredFilters {
 
 /// How full a filter is, as far as this server knows.
 #[derive(Clone, Copy)]
-struct Level {
+struct FillLevel {
     capacity: u64,
     estimate: u64,
     /// Items that this server added since.
@@ -201,12 +201,12 @@ struct Level {
     fresh: Duration,
 }
 
-impl Level {
+impl FillLevel {
     /// Of a filter that was estimated just now, which took some time.
-    fn new(capacity: u64, estimate: f64, took: Duration) -> Level {
+    fn new(capacity: u64, estimate: f64, took: Duration) -> FillLevel {
         let fresh = took.saturating_mul(SHARE).clamp(FRESH, STALE);
         let estimate = estimate.round() as u64;
-        Level { capacity, estimate, added: 0, at: Instant::now(), fresh }
+        FillLevel { capacity, estimate, added: 0, at: Instant::now(), fresh }
     }
 
     fn room(&self) -> u64 {
@@ -325,7 +325,7 @@ impl StoredFilters {
     pub fn create(&self, name: &[u8], plan: &Plan) -> Result<bool, StoreError> {
         let is_new = self.ask(name, |store| store.create(name, plan))?;
         match is_new {
-            true => self.set_level(name, Level::new(plan.items(), 0.0, Duration::ZERO)),
+            true => self.set_level(name, FillLevel::new(plan.items(), 0.0, Duration::ZERO)),
             false => self.forget(name),
         }
         Ok(is_new)
@@ -363,9 +363,9 @@ impl StoredFilters {
                 let mut found = Vec::new();
                 let result = self.contains(name, rest, &mut found);
                 answers.extend(found.into_iter().map(|found| match found {
-                    Found::Absent => Added::Full,
-                    Found::Present => Added::Present,
-                    Found::Failed => Added::Failed,
+                    Lookup::Absent => Added::Full,
+                    Lookup::Present => Added::Present,
+                    Lookup::Failed => Added::Failed,
                 }));
                 return result;
             }
@@ -384,18 +384,18 @@ impl StoredFilters {
     /// Returns how many new items a filter may take.
     fn room(&self, name: &[u8]) -> Result<u64, StoreError> {
         let known = self.levels.lock().get(name).copied();
-        if let Some(level) = known.filter(Level::is_fresh) {
+        if let Some(level) = known.filter(FillLevel::is_fresh) {
             return Ok(level.room());
         }
         let plan = self.plan(name)?;
         let begin = Instant::now();
         let estimate = self.estimate(name)?;
-        let level = Level::new(plan.items(), estimate, begin.elapsed());
+        let level = FillLevel::new(plan.items(), estimate, begin.elapsed());
         self.set_level(name, level);
         Ok(level.room())
     }
 
-    fn set_level(&self, name: &[u8], level: Level) {
+    fn set_level(&self, name: &[u8], level: FillLevel) {
         let mut levels = self.levels.lock();
         if levels.len() >= MOST_LEVELS && !levels.contains_key(name) {
             levels.clear();
@@ -416,7 +416,7 @@ impl StoredFilters {
         &self,
         name: &[u8],
         items: &[&[u8]],
-        answers: &mut Vec<Found>,
+        answers: &mut Vec<Lookup>,
     ) -> Result<(), StoreError> {
         answers.clear();
         let mut of_batch = Vec::new();
@@ -424,7 +424,7 @@ impl StoredFilters {
             let result = self.ask(name, |store| store.contains(name, batch, &mut of_batch));
             answers.append(&mut of_batch);
             if result.is_err() {
-                answers.resize(items.len(), Found::Failed);
+                answers.resize(items.len(), Lookup::Failed);
                 return result;
             }
         }

@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use inbloom::Filter;
+use anyhow::{Context, Result, bail, ensure};
+use inbloom::{Digest, Filter};
+use inbloom_redis::Address;
 
-use crate::edit::{Edit, Tally};
+use crate::edit::{self, Edit, Tally};
 use crate::filter_file::{self, OpenArgs};
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
 use crate::overfull::{self, Filling, Overfull};
+use crate::remote::{self, Inserter, RedisArgs};
 use crate::{numbers, output};
 
 /// Insert keys into an existing filter, one per line, and print how many were new
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file; replaced only when all keys are in
+    /// The filter's file, replaced only when all keys are in; or its address, redis://host/NAME
     filter: PathBuf,
 
     /// What happens when more keys come than the filter was planned for [default: stop]
@@ -30,9 +32,12 @@ pub struct Args {
     #[command(flatten)]
     open: OpenArgs,
 
-    // Last: its heading holds for all options that follow.
+    // These last: their headings hold for all options that follow.
     #[command(flatten)]
     input: InputArgs,
+
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -50,17 +55,25 @@ The file is the old one or the new one, never half of it. It is left as it was a
 input that cannot be read, or another program that is changing the file. With --wait it waits for
 that to end.
 
+A filter on Redis takes keys at once, from several programs too, and has a fixed size: it cannot grow.
+After an error some of the keys are in, and adding them again does no harm.
+
 Examples:
   inbloom add seen.ib new.txt              the lines of new.txt
   inbloom add seen.ib monday.gz tuesday.zst
   inbloom add --csv -f 3 seen.ib log.csv   the third field of every record
+  inbloom add redis://localhost/seen new.txt
   inbloom check -v seen.ib new.txt | tee fresh.txt | inbloom add seen.ib
 
 Exit status:
   0  the keys are in the filter
-  2  an error; the filter is as it was before, unless only the answer could not be printed";
+  2  an error; the filter is as it was before, unless only the answer could not be printed, or the
+     filter is on Redis";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(address) = remote::address_of(&args.filter)? {
+        return add_on_redis(args, &address);
+    }
     let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     if change.filter.plan().kind().is_static() {
         // Any key will do: the library refuses it, in its own words.
@@ -97,6 +110,37 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ));
     } else if filling.has_warned() || tally.changed > 0 && filter_file::exceeds_promise(filter) {
         output::say(before.warning(filter, tally));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
+    ensure!(
+        args.overfull != Some(Overfull::Grow),
+        "--overfull grow: a filter on Redis has a fixed size; choose stop or continue"
+    );
+    ensure!(
+        !args.wait.is_given(),
+        "--wait is for files: several programs can change a filter on Redis at once"
+    );
+    let filter = args.redis.open(address, args.open.key()?.as_ref())?;
+    let keys = args.input.keys_like(*filter.hasher(), filter.normalization())?;
+    let room = match args.overfull {
+        Some(Overfull::Continue) => u64::MAX,
+        _ => remote::room(&filter)?,
+    };
+    let mut inserter = Inserter::new(&filter, room);
+    let insert = |inserter: &mut Inserter<'_>, digests: &[Digest]| inserter.insert(digests);
+    let tally = edit::by_lines(&mut inserter, "adding", &args.input, keys, insert)
+        .with_context(|| address.to_string())?;
+    let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
+    output::print(format!("{new} new of {read}{}\n", tally.missing()).as_bytes())?;
+    if inserter.unknown > 0 {
+        output::say(format_args!(
+            "{} more are in the filter, and may have been new: connections to Redis broke before it \
+             could say",
+            numbers::keys(inserter.unknown),
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use inbloom::interop::{Container, Format};
 use inbloom::{Digest, Filter, Hasher, Kind, Plan, Span};
+use inbloom_redis::{Address, RedisFilter};
 
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::{self, HashArgs, container, format_parser};
@@ -29,6 +30,7 @@ use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
 use crate::lock::{Lock, WaitArgs};
 use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
+use crate::remote::{self, RedisArgs};
 use crate::sizing::{Sizing, kind_parser, kinds_that};
 use crate::{count, numbers, output};
 use inbloom_server::units;
@@ -39,7 +41,8 @@ use unfinished::{Output, Unfinished};
 #[derive(clap::Args, Clone)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// File to write; replaced only when the new filter is complete
+    /// File to write; replaced only when the new filter is complete. Or an address, redis://host/NAME,
+    /// whose name must be free
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -89,6 +92,13 @@ pub struct Args {
 
     #[command(flatten)]
     resources: Resources,
+
+    #[command(flatten)]
+    redis: RedisArgs,
+
+    /// Whether the output is on its way to Redis.
+    #[arg(skip)]
+    is_temporary: bool,
 }
 
 /// Options that a filter of another program does not follow: its file cannot record them, or its
@@ -186,12 +196,57 @@ Examples:
   inbloom build -o members.ib --hash-seed 1 members.txt
   inbloom build -o users.bloom --format guava -n 1M -p 0.01 --key-encoding i64le ids.txt
   inbloom build -o pwned.ib -d : -f 1 --key-encoding hex pwned-passwords-sha1.txt
+  inbloom build -o redis://localhost/seen -p 1e-4 urls.txt
 
 Exit status:
   0  the filter was written
   2  an error; the output file is as it was before, or in shards each file by itself";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    match remote::address_of(&args.output)? {
+        Some(address) => build_on_redis(args, &address),
+        None => build_file(args),
+    }
+}
+
+/// Builds a filter in a temporary file, and pushes that.
+fn build_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
+    ensure!(
+        args.kind == Kind::Blocked,
+        "a filter on Redis is of kind blocked: leave --kind out, or build a file"
+    );
+    let resources = &args.resources;
+    ensure!(
+        resources.shards_given().is_none() && !resources.is_resumed(),
+        "--shards and --resume are for files: build a file, and push it with 'inbloom push'"
+    );
+    ensure!(
+        args.overfull != Some(Overfull::Grow) && args.auto_clear.is_none(),
+        "a filter on Redis has a fixed size and does not empty itself: leave --overfull grow and \
+         --auto-clear out"
+    );
+    let client = args.redis.connect(address.server())?;
+    // Known before hours of reading.
+    match RedisFilter::open_keyed(&client, address.name(), args.hash.key.key()?.as_ref()) {
+        Err(inbloom_redis::Error::Missing { .. }) => {}
+        Ok(_) => bail!(
+            "{address} is there already: add keys to it with 'inbloom add', delete it first with \
+             'inbloom delete', or choose another name"
+        ),
+        Err(error) => return Err(error).with_context(|| address.to_string()),
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let output = folder.path().join("built.ib");
+    let code = build_file(&Args { output: output.clone(), is_temporary: true, ..args.clone() })?;
+    if output.exists() {
+        let filter = args.hash.key.open(&output)?;
+        remote::push(&client, address, &filter)?;
+        output::say(format_args!("pushed to {address}"));
+    }
+    Ok(code)
+}
+
+fn build_file(args: &Args) -> Result<ExitCode> {
     if let Some(base) = &args.living.base {
         return overlay::update(args, base);
     }
@@ -615,6 +670,7 @@ impl Builder<'_> {
                 format!("{} to {}", first.display(), last.display())
             }
             (Output::Shards(..), [one]) => one.display().to_string(),
+            _ if self.args.is_temporary => "a temporary file".to_owned(),
             // As it was named: it may be a link.
             _ => self.args.output.display().to_string(),
         };

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
-use inbloom::{Digest, Filter};
+use inbloom::Digest;
+use inbloom_redis::Address;
 use inbloom_server::units;
 use serde_json::Value;
 
@@ -17,14 +18,16 @@ use crate::filter_file::OpenArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
-use crate::output;
 use crate::progress::{Beside, Progress};
+use crate::remote::{self, Queried, RedisArgs};
+use crate::{numbers, output};
 
 /// Print the lines that are probably in a filter
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on; or its
+    /// address, redis://host/NAME
     filter: PathBuf,
 
     /// Ask this filter too; may be given more than once. The names of those that have the line are
@@ -38,9 +41,12 @@ pub struct Args {
     #[command(flatten)]
     open: OpenArgs,
 
-    // Last: its heading holds for all options that follow.
+    // These last: their headings hold for all options that follow.
     #[command(flatten)]
     input: InputArgs,
+
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -102,6 +108,9 @@ A ribbon filter may be larger than memory: the parts of the file that lines need
 at a time; and if the input is a file of millions of lines, these are collected, and answered by one
 pass over the filter. --verbose says which it is.
 
+A filter on Redis is asked for many lines at a time. If Redis has lost a part of it, that is an error:
+no line is taken for absent by mistake.
+
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
   inbloom check -v seen.ib < new.txt       lines that are certainly not in it
@@ -109,6 +118,7 @@ Examples:
   inbloom check --csv -f 3 seen.ib log.csv records whose third field is in it
   inbloom check --json-field id seen.ib events.jsonl
   echo alice | inbloom check -q seen.ib && echo seen
+  inbloom check redis://localhost/seen new.txt
   inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
   inbloom check users.guava --key-encoding i64le ids.txt    a filter of another program
@@ -159,6 +169,29 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         output::print(&tally.shown(&args.how, &inputs))?;
     }
     Ok(tally.exit_code())
+}
+
+impl Args {
+    /// Opens a filter in files, and decides how it is asked for an input of so many bytes.
+    fn open_files(&self, path: &Path, input: Option<u64>) -> Result<(Queried, Way)> {
+        let mut filter = self.open.open_all_now(path)?;
+        let situation = Situation::new(path, &filter, self.how.free_memory, input);
+        let way = situation.way();
+        if self.how.verbose {
+            output::say(format_args!("{}: {situation}", path.display()));
+        }
+        lookup::prepare(&mut filter, way);
+        Ok((Queried::Local(Box::new(filter)), way))
+    }
+
+    fn open_on_redis(&self, address: &Address) -> Result<Queried> {
+        let filter = self.redis.open(address, self.open.key()?.as_ref())?;
+        if self.how.verbose {
+            let masters = numbers::counted(filter.client().masters() as u64, "master");
+            output::say(format_args!("{address}: on Redis, {masters}: asked in batches"));
+        }
+        Ok(Queried::Remote(Box::new(filter)))
+    }
 }
 
 /// What happens to blocks that are answered, in their order.
@@ -281,7 +314,7 @@ struct Search {
 
 /// One of the filters.
 struct Pattern {
-    filter: Filter,
+    filter: Queried,
     /// As it was named on the command line, and what stands before its lines.
     name: String,
     shown: Vec<u8>,
@@ -354,17 +387,15 @@ impl Search {
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in std::iter::once(&args.filter).chain(&args.more) {
-            let mut filter = args.open.open_all_now(path)?;
-            let situation = Situation::new(path, &filter, args.how.free_memory, input);
-            let way = situation.way();
-            if args.how.verbose {
-                output::say(format_args!("{}: {situation}", path.display()));
-            }
-            lookup::prepare(&mut filter, way);
+            let (filter, way) = match remote::address_of(path)? {
+                Some(address) => (args.open_on_redis(&address)?, Way::InPlace),
+                None => args.open_files(path, input)?,
+            };
             if let Way::Sweep { room } = way {
                 search.room = Some(room);
             }
-            let keys = args.input.keys_for(&filter)?.without_warning();
+            let keys = filter.keys(&args.input)?;
+            let keys = keys.without_warning();
             let same = search.keys.iter().position(|other| other.same_digests(&keys));
             let keys = same.unwrap_or_else(|| {
                 let keys = match search.keys.first() {
@@ -374,7 +405,7 @@ impl Search {
                 search.keys.push(keys);
                 search.keys.len() - 1
             });
-            let name = path.display().to_string();
+            let name = remote::shown(path);
             let shown = output::name_beside_data(name.as_bytes());
             search.filters.push(Pattern { filter, name, shown, keys, way });
         }
@@ -390,7 +421,11 @@ impl Search {
         for (pattern, found) in self.filters.iter().zip(&mut answer.found) {
             if !pattern.is_swept() {
                 let digests = &answer.digests[pattern.keys];
-                pattern.filter.contains_digests(digests, found);
+                let asked = pattern.filter.contains_digests(digests, found);
+                asked.map_err(|error| BadRecord {
+                    index: None,
+                    problem: format!("{}: {error}", pattern.name),
+                })?;
                 digests.spread(found, false);
             }
         }
@@ -442,8 +477,8 @@ impl Search {
             }
             for (digests, case) in [(lower, "lowercase"), (upper, "uppercase")] {
                 let mut found = Vec::new();
-                pattern.filter.contains_digests(&digests, &mut found);
-                if pattern.has_more_than_chance(&found) {
+                let asked = pattern.filter.contains_digests(&digests, &mut found);
+                if asked.is_ok() && pattern.has_more_than_chance(&found) {
                     say(format!(
                         "warning: {name}: lines are hexadecimal digits, and are in {} in {case} \
                          only: convert them with tr, or build the filter with --normalize lower",
@@ -466,7 +501,10 @@ impl Search {
             let filters = self.filters.iter().enumerate().filter(|(_, pattern)| swept(pattern));
             for (number, pattern) in filters {
                 let mut found = Vec::new();
-                pattern.filter.sweep_digests(&digests, &mut found);
+                let Queried::Local(filter) = &pattern.filter else {
+                    unreachable!("only files are swept");
+                };
+                filter.sweep_digests(&digests, &mut found);
                 let mut rest = found.as_slice();
                 for job in &mut *jobs {
                     let of_keys = &job.product.digests[keys];

@@ -6,6 +6,8 @@
 //! taken by the reader if they go into a pipe. So whatever happens, a line that is in the filter's
 //! file has arrived, and one that is not will be printed again: at least once, never never.
 
+mod on_redis;
+
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Digest, Error, Filter, Kind, Span};
+use inbloom_redis::Address;
 use inbloom_server::units;
 
 use crate::blocks::{Block, InOrder, Next};
@@ -25,15 +28,18 @@ use crate::normalize::Normalization;
 use crate::output::Delivery;
 use crate::overfull::{self, Overfull};
 use crate::progress::{Beside, Progress};
+use crate::remote::{self, RedisArgs};
 use crate::signals::Signals;
 use crate::sizing::{Sizing, kind_parser};
 use crate::{numbers, output};
+use on_redis::SharedMemory;
 
 /// Print the first occurrence of every line, in order
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Remember what was seen in this file, across runs; made if it does not exist
+    /// Remember what was seen in this file, across runs; made if it does not exist. Or at this address,
+    /// redis://host/NAME, for several programs at once
     #[arg(long, value_name = "FILE")]
     filter: Option<PathBuf>,
 
@@ -92,6 +98,9 @@ pub struct Args {
 
     #[command(flatten)]
     sizing: Sizing,
+
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -123,10 +132,16 @@ If the reader of the pipe goes away, as head does, the lines that it has not tak
 seen. Only one program at a time may change F: the second is refused before it prints a line, or
 waits with --wait.
 
+A filter on Redis is used by several programs at once. It has a fixed size, so that -n is needed to make
+it, and lines beyond -n end the run unless --overfull continue is given. Lines are recorded there about
+once a second, after they have been delivered: two programs that read the same line within that time may
+both print it.
+
 Examples:
   inbloom dedup urls.txt > unique.txt
   inbloom dedup -n 2.5M -p 1e-6 urls-*.gz > unique.txt
   crawl | inbloom dedup --filter seen.ib --normalize url > frontier.txt
+  crawl | inbloom dedup --filter redis://localhost/seen -n 1G -p 1e-4 > frontier.txt
   tail -F access.log | inbloom dedup -d ' ' -f 1 --window 1h -n 1M
   inbloom dedup --repeated --exact ids.txt        lines that came before
   inbloom dedup --count words.txt | sort -rn | head
@@ -168,9 +183,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         counts.print(args.input.terminator())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (memory, keys) = match args.exact {
-        true => (Memory::ExactSet(ExactSet::default()), exact_keys()?),
-        false => {
+    let (memory, keys) = match (args.exact, shared_address(args)?) {
+        (true, _) => (Memory::ExactSet(ExactSet::default()), exact_keys()?),
+        (false, Some(address)) => {
+            let shared = SharedMemory::open(args, address, normalization)?;
+            let (hasher, normalization) = (*shared.filter.hasher(), shared.filter.normalization());
+            let keys = args.input.keys_like(hasher, normalization)?;
+            (Memory::Shared(Box::new(shared)), keys)
+        }
+        (false, None) => {
             let kept = KeptFilter::open(args, normalization)?;
             if let Some(warning) = kept.too_small(args) {
                 output::say(warning);
@@ -276,12 +297,19 @@ struct Dedup<'a> {
 enum Memory {
     ExactSet(ExactSet),
     Filter(Box<KeptFilter>),
+    Shared(Box<SharedMemory>),
+}
+
+/// The address of a filter that several programs share, if it is to be one.
+fn shared_address(args: &Args) -> Result<Option<Address>> {
+    args.filter.as_deref().map_or(Ok(None), remote::address_of)
 }
 
 impl Dedup<'_> {
     fn take(&mut self, digests: &Digests, block: &Block) -> Result<ControlFlow<()>> {
         match &mut self.memory {
             Memory::ExactSet(set) => set.insert(digests, &mut self.new),
+            Memory::Shared(shared) => shared.look_up(digests, &mut self.new)?,
             Memory::Filter(kept) => {
                 let had_passed = kept.has_passed;
                 kept.insert(digests, &mut self.new)?;
@@ -328,22 +356,29 @@ impl Dedup<'_> {
     fn save_if_due(&mut self) -> Result<()> {
         match &mut self.memory {
             Memory::Filter(kept) if kept.is_due(self.args.save_every) && !self.cut_off => {}
+            Memory::Shared(shared) if shared.is_due() && !self.cut_off => {}
             _ => return Ok(()),
         }
         // A reader that is slower than the input has always something left, unless it is waited for.
         let delivery = self.wait_for_delivery(|_| ())?;
         match &mut self.memory {
             Memory::Filter(kept) if delivery == Delivery::Done => kept.save(),
+            Memory::Shared(shared) if delivery == Delivery::Done => shared.save(),
             _ => Ok(()),
         }
     }
 
     /// Saves for the last time, when all lines are delivered; false if they will not be.
     fn save(&mut self) -> Result<bool> {
-        let Memory::Filter(kept) = &mut self.memory else { return Ok(true) };
-        kept.mistakes.sum(kept.new, &kept.filter);
-        if kept.file.is_none() {
-            return Ok(true);
+        match &mut self.memory {
+            Memory::ExactSet(_) => return Ok(true),
+            Memory::Filter(kept) => {
+                kept.mistakes.sum(kept.new, &kept.filter);
+                if kept.file.is_none() {
+                    return Ok(true);
+                }
+            }
+            Memory::Shared(_) => {}
         }
         let mut said = false;
         let delivery = self.wait_for_delivery(|waited| {
@@ -355,6 +390,9 @@ impl Dedup<'_> {
         match &mut self.memory {
             Memory::Filter(kept) if delivery == Delivery::Done && !self.cut_off => {
                 kept.save().map(|()| true)
+            }
+            Memory::Shared(shared) if delivery == Delivery::Done && !self.cut_off => {
+                shared.save().map(|()| true)
             }
             _ => Ok(false),
         }
@@ -397,6 +435,15 @@ impl Dedup<'_> {
                 let memory = numbers::bytes(set.bytes());
                 output::say(format_args!("{counts}, none by mistake; exact, {memory}"));
             }
+            Memory::Shared(shared) => {
+                let plan = shared.filter.plan();
+                output::say(format_args!(
+                    "{counts}, of which {} by mistake are expected; {} on Redis, {}",
+                    shared.mistakes(),
+                    plan.kind(),
+                    numbers::bytes(plan.bytes()),
+                ));
+            }
             Memory::Filter(kept) => {
                 let filter = &kept.filter;
                 output::say(format_args!(
@@ -416,15 +463,20 @@ impl Dedup<'_> {
     fn warning(&self) -> Option<String> {
         match &self.memory {
             Memory::Filter(kept) => kept.warning(self.read),
-            Memory::ExactSet(_) => None,
+            Memory::ExactSet(_) | Memory::Shared(_) => None,
         }
     }
 
     /// Why not all lines were taken.
     fn full(&self, saved: bool) -> Option<String> {
-        let Memory::Filter(kept) = &self.memory else { return None };
-        let file = self.args.filter.as_ref().filter(|_| saved);
-        kept.is_full.then(|| kept.full(self.read, file))
+        match &self.memory {
+            Memory::ExactSet(_) => None,
+            Memory::Shared(shared) => shared.is_full.then(|| shared.full(self.read)),
+            Memory::Filter(kept) => {
+                let file = self.args.filter.as_ref().filter(|_| saved);
+                kept.is_full.then(|| kept.full(self.read, file))
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! `inbloom info`: one screen about a filter's file, or about all its shards together.
 
+mod on_redis;
+
 use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +13,15 @@ use inbloom_server::calculator::particulars;
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::OpenArgs;
+use crate::remote::{self, RedisArgs};
 use crate::{filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on; or its
+    /// address, redis://host/NAME. redis://host lists all filters there
     filter: PathBuf,
 
     /// Print one JSON object
@@ -34,6 +38,10 @@ pub struct Args {
 
     #[command(flatten)]
     open: OpenArgs,
+
+    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -50,12 +58,20 @@ Examples:
   inbloom info --verify seen.ib                      is the file undamaged?
   inbloom info --json seen.ib | jq .current_rate
   inbloom info hashlookup-full.bloom                 a filter of another program
+  inbloom info redis://localhost/seen
+  inbloom info redis://localhost                     all filters there
 
 Exit status:
   0  the file is a filter, and undamaged as far as was checked
   2  it is not, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(server) = remote::server_of(&args.filter)? {
+        return on_redis::all(args, &server);
+    }
+    if let Some(address) = remote::address_of(&args.filter)? {
+        return on_redis::one(args, &address);
+    }
     let filter = args.open.open_all(&args.filter)?;
     let files = filter_file::files_of(&args.filter);
     let shards = (files != [args.filter.as_path()]).then_some(files.len());

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use inbloom::internals::splitmix::SplitMix;
-use inbloom::{Digest, Filter, Kind, Measurement, Plan, measure};
+use inbloom::{Digest, Estimate, Kind, Measurement, Plan, measure};
+use inbloom_redis::Address;
 use inbloom_server::units;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use crate::blocks::{InOrder, Job};
 use crate::filter_file::OpenArgs;
 use crate::keys::{Digests, InputArgs};
 use crate::progress::{Beside, Progress};
+use crate::remote::{self, Queried, RedisArgs};
 use crate::sizing::{Sizing, kind_parser};
 use crate::{filter_file, numbers, output, overfull};
 
@@ -34,8 +36,8 @@ use crate::{filter_file, numbers, output, overfull};
                             inbloom measure [OPTIONS] <FILTER> [FILES]...")]
 #[command(mut_arg("files", |files| files.help(FILES_HELP)))]
 pub struct Args {
-    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on.
-    /// Without one, filters of the plan given by -n, -p and so on are filled
+    /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on; or its
+    /// address, redis://host/NAME. Without one, filters of the plan given by -n, -p and so on are filled
     #[arg(conflicts_with_all = ["Sizing", "kind"])]
     filter: Option<PathBuf>,
 
@@ -69,6 +71,9 @@ pub struct Args {
 
     #[command(flatten)]
     sizing: Sizing,
+
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 const FILES_HELP: &str = "\
@@ -91,6 +96,7 @@ Examples:
   inbloom measure seen.ib                           random keys
   inbloom measure seen.ib absent.txt.gz             keys that were never inserted
   inbloom measure --json seen.ib | jq .verdict
+  inbloom measure redis://localhost/seen
 
 Exit status:
   0  the promise was kept, or nothing can be told
@@ -108,7 +114,10 @@ const MOST_QUERIES_LONG: u64 = 1_000_000_000;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let report = match &args.filter {
-        Some(path) => of_file(args, path)?,
+        Some(path) => match remote::address_of(path)? {
+            Some(address) => on_redis(args, &address)?,
+            None => of_file(args, path)?,
+        },
         None => of_plan(args)?,
     };
     let text = match args.json {
@@ -170,19 +179,51 @@ fn of_plan(args: &Args) -> Result<Report> {
 
 fn of_file(args: &Args, path: &Path) -> Result<Report> {
     let filter = args.open.open_all_now(path)?;
+    let (inserted, rate, estimate) = (filter.inserted(), filter.rate(), filter.estimated_items());
+    let overfull =
+        filter_file::exceeds_promise(&filter).then(|| overfull::holds(inserted, rate, estimate));
+    // Where no target is recorded, the rate that follows from the bits is put to the test.
+    let (target, items) = match filter_file::has_target(&filter) {
+        true => (filter.plan().rate(), filter.plan().items() as f64),
+        false => (rate, estimate.items),
+    };
+    let holds = Holds { inserted, estimate, target, items, overfull };
+    of_one(args, Queried::Local(Box::new(filter)), holds)
+}
+
+fn on_redis(args: &Args, address: &Address) -> Result<Report> {
+    let filter = args.redis.open(address, args.open.key()?.as_ref())?;
+    let (plan, estimate) = (*filter.plan(), filter.estimate()?);
+    // Redis does not count keys: what the bits tell is what is known.
+    let inserted = estimate.items.round() as u64;
+    let exceeds = estimate.items - 3.0 * estimate.error > plan.items() as f64;
+    let overfull =
+        exceeds.then(|| overfull::holds(inserted, plan.rate_at(estimate.items), estimate));
+    let (target, items) = (plan.rate(), plan.items() as f64);
+    let holds = Holds { inserted, estimate, target, items, overfull };
+    of_one(args, Queried::Remote(Box::new(filter)), holds)
+}
+
+/// What is known of a filter before it is asked.
+struct Holds {
+    inserted: u64,
+    estimate: Estimate,
+    /// The rate to hold, and the keys that it was promised for.
+    target: f64,
+    items: f64,
+    overfull: Option<Option<u64>>,
+}
+
+/// Asks one filter.
+fn of_one(args: &Args, filter: Queried, holds: Holds) -> Result<Report> {
+    let Holds { inserted, estimate, target, items, overfull } = holds;
     let plan = *filter.plan();
     let asked = match args.input.files.is_empty() {
         true => ask_random(args, &filter)?,
         false => ask_lines(args, &filter)?,
     };
-    // Where no target is recorded, the rate that follows from the bits is put to the test.
-    let target = if filter_file::has_target(&filter) { plan.rate() } else { filter.rate() };
-    let measured = Measurement::new(filter.inserted(), asked.probed, asked.claimed, target);
-    let estimate = filter.estimated_items();
-    let items = if filter_file::has_target(&filter) { plan.items() as f64 } else { estimate.items };
+    let measured = Measurement::new(inserted, asked.probed, asked.claimed, target);
     let allowed = target.max(plan.rate_at(items + 3.0 * estimate.error));
-    let overfull = filter_file::exceeds_promise(&filter)
-        .then(|| overfull::holds(filter.inserted(), filter.rate(), estimate));
     Ok(Report { plan, filters: None, measured, allowed, overfull })
 }
 
@@ -207,14 +248,15 @@ struct Asked {
 }
 
 impl Asked {
-    fn ask(&mut self, filter: &Filter, digests: &[Digest], answers: &mut Vec<bool>) {
-        filter.contains_digests(digests, answers);
+    fn ask(&mut self, filter: &Queried, digests: &[Digest], answers: &mut Vec<bool>) -> Result<()> {
+        filter.contains_digests(digests, answers)?;
         self.probed += answers.len() as u64;
         self.claimed += answers.iter().map(|claimed| u64::from(*claimed)).sum::<u64>();
+        Ok(())
     }
 }
 
-fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
+fn ask_random(args: &Args, filter: &Queried) -> Result<Asked> {
     let plan = filter.plan();
     ensure!(
         !plan.kind().is_exact(),
@@ -232,21 +274,21 @@ fn ask_random(args: &Args, filter: &Filter) -> Result<Asked> {
         let enough = some as usize * filter.hasher().digests_per_key();
         while digests.len() < enough {
             let key = random_key(&mut random);
-            if is_of_shard(plan, filter.digest(key)) {
+            if is_of_shard(plan, filter.hasher().digest(key)) {
                 filter.hasher().append_digests(key, &mut digests);
             }
         }
-        asked.ask(filter, &digests, &mut answers);
+        asked.ask(filter, &digests, &mut answers)?;
     }
     Ok(asked)
 }
 
-fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
+fn ask_lines(args: &Args, filter: &Queried) -> Result<Asked> {
     let plan = filter.plan();
     let inputs = args.input.inputs();
     let reader = args.input.reader(&inputs);
     let mut progress = Progress::new("measuring", &inputs, &reader, Beside::Nothing);
-    let keys = args.input.keys_for(filter)?;
+    let keys = filter.keys(&args.input)?;
     let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
     let mut jobs = InOrder::new(reader, args.input.threads(), digests);
     let mut asked = Asked::default();
@@ -255,7 +297,7 @@ fn ask_lines(args: &Args, filter: &Filter) -> Result<Asked> {
         let job: &mut Job<Digests> = job.map_err(|failure| failure.error)?;
         let digests = &mut job.product;
         digests.retain(|digest| is_of_shard(plan, *digest));
-        asked.ask(filter, digests, &mut answers);
+        asked.ask(filter, digests, &mut answers)?;
         progress.step(job.block.len());
     }
     Ok(asked)

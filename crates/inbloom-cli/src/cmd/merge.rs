@@ -1,25 +1,30 @@
 //! `inbloom merge`: one filter of the keys of several.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::{Error, Filter};
+use inbloom_redis::{Address, RedisFilter};
 
 use crate::filter_file::{self, Changed, OpenArgs};
 use crate::lock::WaitArgs;
+use crate::remote::{self, RedisArgs};
 use crate::{numbers, output};
 
 /// Merge filters into one that has the keys of all of them
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// File to write, which may be one of the filters; replaced only when the new one is complete
+    /// File to write, which may be one of the filters; replaced only when the new one is complete. Or
+    /// an address, redis://host/NAME: a filter there takes the keys, and is made if there is none
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// The filters' files, at least two
-    #[arg(required = true, num_args = 2.., value_name = "FILTER")]
+    /// The filters' files or addresses, at least two; for a filter on Redis that takes the keys one
+    /// will do
+    #[arg(required = true, num_args = 1.., value_name = "FILTER")]
     filters: Vec<PathBuf>,
 
     /// Text to keep in the new file, instead of the first note of the filters
@@ -31,6 +36,10 @@ pub struct Args {
 
     #[command(flatten)]
     open: OpenArgs,
+
+    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    redis: RedisArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -49,21 +58,45 @@ Examples:
   inbloom merge -o week.ib mon.ib tue.ib
   inbloom merge -o week.ib week.ib wed.ib              one more, in place
   inbloom merge -o all.ib --note 'May' part-*.ib
+  inbloom merge -o redis://localhost/seen part-*.ib    into a filter on Redis
 
 Exit status:
   0  the filter was written
-  2  an error; the output file is as it was before";
+  2  an error; the output file is as it was before. A filter on Redis may have some of the keys, and
+     merging again does no harm";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut output = Changed::new(&args.output, args.wait)?;
+    let address = remote::address_of(&args.output)?;
+    ensure!(
+        args.filters.len() > 1 || address.is_some(),
+        "one filter is nothing to merge: name at least two"
+    );
+    let mut output = match address {
+        None => Some(Changed::new(&args.output, args.wait)?),
+        Some(_) => None,
+    };
+    let merged = merge_all(args)?;
+    match (&mut output, &address) {
+        (Some(output), _) => output.save(&merged)?,
+        (None, Some(address)) => merge_on_redis(args, address, &merged)?,
+        (None, None) => unreachable!("an output is a file or an address"),
+    }
+    summarize(&merged, args);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn merge_all(args: &Args) -> Result<Filter> {
     // A damaged filter that was saved again would have good checksums.
-    args.filters.iter().try_for_each(|path| args.open.verify(path))?;
-    let (first, others) = args.filters.split_first().expect("at least two are required");
-    let mut merged = args.open.open_mut(first)?;
-    filter_file::advance(&mut merged).with_context(|| first.display().to_string())?;
+    let files = args.filters.iter().filter(|path| !is_address(path));
+    files.into_iter().try_for_each(|path| args.open.verify(path))?;
+    // What is pulled is in files for as long as it is merged.
+    let pulled = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let (first, others) = args.filters.split_first().expect("at least one is required");
+    let mut merged = args.open.open_mut(&at_hand(args, first, pulled.path())?)?;
+    filter_file::advance(&mut merged).with_context(|| remote::shown(first))?;
     let mut note = merged.note().to_string();
     for path in others {
-        let other = args.open.open_now(path)?;
+        let other = args.open.open_now(&at_hand(args, path, pulled.path())?)?;
         check_normalization(&merged, first, &other, path)?;
         merged.merge(&other).map_err(|error| name(error, first, path))?;
         if note.is_empty() {
@@ -71,9 +104,42 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     merged.set_note(args.note.as_deref().unwrap_or(&note))?;
-    output.save(&merged)?;
-    summarize(&merged, args);
-    Ok(ExitCode::SUCCESS)
+    Ok(merged)
+}
+
+fn is_address(path: &Path) -> bool {
+    path.to_str().is_some_and(Address::is_address)
+}
+
+/// The file of a filter: its own, or the one that it is pulled into.
+fn at_hand<'a>(args: &Args, path: &'a Path, folder: &Path) -> Result<Cow<'a, Path>> {
+    let Some(address) = remote::address_of(path)? else { return Ok(Cow::Borrowed(path)) };
+    let filter = args.redis.open(&address, args.open.key()?.as_ref())?;
+    let file = folder.join("pulled.ib");
+    // The one before is open, or merged: its name is free to be taken.
+    remote::pull(&filter, &address, &file)?;
+    Ok(Cow::Owned(file))
+}
+
+/// Adds the keys to a filter on Redis, or makes it of them.
+fn merge_on_redis(args: &Args, address: &Address, merged: &Filter) -> Result<()> {
+    let client = args.redis.connect(address.server())?;
+    match RedisFilter::open_keyed(&client, address.name(), args.open.key()?.as_ref()) {
+        Ok(filter) => {
+            ensure!(
+                merged.normalization() == filter.normalization(),
+                "cannot merge into {address}: its keys were normalized by '{}', and those of the \
+                 others by '{}'; build one of them again with the other's",
+                filter.normalization(),
+                merged.normalization(),
+            );
+            remote::merge(&filter, address, merged)
+        }
+        Err(inbloom_redis::Error::Missing { .. }) => {
+            remote::push(&client, address, merged).map(drop)
+        }
+        Err(error) => Err(error).with_context(|| address.to_string()),
+    }
 }
 
 /// Keys that were written in different ways do not belong into one filter: a query would find those
@@ -81,7 +147,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn check_normalization(here: &Filter, first: &Path, there: &Filter, second: &Path) -> Result<()> {
     let (left, right) = (here.normalization(), there.normalization());
     if left != right {
-        let (first, second) = (first.display(), second.display());
+        let (first, second) = (remote::shown(first), remote::shown(second));
         bail!(
             "cannot merge {first} and {second}: they differ in the normalization of keys, {left:?} \
              in {first} and {right:?} in {second}; build one of them again with the other's"
@@ -100,7 +166,7 @@ fn check_normalization(here: &Filter, first: &Path, there: &Filter, second: &Pat
 
 /// Says which two files it was.
 fn name(error: Error, first: &Path, second: &Path) -> anyhow::Error {
-    let (first, second) = (first.display(), second.display());
+    let (first, second) = (remote::shown(first), remote::shown(second));
     match error {
         Error::Mismatch { field, left, right } => anyhow!(
             "cannot merge {first} and {second}: they differ in {field}, {left} in {first} and \
@@ -122,13 +188,13 @@ fn summarize(merged: &Filter, args: &Args) {
         false => format!(", {} full", numbers::share(merged.fill())),
     };
     output::say(format_args!(
-        "{} filters merged: {about}{keys}{fill}; {}, {}, rate {} promised, {} now; saved as {}",
-        args.filters.len(),
+        "{} merged: {about}{keys}{fill}; {}, {}, rate {} promised, {} now; saved as {}",
+        numbers::counted(args.filters.len() as u64, "filter"),
         plan.kind(),
         numbers::bytes(merged.bytes()),
         numbers::rate(plan.rate()),
         numbers::rate(merged.rate()),
-        args.output.display(),
+        remote::shown(&args.output),
     ));
     if filter_file::exceeds_promise(merged) {
         output::say(format_args!(

@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod convert;
 mod dedup;
+mod delete;
 mod r#gen;
 mod info;
 mod man;
@@ -13,6 +14,8 @@ mod measure;
 mod merge;
 mod ping;
 mod plan;
+mod pull;
+mod push;
 mod remove;
 mod serve;
 mod sort_ints;
@@ -30,6 +33,9 @@ pub enum Command {
     Remove(remove::Args),
     Check(check::Args),
     Dedup(dedup::Args),
+    Delete(delete::Args),
+    Push(push::Args),
+    Pull(pull::Args),
     Info(info::Args),
     Merge(merge::Args),
     Convert(convert::Args),
@@ -51,6 +57,9 @@ impl Command {
             Command::Remove(args) => remove::run(&args),
             Command::Check(args) => check::run(&args),
             Command::Dedup(args) => dedup::run(&args),
+            Command::Delete(args) => delete::run(&args),
+            Command::Push(args) => push::run(&args),
+            Command::Pull(args) => pull::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Merge(args) => merge::run(&args),
             Command::Convert(args) => convert::run(&args),

@@ -11,7 +11,7 @@ use crate::edit::Edit;
 use crate::filter_file::OpenArgs;
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
-use crate::{numbers, output};
+use crate::{numbers, output, remote};
 
 /// Take keys out of a bitmap, counting or cuckoo filter, one per line
 ///
@@ -58,6 +58,9 @@ Exit status:
   2  an error; the filter is as it was before";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let instead = "filters there are of kind blocked and cannot remove keys; to delete the whole \
+                   filter, use 'inbloom delete'";
+    remote::refuse_address(&args.filter, instead)?;
     let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     let kind = change.filter.plan().kind();
     if !kind.can_remove() {

@@ -2,6 +2,7 @@
 
 mod access;
 mod limits;
+mod store;
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::settings_file::SettingsFile;
 use crate::{log, memory};
 use access::AccessArgs;
 use limits::LimitArgs;
+use store::StoreArgs;
 
 /// Serve filters to every Redis client: BF.* and CF.*.
 ///
@@ -91,6 +93,10 @@ pub struct Args {
 
     #[command(flatten)]
     limits: LimitArgs,
+
+    // Last: its heading holds for all options that follow.
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -165,6 +171,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         file.apply(&mut config.settings)?;
     }
     let server = Arc::new(Server::new(config));
+    args.store.attach(&server)?;
     if let Some(file) = file {
         file.follow(&server, base);
     }

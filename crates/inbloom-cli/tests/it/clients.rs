@@ -7,13 +7,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// A server of its own for each test, on a free port of the loopback, ended when dropped.
-struct Server {
+pub struct Server {
     process: Child,
-    port: u16,
+    pub port: u16,
 }
 
 impl Server {
-    fn start(options: &[&str]) -> Server {
+    pub fn start(options: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_inbloom"))
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(options)
@@ -30,7 +30,7 @@ impl Server {
     }
 
     /// What redis-cli prints for a line of words.
-    fn cli(&self, line: &str) -> String {
+    pub fn cli(&self, line: &str) -> String {
         let words = line.split(' ');
         let output = Command::new("redis-cli")
             .args(["-p", &self.port.to_string()])
@@ -53,7 +53,7 @@ fn root() -> PathBuf {
 }
 
 /// The folder of the installed clients. Tests run at once, and one installs for all.
-fn clients() -> &'static Path {
+pub fn clients() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let ran = Command::new(root().join("scripts/clients")).output().unwrap();
@@ -62,11 +62,11 @@ fn clients() -> &'static Path {
     })
 }
 
-fn script(name: &str) -> PathBuf {
+pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
 }
 
-fn check(output: Output, expected: &str) {
+pub fn check(output: Output, expected: &str) {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.contains(expected), "{out}\n{err}");

@@ -9,5 +9,6 @@ mod foreign;
 mod house;
 #[cfg(target_os = "linux")]
 mod memory;
+mod on_redis;
 mod operations;
 mod pages;

@@ -453,17 +453,17 @@ fn keys(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 /// What SCAN is asked for.
-pub(super) struct Scan<'a> {
+pub(super) struct ScanRequest<'a> {
     pub(super) cursor: u64,
     count: usize,
     pattern: Option<&'a [u8]>,
     kind: Option<&'a [u8]>,
 }
 
-impl<'a> Scan<'a> {
-    pub(super) fn parse(words: Arguments<'a>) -> Result<Scan<'a>, ReplyError> {
+impl<'a> ScanRequest<'a> {
+    pub(super) fn parse(words: Arguments<'a>) -> Result<ScanRequest<'a>, ReplyError> {
         let cursor = words.get(1).and_then(cursor).ok_or(ReplyError::new("ERR invalid cursor"))?;
-        let mut scan = Scan { cursor, count: 10, pattern: None, kind: None };
+        let mut scan = ScanRequest { cursor, count: 10, pattern: None, kind: None };
         let mut options = words.skip(2).into_iter();
         while let Some(option) = options.next() {
             let value = options.next().ok_or(ReplyError::SYNTAX)?;
@@ -490,7 +490,7 @@ impl<'a> Scan<'a> {
 }
 
 fn scan(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let scan = Scan::parse(call.arguments)?;
+    let scan = ScanRequest::parse(call.arguments)?;
     let (keyspace, database, now) = (&call.server.keyspace, call.session.database, call.now);
     let (mark, mut next) = (call.reply.mark(), 0);
     call.reply.array_of(|reply| {

@@ -18,10 +18,10 @@ use inbloom::{Kind, Plan};
 use super::bloom::{FULL, Facts, InsertOptions, NO_GROWTH_ON_STORE, wish};
 use super::extensions::Estimated;
 use super::glob;
-use super::keys::{NO_KEY, Scan, Since, Unit, database, expiry_asked, shown_expiry};
+use super::keys::{NO_KEY, ScanRequest, Since, Unit, database, expiry_asked, shown_expiry};
 use super::server::observation::check_samples;
 use crate::command::{Batched, Call};
-use crate::filter_store::{Added, Found, StoreError, StoredFilters};
+use crate::filter_store::{Added, Lookup, StoreError, StoredFilters};
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
@@ -218,9 +218,9 @@ fn contains_each(server: &Server, name: &[u8], items: &[&[u8]]) -> Vec<Result<bo
         Ok(()) => Err(NO_ANSWER),
     };
     let answer = |found| match found {
-        Found::Absent => Ok(false),
-        Found::Present => Ok(true),
-        Found::Failed => of_failed.clone(),
+        Lookup::Absent => Ok(false),
+        Lookup::Present => Ok(true),
+        Lookup::Failed => of_failed.clone(),
     };
     answers.into_iter().map(answer).collect()
 }
@@ -354,7 +354,7 @@ pub fn keys(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 /// SCAN lists everything in one call: a store is listed as a whole.
 pub fn scan(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let scan = Scan::parse(call.arguments)?;
+    let scan = ScanRequest::parse(call.arguments)?;
     let names = match scan.cursor {
         0 => filters(call.server).names().map_err(failed)?,
         _ => Vec::new(),

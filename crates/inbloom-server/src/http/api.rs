@@ -162,7 +162,7 @@ pub fn answer(call: &ApiCall<'_>) -> Result<Value, ApiError> {
         }
         ["filters"] => {
             check_read(call)?;
-            check_loaded(call.server)?;
+            check_filters(call.server)?;
             filters::list(call.server, &mut parameters)?
         }
         ["filters", name] => {
@@ -217,8 +217,13 @@ fn check_read(call: &ApiCall<'_>) -> Result<(), ApiError> {
     call.caller.check(Class::Read)
 }
 
-/// Refuses what needs all filters while they are loaded.
-fn check_loaded(server: &Server) -> Result<(), ApiError> {
+/// Refuses what needs filters while they are loaded, or where they are on a store.
+fn check_filters(server: &Server) -> Result<(), ApiError> {
+    if server.stored().is_some() {
+        let message = "filters are on a store (--store), which is not shown here: use a Redis client \
+                       or 'inbloom info'";
+        return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "store", message));
+    }
     if !server.health.suffers(LOADING) {
         return Ok(());
     }
@@ -241,7 +246,7 @@ fn find(
     segment: &str,
     parameters: &mut Parameters,
 ) -> Result<NamedFilter, ApiError> {
-    check_loaded(call.server)?;
+    check_filters(call.server)?;
     let database = database(parameters)?;
     let name = names::read(segment).ok_or_else(|| {
         ApiError::request("the name in the path is not percent-encoded, or not base64url after '='")

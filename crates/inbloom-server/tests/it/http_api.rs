@@ -3,13 +3,16 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inbloom_server::filter_store::StoredFilters;
 use inbloom_server::http::page::FILES;
 use inbloom_server::{Config, HttpAccess, Users};
 use serde_json::{Value, json};
 
 use crate::sockets::{Client, Running, request};
+use crate::store::double::Double;
 
 /// A server with both ports.
 struct Both {
@@ -673,4 +676,14 @@ fn broken_requests_are_answered_or_closed() {
     }
     assert_eq!(both.get("/healthz").status, 200);
     assert_eq!(both.get("/api/filters").status, 200);
+}
+
+#[test]
+fn filters_on_a_store_are_not_shown_and_that_is_said() {
+    let both = Both::start(Config::default());
+    both.running.server.set_stored(StoredFilters::new(Arc::new(Double::default()), 1000));
+    for path in ["/api/filters", "/api/filters/seen", "/api/filters/seen/test?item=a"] {
+        assert_eq!(both.get(path).error(), (501, "store".into()), "{path}");
+    }
+    assert_eq!(both.get("/api/health").ok()["status"], "ok");
 }

@@ -1,6 +1,6 @@
 //! Commands where filters are on a store, over one in memory that can fail on demand.
 
-mod double;
+pub mod double;
 
 use std::collections::HashSet;
 use std::sync::Arc;

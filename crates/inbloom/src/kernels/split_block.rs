@@ -108,11 +108,7 @@ const NEAR: usize = 16;
 
 /// Calls `work` with each key of a run, while the blocks of the next are on their way.
 #[inline(always)]
-fn for_each(
-    blocks: &[Bytes32],
-    Run { keys, next }: Run<'_>,
-    mut work: impl FnMut(usize, Digest),
-) {
+fn for_each(blocks: &[Bytes32], Run { keys, next }: Run<'_>, mut work: impl FnMut(usize, Digest)) {
     if size_of_val(blocks) <= FITS_IN_L2 {
         for (at, digest) in keys.iter().enumerate() {
             work(at, *digest);
@@ -171,7 +167,7 @@ fn insert(block: &mut Bytes32, key: u32) -> u32 {
 mod avx2 {
     use std::arch::x86_64::*;
 
-    use super::{Run, SALT, Bytes32, for_each, index};
+    use super::{Bytes32, Run, SALT, for_each, index};
 
     #[inline]
     #[target_feature(enable = "avx2")]

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use inbloom::{Filter, Plan};
-use inbloom_server::filter_store::{Added, FilterStore, Found, StoreError};
+use inbloom_server::filter_store::{Added, FilterStore, Lookup, StoreError};
 
 /// What goes wrong.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -111,17 +111,17 @@ impl FilterStore for Double {
         &self,
         name: &[u8],
         items: &[&[u8]],
-        answers: &mut Vec<Found>,
+        answers: &mut Vec<Lookup>,
     ) -> Result<(), StoreError> {
-        *answers = vec![Found::Failed; items.len()];
+        *answers = vec![Lookup::Failed; items.len()];
         self.with(name, |filter, _, fault| {
             let answer = |item: &&[u8]| match fault {
-                Fault::Lost if is_lost(item) => Found::Failed,
-                _ if filter.contains(*item) => Found::Present,
-                _ => Found::Absent,
+                Fault::Lost if is_lost(item) => Lookup::Failed,
+                _ if filter.contains(*item) => Lookup::Present,
+                _ => Lookup::Absent,
             };
             *answers = items.iter().map(answer).collect();
-            outcome(answers.contains(&Found::Failed))
+            outcome(answers.contains(&Lookup::Failed))
         })
     }
 
