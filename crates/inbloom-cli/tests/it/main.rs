@@ -12,3 +12,5 @@ mod memory;
 mod on_redis;
 mod operations;
 mod pages;
+#[cfg(unix)]
+mod web;

@@ -20,7 +20,30 @@ macro_rules! file {
 }
 
 /// All files of `web/`; a test compares them with the folder.
-pub static FILES: &[WebFile] = &[file!("index.html")];
+pub static FILES: &[WebFile] = &[
+    file!("api.js"),
+    file!("app.js"),
+    file!("calculator.js"),
+    file!("charts.js"),
+    file!("curves.js"),
+    file!("dom.js"),
+    file!("en.js"),
+    file!("filter.js"),
+    file!("filters.js"),
+    file!("health.js"),
+    file!("history.js"),
+    file!("i18n.js"),
+    file!("icon.svg"),
+    file!("index.html"),
+    file!("learn.js"),
+    file!("numbers.js"),
+    file!("preferences.js"),
+    file!("standalone.html"),
+    file!("standalone.js"),
+    file!("style.css"),
+    file!("toy.js"),
+    file!("zh.js"),
+];
 
 /// Returns the file of a path of an address; `/` is the page itself.
 pub fn find(path: &str) -> Option<&'static WebFile> {
