@@ -30,6 +30,7 @@ pub static FILES: &[WebFile] = &[
     file!("en.js"),
     file!("filter.js"),
     file!("filters.js"),
+    file!("formulas.js"),
     file!("health.js"),
     file!("history.js"),
     file!("i18n.js"),
