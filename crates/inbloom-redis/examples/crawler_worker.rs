@@ -18,7 +18,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
-use inbloom::{Kind, Plan};
 use inbloom_redis::{Added, Address, Client, Durability, Options, RedisFilter};
 
 /// URLs that are asked for at once.
@@ -46,7 +45,7 @@ pub fn crawl(
     options.durability = Durability::Replicas(1);
     options.deadline = Duration::from_secs(60);
     let client = Client::connect(address.server(), options)?;
-    let plan = Plan::builder(Kind::Blocked).items(10_000_000).rate(1e-4).build()?;
+    let plan = inbloom_redis::plan(10_000_000, 1e-4)?;
     let seen = RedisFilter::open_or_create(&client, address.name(), plan)?;
 
     let mut position: usize =

@@ -6,11 +6,10 @@
 //! [blocked](inbloom::Kind::Blocked), so that a file can be pushed to a cluster and pulled back.
 //!
 //! ```no_run
-//! use inbloom::{Kind, Plan};
 //! use inbloom_redis::{Added, Client, Options, RedisFilter};
 //!
 //! let client = Client::connect(&"redis://localhost:7000".parse()?, Options::default())?;
-//! let plan = Plan::builder(Kind::Blocked).items(10_000_000_000).rate(1e-4).build()?;
+//! let plan = inbloom_redis::plan(10_000_000_000, 1e-4)?;
 //! let seen = RedisFilter::open_or_create(&client, "seen", plan)?;
 //! match seen.insert("https://example.org/")? {
 //!     Added::New => println!("fetch it"),
@@ -62,5 +61,6 @@ pub use address::{Address, Server};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use filter::{Added, Found, Listed, RedisFilter, Spec};
+pub use layout::plan;
 pub use options::{Durability, Eviction, Options, Reads};
 pub use pyrebloom::PyreBloom;

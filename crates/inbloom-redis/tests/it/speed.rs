@@ -81,16 +81,11 @@ fn median(mut rates: Vec<f64>) -> f64 {
 fn speed_beside_bit_by_bit() {
     let Some(server) = Redis::start("redis-server", &[]) else { return };
     let client = connect(&server.address());
-    for (rate, probes) in [(0.01, None), (0.01, Some(4)), (1e-4, None)] {
-        let ours = match probes {
-            None => plan(ITEMS, rate),
-            Some(probes) => Plan::builder(Kind::Blocked)
-                .items(ITEMS)
-                .rate(rate)
-                .probes(probes)
-                .build()
-                .expect("a plan"),
-        };
+    // As they are planned for servers, and with the fewest bits.
+    let for_servers = |rate| inbloom_redis::plan(ITEMS, rate).expect("a plan");
+    for (rate, ours) in
+        [(0.01, for_servers(0.01)), (0.01, plan(ITEMS, 0.01)), (1e-4, for_servers(1e-4))]
+    {
         let filter = RedisFilter::create(&client, "f", ours).expect("created");
         let mut theirs = BitByBit::new(&server, rate);
         let (mut adds, mut queries) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
