@@ -189,6 +189,16 @@ impl InputArgs {
         encoding.map_or("", KeyEncoding::name)
     }
 
+    /// The encoding of keys that was asked for, if one was.
+    pub fn asked_encoding(&self) -> Option<KeyEncoding> {
+        self.key_encoding
+    }
+
+    /// Keys for those who take their texts: see [`Keys::each`].
+    pub fn texts(&self) -> Result<Keys> {
+        self.keys_in(KeyEncoding::Utf8, Hasher::default(), Normalization::default())
+    }
+
     /// The encoding of a filter's keys: what its file records, or else what was asked for. Files of
     /// other programs record nothing.
     fn encoding_of(&self, filter: &Filter) -> Result<KeyEncoding> {

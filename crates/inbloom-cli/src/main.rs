@@ -4,8 +4,8 @@
 //! which data passes: `input` (files, pipes, compressed ones), `count` and `blocks` (records, by
 //! `split` or `csv`, on all cores, in order by `pipeline`), `keys` (from records to digests, by `fields`, `csv`,
 //! `json` and `normalize`), `filter_file` (filters in files), `lock` (one program at a time changes
-//! them), `remote` (filters on Redis), `lookup` (those that are larger than memory), `edit` (those that
-//! lines change),
+//! them), `remote` (filters on Redis), `columns` (filters in Parquet files), `lookup` (those that are
+//! larger than memory), `edit` (those that lines change),
 //! `exact_set` and `integers` (exact sets), `output` (stdout, stderr, exit codes), `progress` and
 //! `signals`. For arguments: `sizing` (the options that make a
 //! plan), `overfull` (what happens past it), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
@@ -13,6 +13,7 @@
 
 mod blocks;
 mod cmd;
+mod columns;
 mod count;
 mod csv;
 mod edit;

@@ -23,7 +23,7 @@ use crate::storage::Cells;
 
 use place::{destination, sync_folder};
 
-pub use options::OpenOptions;
+pub use options::{OpenOptions, split_part};
 pub use watch::Watch;
 
 impl Filter {

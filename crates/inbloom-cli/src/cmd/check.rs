@@ -14,6 +14,7 @@ use inbloom_server::units;
 use serde_json::Value;
 
 use crate::blocks::{BadRecord, Block, InOrder, Job};
+use crate::columns::{self, Shown};
 use crate::filter_file::OpenArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
@@ -28,12 +29,18 @@ use crate::{numbers, output};
 pub struct Args {
     /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on; or its
     /// address, redis://host/NAME
-    filter: PathBuf,
+    #[arg(required_unless_present = "column")]
+    filter: Option<PathBuf>,
 
     /// Ask this filter too; may be given more than once. The names of those that have the line are
     /// printed before it
     #[arg(short = 'F', long = "filter", value_name = "FILE")]
     more: Vec<PathBuf>,
+
+    /// Print the Parquet files whose column of this name can hold any of the keys, each with how
+    /// many of its row groups
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "key_file"])]
+    column: Option<String>,
 
     #[command(flatten)]
     how: How,
@@ -111,6 +118,11 @@ pass over the filter. --verbose says which it is.
 A filter on Redis is asked for many lines at a time. If Redis has lost a part of it, that is an error:
 no line is taken for absent by mistake.
 
+--column asks the filters that Parquet files have for each row group, and prints the files that can
+hold any of the keys; with -v those that cannot, with -c how many. A file without filters can hold
+any. Keys are written as the type of the column has them; those of a fixed length also in
+hexadecimal. A pattern with * in the last part of a path stands for all files that fit.
+
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
   inbloom check -v seen.ib < new.txt       lines that are certainly not in it
@@ -121,6 +133,7 @@ Examples:
   inbloom check redis://localhost/seen new.txt
   inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
+  echo 4711 | inbloom check --column id -F 'data/*.parquet'
   inbloom check users.guava --key-encoding i64le ids.txt    a filter of another program
 
 Exit status:
@@ -129,6 +142,9 @@ Exit status:
   2  an error; other inputs were still read, and with -q a selected line gives 0 all the same";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(column) = &args.column {
+        return check_column(column, args);
+    }
     let inputs = args.input.inputs();
     let search = Arc::new(Search::new(args)?);
     let reader = args.input.reader(&inputs);
@@ -192,6 +208,18 @@ impl Args {
         }
         Ok(Queried::Remote(Box::new(filter)))
     }
+}
+
+/// Asks the filters in Parquet files. If these are given by -F, all other names are files of keys.
+fn check_column(column: &str, args: &Args) -> Result<ExitCode> {
+    let (mut files, mut input) = (args.more.clone(), args.input.clone());
+    match &args.filter {
+        Some(first) if files.is_empty() => files.push(first.clone()),
+        first => input.files.splice(..0, first.clone()).for_each(drop),
+    }
+    ensure!(!files.is_empty(), "name the Parquet files: --column {column} -F 'data/*.parquet'");
+    let How { invert_match: inverted, count, quiet, json, .. } = args.how;
+    columns::check(column, &files, &input, Shown { inverted, count, quiet, json })
 }
 
 /// What happens to blocks that are answered, in their order.
@@ -386,7 +414,7 @@ impl Search {
         // Whoever stops at the first line, or wants each as soon as it is known, waits for no sweep.
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
-        for path in std::iter::once(&args.filter).chain(&args.more) {
+        for path in args.filter.iter().chain(&args.more) {
             let (filter, way) = match remote::address_of(path)? {
                 Some(address) => (args.open_on_redis(&address)?, Way::InPlace),
                 None => args.open_files(path, input)?,

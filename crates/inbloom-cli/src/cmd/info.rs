@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::filter_file::OpenArgs;
 use crate::remote::{self, RedisArgs};
-use crate::{filter_file, histogram, numbers, output};
+use crate::{columns, filter_file, histogram, numbers, output};
 
 /// Show a filter's parameters, how full it is, and its current rate against the promise
 #[derive(clap::Args)]
@@ -60,6 +60,8 @@ Examples:
   inbloom info hashlookup-full.bloom                 a filter of another program
   inbloom info redis://localhost/seen
   inbloom info redis://localhost                     all filters there
+  inbloom info part.parquet                          the filters of all columns and row groups
+  inbloom info dump.rdb#seen                         the filter of a key in an RDB file
 
 Exit status:
   0  the file is a filter, and undamaged as far as was checked
@@ -71,6 +73,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     if let Some(address) = remote::address_of(&args.filter)? {
         return on_redis::one(args, &address);
+    }
+    if columns::is_parquet(&args.filter) {
+        ensure!(
+            !args.histogram && !args.verify,
+            "a Parquet file has a filter for each column and row group: --histogram and --verify \
+             are for one, such as '{}#COLUMN/0'",
+            args.filter.display(),
+        );
+        return columns::info(&args.filter, args.json);
     }
     let filter = args.open.open_all(&args.filter)?;
     let files = filter_file::files_of(&args.filter);
@@ -114,7 +125,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn length(file: &Path) -> Result<u64> {
+/// The bytes of a file, also if the path is that of a filter in it.
+fn length(path: &Path) -> Result<u64> {
+    let file = inbloom::file::split_part(path).map_or(path, |(file, _)| file);
     Ok(fs::metadata(file).with_context(|| format!("cannot read {file:?}"))?.len())
 }
 

@@ -199,3 +199,66 @@ fn the_replayer_finds_only_improvements() {
         .sum();
     assert!(text.contains(&format!("TOTAL 1332 commands, {listed} differ")), "{text}");
 }
+
+/// Parquet files that pyarrow writes: inbloom and DuckDB exclude the same row groups.
+#[test]
+fn row_groups_of_parquet_files_are_those_that_duckdb_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(clients().join("python/bin/python"))
+        .arg(script("parquet.py"))
+        .arg(env!("CARGO_BIN_EXE_inbloom"))
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    check(output, "45 keys");
+}
+
+/// A filter that was built here as a file of commands, loaded by redis-cli and asked over the protocol; and
+/// back, as a payload of DUMP.
+#[test]
+fn redis_cli_loads_a_file_of_commands_and_dumps_it_again() {
+    clients();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let run = |arguments: &[&str], input: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_inbloom"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let keys: String = (0..1000).map(|number| format!("key-{number}\n")).collect();
+    let build = [
+        "build",
+        "--format",
+        "redisbloom",
+        "--variant",
+        "commands",
+        "-n",
+        "1000",
+        "-o",
+        "seen.resp",
+    ];
+    assert!(run(&build, &keys).status.success());
+
+    let server = Server::start(&[]);
+    let port = server.port.to_string();
+    let stream = std::fs::File::open(path("seen.resp")).unwrap();
+    let piped =
+        Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(stream).output().unwrap();
+    check(piped, "errors: 0");
+    assert_eq!(server.cli("KEYS *"), "inbloom");
+    assert_eq!(server.cli("BF.MEXISTS inbloom key-0 key-999 other"), "1\n1\n0");
+    assert_eq!(server.cli("BF.ADD inbloom one-more"), "1");
+
+    let dump =
+        Command::new("redis-cli").args(["-p", &port, "--raw", "DUMP", "inbloom"]).output().unwrap();
+    // redis-cli ends what it prints with a line feed.
+    std::fs::write(path("seen.dump"), dump.stdout.strip_suffix(b"\n").unwrap()).unwrap();
+    let found = run(&["check", "seen.dump"], "key-5\none-more\nother\n");
+    check(found, "key-5\none-more\n");
+}

@@ -251,9 +251,14 @@ impl OpenOptions {
     }
 }
 
-/// The file and the name of a filter in it, of a path such as `dump.rdb#seen` where there is such a
-/// file. The name is all behind the first `#` that makes it so.
-fn split_part(path: &Path) -> Option<(&Path, &str)> {
+/// Returns the file and the name of a filter in it, of a path such as `dump.rdb#seen` that names no
+/// file itself: see [`OpenOptions::open`]. The name is all behind the first `#` before which there is
+/// the path of a file.
+#[must_use]
+pub fn split_part(path: &Path) -> Option<(&Path, &str)> {
+    if path.exists() {
+        return None;
+    }
     let text = path.to_str()?;
     let mut cuts = text.match_indices('#').map(|(at, _)| (Path::new(&text[..at]), &text[at + 1..]));
     cuts.find(|(file, part)| !part.is_empty() && file.is_file())
