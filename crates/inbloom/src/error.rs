@@ -305,7 +305,7 @@ fn part_problem(part: &str, names: &[String]) -> String {
     }
     match (part, names) {
         ("", []) => {
-            "the file holds no filter: it has keys or columns, but none with a filter".to_owned()
+            String::from("the file holds no filter: it has keys or columns, but none with a filter")
         }
         ("", _) => {
             format!(

@@ -37,6 +37,7 @@ pub(crate) mod bits;
 mod counters;
 pub(crate) mod lock;
 pub(crate) mod scalar;
+#[cfg(feature = "std")]
 pub(crate) mod split_block;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;

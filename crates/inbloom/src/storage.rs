@@ -76,6 +76,7 @@ enum Owner {
     /// A part of other cells, which no other part overlaps.
     Part { whole: Arc<Cells> },
     /// Other cells, of which all may only be read.
+    #[cfg(feature = "std")]
     Frozen { _whole: Box<Cells> },
 }
 
@@ -153,6 +154,7 @@ impl Cells {
     }
 
     /// Makes the cells read-only. A copy can be written again.
+    #[cfg(feature = "std")]
     pub(crate) fn frozen(self) -> Cells {
         Cells::new(self.start, self.len, Owner::Frozen { _whole: Box::new(self) })
     }
