@@ -49,6 +49,9 @@ fn first_slot(id: u64, groups: u64) -> u64 {
     rotation * u64::from(SLOTS) / groups + 2 + place
 }
 
+/// The kind of all filters on Redis.
+pub const KIND: Kind = Kind::Blocked;
+
 /// The most bits, over the fewest, that [`plan`] spends to save a server work.
 const SPENT: f64 = 1.1;
 
@@ -70,7 +73,7 @@ const SPENT: f64 = 1.1;
 ///
 /// As [`PlanBuilder::build`](inbloom::PlanBuilder::build).
 pub fn plan(items: u64, rate: f64) -> inbloom::Result<Plan> {
-    let builder = || Plan::builder(Kind::Blocked).items(items).rate(rate);
+    let builder = || Plan::builder(KIND).items(items).rate(rate);
     let smallest = builder().build()?;
     let fewer = [4, 8, 12, 16, 24].into_iter().take_while(|probes| *probes < smallest.probes());
     let affordable = fewer

@@ -61,6 +61,6 @@ pub use address::{Address, Server};
 pub use client::Client;
 pub use error::{Error, Result};
 pub use filter::{Added, Found, Listed, RedisFilter, Spec};
-pub use layout::plan;
+pub use layout::{KIND, plan};
 pub use options::{Durability, Eviction, Options, Reads};
 pub use pyrebloom::PyreBloom;

@@ -212,7 +212,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// Builds a filter in a temporary file, and pushes that.
 fn build_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
     ensure!(
-        args.kind == Kind::Blocked,
+        args.kind == inbloom_redis::KIND,
         "a filter on Redis is of kind blocked: leave --kind out, or build a file"
     );
     let resources = &args.resources;

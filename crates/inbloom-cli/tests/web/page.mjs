@@ -337,7 +337,7 @@ async function keyboardIsEnough() {
   }, chosen);
   await tabTo("[role=tab]");
   await page.keyboard.press("ArrowRight");
-  assert.ok(await focused("#tab-reserve[aria-selected=true]"));
+  await page.waitForSelector("#tab-reserve[aria-selected=true]:focus");
   await tabTo("#copy");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.getElementById("copy").textContent === "Copied");

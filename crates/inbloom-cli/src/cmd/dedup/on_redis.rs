@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use inbloom::{Digest, Kind};
+use inbloom::Digest;
 use inbloom_redis::{Address, Error, Found, RedisFilter, Spec};
 
 use super::{Args, sizing};
@@ -140,7 +140,7 @@ fn check_options(args: &Args) -> Result<()> {
         "--wait is for files: several programs can use a filter on Redis at once"
     );
     ensure!(
-        args.kind.is_none_or(|kind| kind == Kind::Blocked) && args.sizing.window.is_none(),
+        args.kind.is_none_or(|kind| kind == inbloom_redis::KIND) && args.sizing.window.is_none(),
         "a filter on Redis is of kind blocked: leave --kind and --window out, or keep it in a file"
     );
     ensure!(
@@ -175,7 +175,7 @@ fn check_found(args: &Args, filter: &RedisFilter, normalization: Normalization) 
 
 fn new_spec(args: &Args, normalization: Normalization) -> Result<Spec> {
     let (kind, sizing) = sizing(args);
-    if kind != Kind::Blocked {
+    if kind != inbloom_redis::KIND {
         bail!("there is no filter of this name yet, and one on Redis cannot grow: give -n");
     }
     let mut spec = Spec::new(sizing.plan(kind)?);

@@ -178,7 +178,7 @@ fn a_merge_that_fails_leaves_the_output_alone() {
     folder.write("text.ib", "alice\n".repeat(100));
     fs::create_dir(folder.path("folder")).expect("a new folder");
     let before = (folder.read("names.ib"), folder.names());
-    folder.run("merge -o names.ib names.ib").expect_error(&["FILTER", "2"]);
+    folder.run("merge -o names.ib names.ib").expect_error(&["one filter", "at least two"]);
     folder.run("merge names.ib names.ib").expect_error(&["--output"]);
     folder.run("merge -o names.ib names.ib missing.ib").expect_error(&["missing.ib"]);
     folder.run("merge -o names.ib missing.ib names.ib").expect_error(&["missing.ib"]);
