@@ -58,9 +58,8 @@ const SPENT: f64 = 1.1;
 /// Plans a filter for a server: with as few probes as a tenth more bits allow.
 ///
 /// An insert takes a server time for every bit that it sets. At 1% the plan with the fewest bits has 8
-/// probes. Half of them take 7% more bits, and a server does 1.65 times as many inserts in a second
-/// (bench/record, redis). Queries read whole blocks and cost the same. Filters of every other plan of
-/// kind blocked work too.
+/// probes. Half as many probes take a few more bits per key, and save the server half of that work.
+/// Queries read whole blocks and cost the same. Filters of every other plan of kind blocked work too.
 ///
 /// ```
 /// let plan = inbloom_redis::plan(1_000_000, 0.01)?;
