@@ -433,7 +433,7 @@ fn a_filter_shows_what_it_has_and_does() {
         ("capacity", json!(1000)),
         ("target_rate", json!(0.01)),
         ("grows", json!(false)),
-        ("hash", json!("xxh3")),
+        ("hash", json!("xxh3-128")),
         ("writable", json!(false)),
         ("generations", Value::Null),
     ] {
