@@ -1,7 +1,6 @@
 //! Filters exchanged with the real programs, both ways: built here and asked there, built there and
 //! asked here, and the same file to the byte either way. Guava runs on the Java that is here, willf/bloom
-//! on the Go that is here (Debian: openjdk-17-jdk-headless and libguava-java, golang and
-//! golang-github-willf-bloom-dev).
+//! on the Go that is here (`scripts/clients` installs them from Debian's packages).
 
 use std::fs;
 use std::io::Write;
@@ -96,7 +95,7 @@ fn numbers(from: i64, to: i64) -> String {
 
 #[test]
 fn guava_and_inbloom_exchange_filters() {
-    if JDK.iter().any(|name| program(name, "openjdk-17-jdk-headless").is_none()) {
+    if JDK.iter().any(|name| program(name, "default-jdk-headless").is_none()) {
         return;
     }
     if !Path::new(GUAVA).exists() {
@@ -128,7 +127,7 @@ fn guava_and_inbloom_exchange_filters() {
 
 #[test]
 fn go_and_inbloom_exchange_filters() {
-    if program("go", "golang").is_none() {
+    if program("go", "golang-go").is_none() {
         return;
     }
     if !Path::new(GO).join("src/github.com/willf/bloom").exists() {
