@@ -111,8 +111,9 @@ impl Planner for SplitBlockPlan {
     }
 }
 
-/// From so many keys in a block on, on average, all its bits are set but for one in 10^9.
-const FULL: f64 = 650.0;
+/// From so many keys in a block on, on average, all its bits are set but for one in 10^7. Up to here an
+/// empty block has a weight that a number can hold: 2^-1000 with two blocks, which is the least.
+const FULL: f64 = 500.0;
 
 fn blocks(plan: &Plan) -> f64 {
     (plan.bits / BLOCK_BITS) as f64
