@@ -53,6 +53,7 @@ function link(path, params = {}) {
 
 const app = {
   link,
+  hasAllKinds: true,
   async plan(parameters) {
     try {
       return await ask(withParameters("plan", parameters));

@@ -29,7 +29,8 @@ const COMMANDS = ["cli", "reserve", "rust", "python"];
 // Typing asks the server once it pauses.
 const PAUSE = 140;
 
-// Makes the screen. `app` has `plan`, `params`, `setParams` and `refresh`.
+// Makes the screen. `app` has `plan`, `params`, `setParams`, `refresh`, and `hasAllKinds`: the page without
+// a server knows two kinds, so it offers no field and no need that only others can meet.
 export function calculatorScreen(app) {
   const state = {
     inputs: readInputs(app.params),
@@ -98,13 +99,13 @@ function view(app, state, change) {
       "header",
       { class: "page-head" },
       h("h1", null, t("calculator.title")),
-      h("p", { class: "lead" }, t("calculator.lead")),
+      h("p", { class: "lead" }, t(app.hasAllKinds ? "calculator.lead" : "calculator.leadAlone")),
     ),
-    presets(state, change),
+    presets(app, state, change),
     h(
       "div",
       { class: "split" },
-      inputs(state, row, change),
+      inputs(app, state, row, change),
       h(
         "div",
         {
@@ -119,7 +120,7 @@ function view(app, state, change) {
   );
 }
 
-function presets(state, change) {
+function presets(app, state, change) {
   return h(
     "div",
     { class: "presets", role: "group", "aria-label": t("calculator.presets") },
@@ -133,8 +134,8 @@ function presets(state, change) {
         universe: "",
         window: "",
         kind: "",
-        need: "",
         ...preset,
+        need: app.hasAllKinds ? (preset.need ?? "") : "",
       };
       const isOn = Object.entries(wanted).every(([field, value]) => state.inputs[field] === value);
       return h(
@@ -151,7 +152,7 @@ function presets(state, change) {
   );
 }
 
-function inputs(state, row, change) {
+function inputs(app, state, row, change) {
   const needs = state.inputs.need.split(",").filter(Boolean);
   const toggle = (name) =>
     change({
@@ -160,7 +161,6 @@ function inputs(state, row, change) {
         : [...needs, name]
       ).join(","),
     });
-  const isSpecial = SPECIAL_FIELDS.some((name) => state.inputs[name] !== "");
   return h(
     "form",
     {
@@ -169,29 +169,37 @@ function inputs(state, row, change) {
       on: { submit: (event) => event.preventDefault() },
     },
     FIELDS.map((name) => field(name, state, row, change)),
-    h(
-      "fieldset",
-      { class: "needs" },
-      h("legend", null, t("calculator.needs")),
-      NEEDS.map((name) =>
-        h(
-          "label",
-          { class: "check" },
-          h("input", {
-            type: "checkbox",
-            checked: needs.includes(name),
-            on: { change: () => toggle(name) },
-          }),
-          h("span", null, t(`need.${name}`)),
-        ),
+    app.hasAllKinds ? [needsBox(needs, toggle), specialFields(state, row, change)] : null,
+  );
+}
+
+function needsBox(needs, toggle) {
+  return h(
+    "fieldset",
+    { class: "needs" },
+    h("legend", null, t("calculator.needs")),
+    NEEDS.map((name) =>
+      h(
+        "label",
+        { class: "check" },
+        h("input", {
+          type: "checkbox",
+          checked: needs.includes(name),
+          on: { change: () => toggle(name) },
+        }),
+        h("span", null, t(`need.${name}`)),
       ),
     ),
-    h(
-      "details",
-      { class: "more", open: isSpecial },
-      h("summary", null, t("calculator.special")),
-      SPECIAL_FIELDS.map((name) => field(name, state, row, change)),
-    ),
+  );
+}
+
+function specialFields(state, row, change) {
+  const isSpecial = SPECIAL_FIELDS.some((name) => state.inputs[name] !== "");
+  return h(
+    "details",
+    { class: "more", open: isSpecial },
+    h("summary", null, t("calculator.special")),
+    SPECIAL_FIELDS.map((name) => field(name, state, row, change)),
   );
 }
 

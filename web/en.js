@@ -97,6 +97,8 @@ export const en = {
 
   "calculator.title": "Calculator",
   "calculator.lead": "Enter what you know. The rest is computed, for every kind of filter.",
+  "calculator.leadAlone":
+    "Enter what you know. The rest is computed here, for classic and blocked filters; the page of a server has all kinds.",
   "calculator.presets": "Start from",
   "calculator.inputs": "What you know",
   "calculator.needs": "It must",

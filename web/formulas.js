@@ -8,7 +8,8 @@
 const BLOCK_BITS = 512;
 // Both lines of a two-line key lie in one range of at most so many blocks.
 const RANGE_BLOCKS = 16383;
-const MAX_BITS = 2 ** 56;
+// The server plans up to 2^56 bits. Numbers of JavaScript are exact up to here, which is 1 PiB.
+const MAX_BITS = 2 ** 53;
 const MAX_ITEMS = 1e15;
 const MIN_RATE = 1e-12;
 const DEFAULT_RATE = 0.01;
@@ -306,7 +307,7 @@ function fewestBits(shapes, items, rate) {
       best = { shape, bits };
     }
   }
-  if (best === null) throw new Refusal("the filter would be larger than 8 PiB");
+  if (best === null) throw new Refusal("the filter would be larger than 1 PiB: ask inbloom plan");
   return planOf(best.shape, items, rate, best.bits);
 }
 
@@ -376,7 +377,7 @@ function planKind(kind, given) {
   if (items !== null && bytes !== null) return lowestRate(shapes, known, items, bytes * 8);
   if (items !== null) {
     const bits = Math.ceil(Math.max(items, 1) * perKey);
-    if (bits > MAX_BITS) throw new Refusal("the filter would be larger than 8 PiB");
+    if (bits > MAX_BITS) throw new Refusal("the filter would be larger than 1 PiB: ask inbloom plan");
     return lowestRate(shapes, known, items, roundUp(kind, shapes, bits));
   }
   if (bytes !== null && perKey === null) {
@@ -576,9 +577,9 @@ function commandsOf(plan) {
   };
 }
 
-// Plans classic and blocked filters from an object of texts, as /api/plan does from its parameters. Throws
-// { status, code, message, parameter?, kinds? } where /api/plan answers an error.
-export function plan(parameters) {
+// Plans both kinds from an object of texts: `kinds` are the rows of `inbloom plan --json`, and `plans` are
+// those of the kinds that can be planned.
+export function compareKinds(parameters) {
   const question = readQuestion(parameters);
   const perKey = question.rate !== null || question.bitsPerKey !== null;
   const hasTotals =
@@ -594,6 +595,13 @@ export function plan(parameters) {
   });
   const kinds = rows.map((row) => rowOf(row, hasTotals));
   const plans = rows.filter((row) => row.plan !== undefined).map((row) => row.plan);
+  return { question, hasTotals, kinds, plans };
+}
+
+// Answers what /api/plan answers to these parameters, for both kinds. Throws
+// { status, code, message, parameter?, kinds? } where /api/plan answers an error.
+export function plan(parameters) {
+  const { question, hasTotals, kinds, plans } = compareKinds(parameters);
   if (plans.length === 0) {
     const message = kinds.map((row) => `${row.kind}: ${row.refused}`).join("\n");
     throw { status: 422, code: "unplannable", message, kinds };

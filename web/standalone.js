@@ -26,6 +26,7 @@ function open() {
   applyPreferences(named);
   const app = {
     params,
+    hasAllKinds: false,
     refresh: draw,
     // A failure has the shape of the server's answers.
     plan: async (parameters) => {

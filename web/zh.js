@@ -93,6 +93,8 @@ export const zh = {
 
   "calculator.title": "计算器",
   "calculator.lead": "填入已知的值，其余的由程序算出，并列出所有类型。",
+  "calculator.leadAlone":
+    "填入已知的值，其余的由本页算出，限于经典和分块两种类型；服务器的页面列出所有类型。",
   "calculator.presets": "常见场景",
   "calculator.inputs": "已知条件",
   "calculator.needs": "必须能够",

@@ -2,6 +2,7 @@
 
 mod add;
 mod build;
+mod calculator;
 mod check;
 mod completions;
 mod convert;
@@ -28,6 +29,7 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum Command {
     Plan(plan::Args),
+    Calculator(calculator::Args),
     Build(build::Args),
     Add(add::Args),
     Remove(remove::Args),
@@ -52,6 +54,7 @@ impl Command {
     pub fn run(self) -> Result<ExitCode> {
         match self {
             Command::Plan(args) => plan::run(&args),
+            Command::Calculator(args) => calculator::run(&args),
             Command::Build(args) => build::run(&args),
             Command::Add(args) => add::run(&args),
             Command::Remove(args) => remove::run(&args),

@@ -8,7 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use inbloom_testing::{program, skip};
+use inbloom::{Kind, Tier};
+use inbloom_server::calculator::{Comparison, Question, rows_as_json};
+use inbloom_testing::{Random, program, skip};
+use serde_json::{Value, json};
 
 /// What all files of the page may take together.
 const BUDGET: u64 = 300_000;
@@ -145,15 +148,22 @@ impl Drop for Server {
 /// Runs a script of `tests/web` in the folder that has its modules, and fails if it does; skips where
 /// there is no browser.
 fn in_browser(script: &str, arguments: &[&str]) {
-    let folder = root().join("target/browser");
-    let (Some(_), Some(mut node)) = (program("chromium", "chromium"), program("node", "nodejs"))
-    else {
+    if program("chromium", "chromium").is_none() {
         return;
-    };
-    if !folder.join("node_modules/playwright-core").is_dir() {
+    }
+    if !root().join("target/browser/node_modules/playwright-core").is_dir() {
         return skip("playwright-core is not installed (run scripts/browser)");
     }
+    in_node(script, arguments);
+}
+
+/// The same for a script that needs no browser.
+fn in_node(script: &str, arguments: &[&str]) {
+    let Some(mut node) = program("node", "nodejs") else { return };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/web").join(script);
+    // A script finds its modules from the folder that it is started in.
+    let modules = root().join("target/browser");
+    let folder = if modules.is_dir() { modules } else { root() };
     let output = node
         .arg(path)
         .args(arguments)
@@ -182,4 +192,89 @@ fn the_page_asks_for_a_password_and_adds_keys() {
     fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).unwrap();
     let server = Server::start(&["--users", users.to_str().unwrap(), "--http-write"]);
     in_browser("login.mjs", &[&server.http, &server.port]);
+}
+
+#[test]
+fn the_calculator_works_as_a_single_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("page.html");
+    let (path, inbloom) = (path.to_str().unwrap(), env!("CARGO_BIN_EXE_inbloom"));
+    let status = Command::new(inbloom).args(["calculator", "-o", path]).status().unwrap();
+    assert!(status.success());
+    let size = fs::metadata(path).unwrap().len();
+    assert!(size <= BUDGET, "the file takes {size} bytes, and may take {BUDGET}");
+    in_browser("standalone.mjs", &[path, inbloom]);
+}
+
+/// A number of any size up to 10 to this power, all sizes alike.
+fn of_any_size(random: &mut Random, power: u64) -> u64 {
+    let below = 10_u64.pow(1 + random.below(power) as u32);
+    1 + random.below(below)
+}
+
+/// What somebody may know of a filter: one of all combinations that the calculator takes, in any size.
+fn any_question(random: &mut Random) -> Question {
+    let mut items = Some(of_any_size(random, 13));
+    let mut bytes = Some(of_any_size(random, 13));
+    // From a half down to 10^-12, all sizes alike.
+    let exponent = -0.3 - random.below(1_000_000) as f64 * 11.6e-6;
+    let mut rate = Some(10_f64.powf(exponent));
+    let mut probes = Some(1 + random.below(20) as u32);
+    let mut bits_per_key = Some((1 + random.below(4000)) as f64 / 64.0);
+    let tier = random.pick(Tier::ALL).copied();
+    // A tier is bits per key by another name, and comes alone.
+    let mut keep = |share: u64| random.one_in(share);
+    for field in [&mut items, &mut bytes] {
+        *field = field.filter(|_| keep(2));
+    }
+    rate = rate.filter(|_| keep(2));
+    probes = probes.filter(|_| keep(4));
+    bits_per_key = bits_per_key.filter(|_| keep(5));
+    let tier = tier.filter(|_| bits_per_key.is_none() && keep(10));
+    Question { items, rate, bytes, bits_per_key, probes, tier, ..Question::default() }
+}
+
+/// The parameters of a question, as the calculator writes them.
+fn parameters(question: &Question) -> Value {
+    let fields = [
+        ("items", question.items.map(|it| it.to_string())),
+        ("rate", question.rate.map(|it| it.to_string())),
+        ("bytes", question.bytes.map(|it| it.to_string())),
+        ("bits_per_key", question.bits_per_key.map(|it| it.to_string())),
+        ("probes", question.probes.map(|it| it.to_string())),
+        ("tier", question.tier.map(|it| it.name().to_owned())),
+    ];
+    let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    given.map(|(name, value)| (name, json!(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn formulas_in_javascript_agree_with_the_planner() {
+    compare_formulas(2000);
+}
+
+#[test]
+#[ignore = "takes half a minute"]
+fn formulas_in_javascript_agree_with_the_planner_on_10_000_inputs() {
+    compare_formulas(10_000);
+}
+
+fn compare_formulas(cases: usize) {
+    let mut random = Random(20);
+    let mut lines = String::new();
+    for _ in 0..cases {
+        let question = any_question(&mut random);
+        let [classic, blocked] = [Kind::Classic, Kind::Blocked].map(|kind| question.only(kind));
+        let rows = classic.rows.into_iter().chain(blocked.rows).collect();
+        let comparison = Comparison { scope: classic.scope, rows };
+        let is_planned = comparison.rows.iter().any(|row| row.plan.is_ok());
+        let kinds = is_planned.then(|| rows_as_json(&comparison));
+        let line = json!({ "parameters": parameters(&question), "kinds": kinds });
+        lines.push_str(&format!("{line}\n"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let cases = folder.path().join("cases");
+    fs::write(&cases, lines).unwrap();
+    let module = root().join("web/formulas.js");
+    in_node("formulas.mjs", &[module.to_str().unwrap(), cases.to_str().unwrap()]);
 }
