@@ -15,12 +15,13 @@
 //! on the path, also in place of `cargo run --release --`. Output is stdout and stderr, as they
 //! come.
 //!
-//! A server that a command starts with `serve &` listens at a free port instead of 7379, which is
-//! written as 7379 in what is compared; the next command waits until it is ready, and it ends with the
-//! session. The same holds for 127.0.0.1:7380, where it answers monitors. It logs warnings only, unless
-//! the command says otherwise: other lines come when they come. `redis-cli` prints as it does on a
-//! terminal. What bash says of a job that was killed is left out: it comes with this command or with
-//! the next one, as the signal falls.
+//! Ports from 7300 to 7499 are replaced by free ones, and back again in what is compared. `inbloom
+//! serve` listens at the one that stands for 7379, logs warnings only, unless the command says
+//! otherwise (other lines come when they come), and ends with the session. After a command that
+//! starts servers, `inbloom serve &` or `redis-server ... &`, the next one waits until they answer.
+//! `redis-cli` prints as it does on a terminal. What bash says of a job that was killed is left out:
+//! it comes with this command or with the next one, as the signal falls. A session that does not end
+//! is ended after [`LONGEST`] seconds; the examples that it did not come to are reported.
 //!
 //! A block tagged `console,not-run` is only shown; which ones may be is listed in `NOT_RUN`. (Not
 //! `no-run`: rustdoc reads the README too, takes that for a misspelt `no_run`, and warns.)
@@ -33,6 +34,9 @@ use std::process::{Command, Stdio};
 /// Documents and first commands of the blocks that are not run, because they run the tests
 /// themselves or take minutes.
 const NOT_RUN: &[(&str, &str)] = &[("README.md", "./test"), ("README.zh-CN.md", "./test")];
+
+/// The seconds that all examples of a document may take together.
+const LONGEST: u32 = 300;
 
 #[test]
 fn every_example_prints_what_the_documentation_shows() {
@@ -99,6 +103,8 @@ fn a_wrong_example_is_noticed() {
         "```console\n$ pwd > here; ls\nhere\n```",
         "```console\n$ sleep 60 &\n$ kill -9 %1; sleep 0.1\n$ echo a; wait; echo b\na\nb\n```",
         "```console\n$ sleep 60 &\n$ kill -9 %1; wait; echo a\na\n$ true\n```",
+        "```console\n$ echo localhost:7411 x7412 7 | tr x :\nlocalhost:7411 :7412 7\n```",
+        "```console\n$ for port in 7411 7412; do [ $port -gt 7500 ] && echo ::$port; done\n::7411\n::7412\n```",
     ] {
         assert_eq!(mismatches("sample", &examples(good)), "", "{good}");
     }
@@ -267,18 +273,21 @@ fn run(examples: &[Example]) -> Vec<String> {
     }
     // A record separator no document contains; the status survives it for a following `echo $?`.
     const SEPARATOR: char = '\x1e';
-    let (port, http, other) = (free_port(), free_port(), free_port());
+    let mut ports = Ports::default();
+    let listen = ports.free("7379");
     let mut script = "exec 2>&1\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n\
         redis-cli() { command redis-cli --no-raw \"$@\"; }\n"
         .to_string();
     for example in examples {
         let command = example.command.replace("cargo run --release --", "inbloom");
-        let command = command.replace("-p 7379", &format!("-p {port}"));
-        let command = command.replace(":7379", &format!(":{port}"));
-        let command = command.replace(":7380", &format!(":{http}"));
-        let command = command.replace(":7381", &format!(":{other}"));
+        let (command, named) = ports.replace(&command);
         script += &command;
-        if command.starts_with("inbloom serve") && command.ends_with('&') {
+        let started = match () {
+            () if command.starts_with("inbloom serve") && command.ends_with('&') => vec![listen],
+            () if command.contains("redis-server --port") => named,
+            () => Vec::new(),
+        };
+        for port in started {
             // Half a minute at most: if it does not come, the examples tell.
             script += &format!(
                 "\nfor i in {{1..600}}; do redis-cli -p {port} ping >/dev/null 2>&1 && break; \
@@ -290,21 +299,19 @@ fn run(examples: &[Example]) -> Vec<String> {
     let binaries = Path::new(env!("CARGO_BIN_EXE_inbloom")).parent().expect("it is in a folder");
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let output = Command::new("bash")
-        .args(["--noprofile", "--norc", "-c", &script])
+    let output = Command::new("timeout")
+        .args([&LONGEST.to_string(), "bash", "--noprofile", "--norc", "-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
         .env("LC_ALL", "C")
-        .env("INBLOOM_LISTEN", format!("127.0.0.1:{port}"))
+        .env("INBLOOM_LISTEN", format!("127.0.0.1:{listen}"))
         .env("INBLOOM_LOG", "warn")
         .stdin(Stdio::null())
         .output()
         .expect("bash is needed to run the examples");
     // bash itself reports a command it cannot parse on its own stderr, before `exec`.
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    let text = text.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:7379");
-    let text = text.replace(&format!("127.0.0.1:{http}"), "127.0.0.1:7380");
-    let text = without_obituaries(&text);
+    let text = without_obituaries(&ports.restore(&text));
     let mut outputs: Vec<String> = text.split(SEPARATOR).map(str::to_string).collect();
     if outputs.last().is_some_and(String::is_empty) {
         outputs.pop();
@@ -322,9 +329,60 @@ fn without_obituaries(text: &str) -> String {
     lines.map(|line| told(line).map_or(line, |start| &line[..start])).collect()
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it has an address").port()
+/// Ports as documents show them, and the free ones that stand for them.
+#[derive(Default)]
+struct Ports(Vec<(String, u16)>);
+
+impl Ports {
+    /// The port that stands for the one of a document.
+    fn free(&mut self, shown: &str) -> u16 {
+        if let Some((_, port)) = self.0.iter().find(|(known, _)| known == shown) {
+            return *port;
+        }
+        let port = (0..1000).map(|_| free_port(0)).find(|port| {
+            let is_taken = self.0.iter().any(|(_, other)| other == port);
+            // A node of a Redis cluster listens at a second port, so much above the first.
+            !is_taken && port.checked_add(10_000).is_some_and(|bus| free_port(bus) == bus)
+        });
+        let port = port.expect("a free port");
+        self.0.push((shown.to_string(), port));
+        port
+    }
+
+    /// Replaces the ports of a command, and returns which ones there are now.
+    fn replace(&mut self, command: &str) -> (String, Vec<u16>) {
+        let (mut replaced, mut named) = (String::new(), Vec::new());
+        let mut rest = command;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+            let (before, word) = rest.split_at(start);
+            let end = word.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(word.len());
+            let (word, behind) = word.split_at(end);
+            replaced += before;
+            match word.parse() {
+                Ok(7300..7500) => {
+                    let port = self.free(word);
+                    replaced += &port.to_string();
+                    named.push(port);
+                }
+                _ => replaced += word,
+            }
+            rest = behind;
+        }
+        (replaced + rest, named)
+    }
+
+    /// Replaces the ports of an output's addresses by those of the document.
+    fn restore(&self, output: &str) -> String {
+        self.0.iter().fold(output.to_string(), |text, (shown, port)| {
+            text.replace(&format!(":{port}"), &format!(":{shown}"))
+        })
+    }
+}
+
+/// The port, if it is free, or any that is for 0; otherwise 0.
+fn free_port(port: u16) -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", port));
+    listener.and_then(|listener| listener.local_addr()).map_or(0, |address| address.port())
 }
 
 fn without_end_blanks<'a, 'b>(mut lines: &'b [&'a str]) -> &'b [&'a str] {
