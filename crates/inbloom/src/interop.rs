@@ -6,7 +6,7 @@
 //! content, and [`Filter::save`] writes the format that the filter came in. Our own file format holds
 //! such filters too.
 //!
-//! **To add a format**, write its file or folder here and its line in [`FORMATS`]. The row says how
+//! **To add a format**, write its file or folder here and its line in `FORMATS`. The row says how
 //! the format is recognized, read, written and sized, which hash it has, and which kinds.
 
 mod base64;

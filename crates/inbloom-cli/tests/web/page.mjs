@@ -249,6 +249,9 @@ async function keyboardIsEnough() {
   for (let step = 0; step < 8 && !(await focused('.nav a[href^="#/calculator"]')); step += 1)
     await page.keyboard.press("Shift+Tab");
   await page.keyboard.press("Enter");
+  // A new screen takes the focus once it is drawn, and would take it from a field further down.
+  await page.waitForSelector(".results:not([aria-busy]) table.kinds input");
+  await page.waitForSelector("main:focus");
   await tabTo("table.kinds input");
   const chosen = await page.evaluate(() => document.activeElement.value);
   await page.keyboard.press("ArrowDown");

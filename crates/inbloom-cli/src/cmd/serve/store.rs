@@ -16,7 +16,7 @@ use crate::remote::RedisArgs;
 /// The store that filters are kept in.
 #[derive(clap::Args)]
 pub struct StoreArgs {
-    /// Keep filters on Redis, as redis[s]://[user:password@]host[:port][/DB], instead of in this server
+    /// Keep filters on Redis, as `redis[s]://[user:password@]host[:port][/DB]`, instead of in this server
     #[arg(long, value_name = "ADDRESS", env = "INBLOOM_STORE")]
     #[arg(conflicts_with_all = ["dir", "import_dir", "check"])]
     pub store: Option<String>,
