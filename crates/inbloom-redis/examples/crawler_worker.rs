@@ -18,7 +18,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::time::Duration;
 
-use inbloom_redis::{Added, Address, Client, Durability, Options, RedisFilter};
+use inbloom_redis::{Added, Address, Client, Durability, Error as Failure, Options, RedisFilter};
 
 /// URLs that are asked for at once.
 const BATCH: usize = 100;
@@ -61,6 +61,10 @@ pub fn crawl(
         }
         let mut answers = Vec::new();
         while let Err(error) = seen.insert_many(&batch, &mut answers) {
+            // Servers come back. Chunks that were lost, or a filter that was deleted, do not.
+            if !matches!(error, Failure::Unavailable { .. } | Failure::NotReplicated { .. }) {
+                return Err(error.into());
+            }
             eprintln!("{error}; trying again");
             // What the call has done of it cannot be known.
             in_doubt = true;

@@ -189,7 +189,7 @@ impl Client {
             if !round.moved.is_empty() {
                 self.enter(&round.moved);
             }
-            let progress = round.pending.len() < pending.len();
+            patience = round.patience;
             pending = std::mem::take(&mut round.pending);
             asks = std::mem::take(&mut round.asks);
             pending.sort_unstable(); // Items of a key that came twice stay in their order.
@@ -202,9 +202,6 @@ impl Client {
                 outcome.error.get_or_insert(Error::Unavailable { waited, last });
                 outcome.failed.append(&mut pending);
                 break;
-            }
-            if progress {
-                patience.reset();
             }
             redirections = if round.last.is_some() { 0 } else { redirections + 1 };
             if round.last.is_some() || redirections > MAX_REDIRECTIONS {
@@ -270,29 +267,47 @@ impl Client {
         }
     }
 
-    /// Runs a command on every master, and returns the replies with their nodes.
+    /// Runs a command on every master, and returns the replies with their nodes. An error of the server
+    /// is a reply.
     pub(crate) fn ask_masters(&self, command: &[&[u8]]) -> Result<Vec<(Node, Value)>> {
-        let ask = |node: Node| self.ask_node(&node, command).map(|reply| (node, reply));
-        self.topology().masters().into_iter().map(ask).collect()
+        self.on_masters(|wire| ask_when_ready(wire, command))
     }
 
-    /// Runs a command on a node. An error of the server is a reply.
-    pub(crate) fn ask_node(&self, node: &Node, command: &[&[u8]]) -> Result<Value> {
+    /// Does something on every master, and returns the results with their nodes. If a master fails, it is
+    /// begun again on the one that takes its place.
+    pub(crate) fn on_masters<T>(
+        &self,
+        mut work: impl FnMut(&mut Wire) -> std::result::Result<T, Trouble>,
+    ) -> Result<Vec<(Node, T)>> {
         let mut patience = Patience::new(self.0.options.deadline);
+        let (mut done, mut broken): (Vec<(Node, T)>, _) = (Vec::new(), Vec::new());
         loop {
-            let reply = self.check_out(node, false).and_then(|mut wire| {
-                let reply = wire.ask(command)?;
-                self.check_in(wire);
-                Ok(reply)
-            });
-            let last = match reply {
-                Ok(reply) => match error_in(&reply).map(|error| judge(error, node)) {
-                    Some(Ok(Setback::Later(text))) => text,
-                    _ => return Ok(reply),
-                },
-                Err(Trouble::Fatal(error)) => return Err(error),
-                Err(Trouble::Connection(text)) => text,
-            };
+            // Nobody says where masters are that were added, or promoted, since the last call.
+            self.refresh(&broken);
+            broken.clear();
+            let mut last = None;
+            for node in self.topology().masters() {
+                if done.iter().any(|(known, _)| *known == node) {
+                    continue;
+                }
+                let result = self.check_out(&node, false).and_then(|mut wire| {
+                    let result = work(&mut wire)?;
+                    self.check_in(wire);
+                    Ok(result)
+                });
+                match result {
+                    Ok(result) => {
+                        done.push((node, result));
+                        patience.reset();
+                    }
+                    Err(Trouble::Fatal(error)) => return Err(error),
+                    Err(Trouble::Connection(text)) => {
+                        last = Some(text);
+                        broken.push(node);
+                    }
+                }
+            }
+            let Some(last) = last else { return Ok(done) };
             if patience.is_over() {
                 return Err(Error::Unavailable { waited: patience.waited(), last });
             }
@@ -405,6 +420,18 @@ fn plan(
         lanes[lane].items.push(item);
     }
     (lanes, unserved)
+}
+
+/// Runs a command. An error of the server is a reply, but for those that it will not make for long.
+pub(crate) fn ask_when_ready(
+    wire: &mut Wire,
+    command: &[&[u8]],
+) -> std::result::Result<Value, Trouble> {
+    let reply = wire.ask(command)?;
+    match error_in(&reply).map(|error| judge(error, &wire.node)) {
+        Some(Ok(Setback::Later(text))) => Err(Trouble::Connection(text)),
+        _ => Ok(reply),
+    }
 }
 
 /// Asks a node for the map of slots. A server that has none is a single one.

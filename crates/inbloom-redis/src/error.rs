@@ -99,9 +99,9 @@ pub enum Error {
         /// The key on the server.
         key: String,
     },
-    /// The server may evict any key when its memory is full, and so blocks of the filter.
+    /// The server may evict blocks of the filter when its memory is full.
     #[error(
-        "{node} evicts keys under the policy {policy:?} when its memory is full, and filters would lose keys: set maxmemory-policy noeviction or a volatile policy, or allow eviction in the options"
+        "{node} evicts keys under the policy {policy:?} when its memory is full, and the filter would lose keys: set maxmemory-policy noeviction"
     )]
     Eviction {
         /// The server.
@@ -123,10 +123,10 @@ pub enum Error {
         /// How long the call waited.
         waited: Duration,
     },
-    /// The call's deadline passed while the server could not be reached, or could not answer.
+    /// The deadline passed while the server could not be reached, or could not answer.
     #[error("no answer within {} s; the last problem: {last}", .waited.as_secs_f64())]
     Unavailable {
-        /// How long the call tried.
+        /// How long the call tried in vain.
         waited: Duration,
         /// What happened last.
         last: String,

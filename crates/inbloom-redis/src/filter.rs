@@ -9,7 +9,7 @@ use inbloom::{AsKey, Digest, Estimate, Filter, Hasher, Plan, SecretKey};
 use redis::Value;
 
 use crate::chunk_job::EachChunk;
-use crate::client::{Client, Conversation, Interrupted, Job, Outcome, unexpected};
+use crate::client::{Client, Conversation, Interrupted, Job, Outcome, ask_when_ready, unexpected};
 use crate::command::{Commands, NumberedKey};
 use crate::error::{Error, Result};
 use crate::lane::Access;
@@ -17,6 +17,7 @@ use crate::layout::{FIRST_SENTINEL, Layout, holds, metadata_key, set_sentinels};
 use crate::metadata::{MAX_BYTES, Metadata, Pushed};
 use crate::options::{Eviction, Reads};
 use crate::retry::random;
+use crate::wire::{Trouble, Wire};
 
 /// What an insert did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,7 +200,7 @@ impl RedisFilter {
         fill: &dyn Fn(u64, &mut [u8]) -> Result<()>,
     ) -> Result<RedisFilter> {
         check_texts(spec)?;
-        check_eviction(client)?;
+        check_eviction(client, spec.expires.is_some())?;
         let prefix = &client.options().prefix;
         let (key, slot) = metadata_key(prefix, name);
         if let Some((_, existing)) = read_metadata(client, name)? {
@@ -238,9 +239,13 @@ impl RedisFilter {
                 None => Err(Error::Deleted { name: shown(&filter.name) }),
             }
         });
-        if made.is_err() {
-            // What is left behind if this fails too is lost memory, and no wrong answer.
-            let _ = filter.unlink_chunks();
+        if let Err(error) = &made {
+            // What is left behind if this fails too is lost memory, and no wrong answer. The description
+            // may be ours though we were not told: without its chunks it would be of use to nobody.
+            let _ = match error {
+                Error::Exists { .. } => filter.unlink_chunks(),
+                _ => filter.delete().map(drop),
+            };
         }
         made.map(|()| filter)
     }
@@ -273,7 +278,7 @@ impl RedisFilter {
         let layout = Layout::new(&client.options().prefix, metadata.id, &metadata.plan)?;
         let (client, name) = (client.clone(), name.to_vec());
         let filter = RedisFilter { client, name, metadata, json, hasher, layout };
-        filter.check_type()?;
+        filter.check_types(1)?;
         Ok(filter)
     }
 
@@ -288,7 +293,7 @@ impl RedisFilter {
         let keys: Vec<_> = names.iter().map(|name| metadata_key(prefix, name)).collect();
         let mut job = Describe { keys: &keys, found: vec![None; keys.len()] };
         match client.run(&mut job, keys.len(), Access::Read).into_result() {
-            Err(Error::Server { text, .. }) if text.starts_with("WRONGTYPE") => {}
+            Err(error) if is_wrong_type(&error) => {}
             result => result?,
         }
         let listed = names.into_iter().zip(job.found).filter_map(|(name, metadata)| {
@@ -306,23 +311,25 @@ impl RedisFilter {
     pub fn names(client: &Client) -> Result<Vec<Vec<u8>>> {
         let prefix = format!("{}:m:", client.options().prefix);
         let pattern = format!("{prefix}*");
-        let mut names = BTreeSet::new();
-        for node in client.topology().masters() {
-            let mut cursor = b"0".to_vec();
+        let scan = |wire: &mut Wire| {
+            let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
             loop {
                 let scan: [&[u8]; 6] =
                     [b"SCAN", &cursor, b"MATCH", pattern.as_bytes(), b"COUNT", b"1000"];
-                let reply = client.ask_node(&node, &scan)?;
-                let scanned = scanned(&reply).ok_or_else(|| unexpected(&node, "SCAN", &reply));
-                let (next, keys) = scanned?;
+                let reply = ask_when_ready(wire, &scan)?;
+                let invalid = || Trouble::Fatal(unexpected(&wire.node, "SCAN", &reply));
+                let (next, keys) = scanned(&reply).ok_or_else(invalid)?;
                 let name = |key: &[u8]| key.strip_prefix(prefix.as_bytes()).map(<[u8]>::to_vec);
                 names.extend(keys.filter_map(name));
                 if next == b"0" {
-                    break;
+                    return Ok(names);
                 }
                 cursor = next.to_vec();
             }
-        }
+        };
+        // A slot that moves meanwhile may be scanned twice.
+        let names: BTreeSet<_> =
+            client.on_masters(scan)?.into_iter().flat_map(|(_, names)| names).collect();
         Ok(names.into_iter().collect())
     }
 
@@ -343,19 +350,43 @@ impl RedisFilter {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Deleted`] or [`Error::Replaced`] if it is not there any more.
+    /// Fails with [`Error::Deleted`] or [`Error::Replaced`] if it is not there any more, and with
+    /// [`Error::Eviction`] on servers that evict what expires.
     pub fn expire_at(&self, time: SystemTime) -> Result<()> {
-        let millis = |time: SystemTime| {
-            time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()).to_string()
-        };
-        let (at, later) = (millis(time), millis(time + OUTLIVE));
+        check_eviction(&self.client, true)?;
+        self.expire_chunks(time)?;
+        let at = millis_at(time);
+        self.change_metadata(&[b"PEXPIREAT", &self.metadata_key().0, at.as_bytes()])
+    }
+
+    /// Lets the chunks expire a minute after the filter.
+    fn expire_chunks(&self, time: SystemTime) -> Result<()> {
+        let later = millis_at(time + OUTLIVE);
         self.on_chunks(&|key, commands| {
             commands.begin(3);
             commands.text("PEXPIREAT");
             commands.key(key);
             commands.text(&later);
-        })?;
-        self.change_metadata(&[b"PEXPIREAT", &self.metadata_key().0, at.as_bytes()])
+        })
+    }
+
+    /// Lets chunks expire as the filter does, after commands that made them anew without an expiry.
+    pub(crate) fn restore_expiry(&self) -> Result<()> {
+        // Another client may change it at the same time: what it set last holds.
+        let mut set: Option<SystemTime> = None;
+        while let Some(left) = self.time_to_live()? {
+            let time = SystemTime::now() + left;
+            let is_same = set.is_some_and(|set| {
+                let apart = time.duration_since(set).unwrap_or_else(|early| early.duration());
+                apart < OUTLIVE / 2
+            });
+            if is_same {
+                break;
+            }
+            self.expire_chunks(time)?;
+            set = Some(time);
+        }
+        Ok(())
     }
 
     /// Lets the filter never expire.
@@ -591,10 +622,9 @@ impl RedisFilter {
     ) -> Result<()> {
         if lost.is_empty() {
             return match outcome.into_result() {
-                Err(Error::Server { text, .. }) if text.starts_with("WRONGTYPE") => {
-                    self.check_type()?;
-                    let (key, found) = (self.first_key(), "value of another type".to_owned());
-                    Err(Error::WrongType { key, found })
+                Err(error @ Error::Server { .. }) if is_wrong_type(&error) => {
+                    self.check_types(self.layout.count())?;
+                    Err(error)
                 }
                 result => result,
             };
@@ -614,24 +644,31 @@ impl RedisFilter {
         Err(error)
     }
 
-    /// Refuses a filter whose first chunk is of a type that cannot be read by ranges.
-    fn check_type(&self) -> Result<()> {
-        let key = self.first_key();
-        let slot = self.layout.slot(0);
-        let kind = match self.client.call(slot, Access::Read, &[b"TYPE", key.as_bytes()])? {
-            Value::SimpleString(kind) => kind,
-            reply => return Err(unexpected(self.client.server(), "TYPE", &reply)),
+    /// Refuses a filter of whose first chunks one is of a type that cannot be read by ranges.
+    fn check_types(&self, chunks: u64) -> Result<()> {
+        let mut job = EachChunk {
+            layout: &self.layout,
+            replies: 1,
+            batch: 500,
+            write: |chunk, commands: &mut Commands| {
+                commands.begin(2);
+                commands.text("TYPE");
+                commands.key(self.layout.key(chunk));
+            },
+            read: |chunk, replies: &[Value]| {
+                let key = self.layout.key(chunk).to_string();
+                match &replies[0] {
+                    Value::SimpleString(kind) => match kind.as_str() {
+                        // A chunk that is not there is found to be lost when it is used.
+                        "string" | "none" => Ok(()),
+                        "bitmap" => Err(Error::Roaring { key }),
+                        _ => Err(Error::WrongType { key, found: kind.clone() }),
+                    },
+                    reply => Err(unexpected(self.client.server(), "TYPE", reply)),
+                }
+            },
         };
-        match kind.as_str() {
-            // A chunk that is not there is found to be lost when it is used.
-            "string" | "none" => Ok(()),
-            "bitmap" => Err(Error::Roaring { key }),
-            _ => Err(Error::WrongType { key, found: kind }),
-        }
-    }
-
-    fn first_key(&self) -> String {
-        self.layout.key(0).to_string()
+        self.client.run(&mut job, chunks as usize, Access::Read).into_result()
     }
 
     /// Writes all chunks, first with an expiry, in case that we do not come to the end.
@@ -652,10 +689,13 @@ impl RedisFilter {
                     problem.borrow_mut().get_or_insert(error);
                 }
                 set_sentinels(&mut bytes);
-                commands.begin(5);
+                // Never over a chunk that is there: a command of a connection that we gave up may be run
+                // when others have inserted keys.
+                commands.begin(6);
                 commands.text("SET");
                 commands.key(self.layout.key(chunk));
                 commands.slice(&bytes);
+                commands.text("NX");
                 commands.text("EX");
                 commands.number(UNFINISHED);
             },
@@ -665,10 +705,7 @@ impl RedisFilter {
         if let Some(error) = problem.into_inner() {
             return Err(error);
         }
-        let later = expires.map(|time| {
-            let since = (time + OUTLIVE).duration_since(UNIX_EPOCH);
-            since.map_or(0, |since| since.as_millis()).to_string()
-        });
+        let later = expires.map(|time| millis_at(time + OUTLIVE));
         let mut job = EachChunk {
             layout: &self.layout,
             replies: 2,
@@ -711,7 +748,7 @@ impl RedisFilter {
         self.client.run(&mut job, self.layout.count() as usize, Access::Write).into_result()
     }
 
-    fn unlink_chunks(&self) -> Result<()> {
+    pub(crate) fn unlink_chunks(&self) -> Result<()> {
         self.on_chunks(&|key, commands| {
             commands.begin(2);
             commands.text("UNLINK");
@@ -803,7 +840,7 @@ fn read_metadata(client: &Client, name: &[u8]) -> Result<Option<(Vec<u8>, Metada
             Ok(Some((json, metadata.map_err(invalid)?)))
         }
         Ok(reply) => Err(unexpected(client.server(), "GETRANGE", &reply)),
-        Err(Error::Server { text, .. }) if text.starts_with("WRONGTYPE") => {
+        Err(error) if is_wrong_type(&error) => {
             let found = "value of another type".to_owned();
             Err(Error::WrongType { key: shown(&key), found })
         }
@@ -833,8 +870,14 @@ fn check_texts(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// Refuses servers that may evict any key. Those that do not say are trusted.
-fn check_eviction(client: &Client) -> Result<()> {
+/// Returns whether a server found a value of another type than a command works on.
+fn is_wrong_type(error: &Error) -> bool {
+    matches!(error, Error::Server { text, .. } if text.starts_with("WRONGTYPE"))
+}
+
+/// Refuses servers that may evict chunks: any, or those of a filter that expires. Servers that do not
+/// say are trusted.
+fn check_eviction(client: &Client, expires: bool) -> Result<()> {
     if client.options().eviction == Eviction::Allow {
         return Ok(());
     }
@@ -844,7 +887,7 @@ fn check_eviction(client: &Client) -> Result<()> {
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
         let limited = field("maxmemory:").is_some_and(|limit| limit.trim() != "0");
         if let Some(policy) = field("maxmemory_policy:").map(str::trim)
-            && policy.starts_with("allkeys")
+            && (policy.starts_with("allkeys") || expires && policy.starts_with("volatile"))
             && limited
         {
             let (node, policy) = (node.to_string(), policy.to_owned());
@@ -852,6 +895,11 @@ fn check_eviction(client: &Client) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A time as servers take it: in milliseconds since 1970.
+fn millis_at(time: SystemTime) -> String {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()).to_string()
 }
 
 fn millis_left(time: SystemTime) -> u128 {

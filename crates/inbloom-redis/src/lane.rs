@@ -87,7 +87,8 @@ pub(crate) struct Round {
     durability: Durability,
     /// How long a server waits for copies before it says how many there are.
     copy_wait: Duration,
-    patience: Patience,
+    /// The time that the call has left. It begins anew with every pipeline that comes through.
+    pub patience: Patience,
     /// Items to be tried again.
     pub pending: Vec<usize>,
     /// Those of them that have to be announced to another node.
@@ -211,7 +212,7 @@ impl Round {
         };
         let replies_each = job.replies() + usize::from(lane.asking);
         let mut replies = Vec::with_capacity(replies_each);
-        let mut accepted = Vec::new();
+        let (mut accepted, mut progress) = (Vec::new(), false);
         for (done, item) in lane.items[pipeline.items.clone()].iter().copied().enumerate() {
             replies.clear();
             for _ in 0..replies_each {
@@ -229,14 +230,14 @@ impl Round {
                 Some(Err(error)) => self.fail(error, &[item]),
                 None => match job.accept(item, &replies[usize::from(lane.asking)..]) {
                     Ok(()) if self.waits() => accepted.push(item),
-                    Ok(()) => {}
+                    Ok(()) => progress = true,
                     Err(error) => self.fail(error, &[item]),
                 },
             }
         }
         if self.waits() {
             match self.read_wait(wire, pipeline.marks) {
-                Ok(true) => {}
+                Ok(true) => progress = !accepted.is_empty(),
                 Ok(false) => lane.unconfirmed.append(&mut accepted),
                 Err(Some(trouble)) => {
                     lane.unconfirmed.append(&mut accepted);
@@ -247,6 +248,9 @@ impl Round {
             }
         }
         lane.under_way.pop_front();
+        if progress {
+            self.patience.reset();
+        }
         true
     }
 
@@ -258,7 +262,10 @@ impl Round {
             self.write_wait(&mut wait);
             let sent = wire.send(&wait).map_err(Some);
             match sent.and_then(|()| self.read_wait(wire, 0)) {
-                Ok(true) => lane.unconfirmed.clear(),
+                Ok(true) => {
+                    lane.unconfirmed.clear();
+                    self.patience.reset();
+                }
                 Ok(false) if self.patience.is_over() => {
                     let items = std::mem::take(&mut lane.unconfirmed);
                     self.failed.extend(items);

@@ -32,7 +32,9 @@
 //!   it, a failover may lose inserts that were answered, and nothing shows it.
 //! - A filter that is deleted and created again shares no key with the one before: an insert that comes
 //!   late cannot reach the new one.
-
+//! - The description of a filter is one value. A node that loses it loses the filter: it is reported as
+//!   [`Error::Missing`], and [`RedisFilter::open_or_create`] makes a new one.
+//!
 //! # Filters of others
 //!
 //! [`PyreBloom`] reads and adds to filters of the Python module pyreBloom in place. Filters of Redisson

@@ -17,7 +17,8 @@ use crate::error::{Error, Result};
 pub struct Options {
     /// What the keys of all filters begin with: `ib`. Letters, digits and `.:_-`.
     pub prefix: String,
-    /// How long a call goes on trying, through reconnects, redirections and failovers: 30 s.
+    /// How long a call goes on trying without getting further, through reconnects, redirections and
+    /// failovers: 30 s. A call that gets on, such as a large push, may take longer.
     pub deadline: Duration,
     /// How long a server may take to answer before the connection is given up: 2 s.
     pub response_timeout: Duration,
@@ -62,15 +63,16 @@ pub enum Reads {
     Replicas,
 }
 
-/// What to do about servers that evict any key when their memory is full (`allkeys-` policies).
+/// What to do about servers that evict chunks when their memory is full: any under an `allkeys-` policy,
+/// and those of filters that expire under a `volatile-` policy.
 ///
 /// An evicted chunk is found to be lost when it is used next; it is never taken for an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// Create no filter there.
+    /// Create no filter there, and let none expire that would be evicted then.
     #[default]
     Refuse,
-    /// Create filters all the same.
+    /// Do it all the same.
     Allow,
 }
 

@@ -245,6 +245,15 @@ impl Job for Bits<'_> {
         }
     }
 
+    /// As for filters of our own: bits that were set before may be another client's, and not copied yet.
+    fn mark(&self, item: usize, commands: &mut Commands) -> bool {
+        commands.begin(3);
+        commands.text("APPEND");
+        commands.key(NumberedKey(self.stem, self.parts[item].string));
+        commands.text("");
+        true
+    }
+
     fn accept(&mut self, item: usize, replies: &[Value]) -> Result<()> {
         let Value::Array(bits) = &replies[0] else {
             return Err(unexpected("the server", "BITFIELD", replies));

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | MOVED | not run | ask the node it names; read the map of slots anew |
 //! | ASK | not run | ask the node it names, once, with ASKING |
-//! | TRYAGAIN, LOADING, CLUSTERDOWN, MASTERDOWN, NOREPLICAS | not run | wait, try again |
+//! | TRYAGAIN, LOADING, BUSY, CLUSTERDOWN, MASTERDOWN, NOREPLICAS | not run | wait, try again |
 //! | READONLY, UNBLOCKED | not run | read the map of slots anew, try again |
 //! | it closes the connection, or does not answer in time | perhaps run | connect again |
 //! | another error | not run | the call fails |
@@ -44,7 +44,7 @@ pub(crate) fn judge(error: &ServerError, from: &Node) -> Result<Setback, Error> 
     match (error.code(), redirection()) {
         ("MOVED", Some((slot, node))) => Ok(Setback::Moved { slot, node }),
         ("ASK", Some((_, node))) => Ok(Setback::Ask(node)),
-        ("TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS", _) => {
+        ("TRYAGAIN" | "LOADING" | "BUSY" | "CLUSTERDOWN" | "MASTERDOWN" | "NOREPLICAS", _) => {
             Ok(Setback::Later(text()))
         }
         ("READONLY" | "UNBLOCKED", _) => Ok(Setback::Demoted(text())),
@@ -52,10 +52,11 @@ pub(crate) fn judge(error: &ServerError, from: &Node) -> Result<Setback, Error> 
     }
 }
 
-/// The time that a call may take, and its waits.
+/// The time that a call may take without getting further, and its waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    began: Instant,
+    /// When the call began, or last got further.
+    since: Instant,
     limit: Duration,
     /// The next wait is between a half of it and all of it.
     wait: Duration,
@@ -67,26 +68,27 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 impl Patience {
     pub fn new(limit: Duration) -> Patience {
-        Patience { began: Instant::now(), limit, wait: FIRST }
+        Patience { since: Instant::now(), limit, wait: FIRST }
     }
 
-    /// Returns how long the call has been trying.
+    /// Returns how long the call has been trying in vain.
     pub fn waited(&self) -> Duration {
-        self.began.elapsed()
+        self.since.elapsed()
     }
 
     /// Returns the time that is left.
     pub fn left(&self) -> Duration {
-        self.limit.saturating_sub(self.began.elapsed())
+        self.limit.saturating_sub(self.waited())
     }
 
     pub fn is_over(&self) -> bool {
         self.left().is_zero()
     }
 
-    /// Forgets the waits after progress, so that the next setback is met with a short one.
+    /// Begins anew after progress: a call that moves gigabytes may take longer than its limit, and a
+    /// failure near its end gets as much time, and as short a first wait, as one at its beginning.
     pub fn reset(&mut self) {
-        self.wait = FIRST;
+        (self.since, self.wait) = (Instant::now(), FIRST);
     }
 
     /// Waits, longer from time to time, and not always equally long: clients that failed together
@@ -138,6 +140,7 @@ mod tests {
         for line in [
             "TRYAGAIN Multiple keys request during rehashing of slot",
             "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
             "CLUSTERDOWN The cluster is down",
             "MASTERDOWN Link with MASTER is down",
             "NOREPLICAS Not enough good replicas to write.",
@@ -166,5 +169,6 @@ mod tests {
         assert!(patience.wait > FIRST && patience.waited() >= Duration::from_millis(30));
         patience.reset();
         assert_eq!(patience.wait, FIRST);
+        assert!(!patience.is_over(), "progress gives the call its time again");
     }
 }

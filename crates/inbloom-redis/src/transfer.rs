@@ -129,7 +129,13 @@ impl RedisFilter {
         let lost = std::mem::take(&mut job.lost);
         self.explain(outcome, lost, Access::Write)?;
         progress(count, count);
-        Ok(())
+        // BITOP makes a value that does not expire.
+        let restored = self.restore_expiry();
+        if matches!(restored, Err(Error::Deleted { .. })) {
+            // The filter expired meanwhile, and what was merged into would stay forever.
+            let _ = self.unlink_chunks();
+        }
+        restored
     }
 
     /// Reads all chunks in order, and gives them on in the pieces of a file.

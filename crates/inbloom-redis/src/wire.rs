@@ -89,7 +89,7 @@ impl Wire {
     }
 
     fn broken(&self, error: &redis::RedisError) -> Trouble {
-        Trouble::Connection(format!("{}: {error}", self.node))
+        Trouble::Connection(format!("{}: {}", self.node, words_of(error)))
     }
 }
 
@@ -116,7 +116,7 @@ fn connection_info(node: &Node, server: &Server) -> redis::RedisResult<Connectio
 
 /// Says why there is no connection. What the server itself refused is not tried again.
 fn trouble(node: &Node, server: &Server, error: &redis::RedisError) -> Trouble {
-    let text = error.to_string();
+    let text = words_of(error);
     let retried = error.is_io_error()
         || matches!(error.code(), Some("LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"));
     if retried {
@@ -127,6 +127,11 @@ fn trouble(node: &Node, server: &Server, error: &redis::RedisError) -> Trouble {
         return Trouble::Fatal(Error::Database { database, problem: text });
     }
     Trouble::Fatal(Error::Server { node: node.to_string(), text })
+}
+
+/// Returns what went wrong. The system's words for a time that is over would mislead.
+fn words_of(error: &redis::RedisError) -> String {
+    if error.is_timeout() { "it did not answer in time".to_owned() } else { error.to_string() }
 }
 
 /// Returns the error that a reply is, or that a reply in it is.

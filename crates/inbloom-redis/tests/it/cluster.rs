@@ -1,11 +1,12 @@
 //! A real cluster of three masters with a replica each.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
-use inbloom_redis::{Added, Found, RedisFilter};
+use inbloom_redis::{Added, Durability, Found, Options, Reads, RedisFilter};
 use inbloom_testing::redis::{RedisCluster, Reply};
 
-use crate::support::{connect, plan};
+use crate::support::{connect, connect_with, plan};
 
 /// How often a node has run a command for its clients.
 fn calls(cluster: &RedisCluster, node: usize, command: &str) -> u64 {
@@ -86,6 +87,64 @@ fn keys_take_one_round_trip_to_one_node_and_lie_evenly() {
     let Some(cluster) = RedisCluster::start("redis-server") else { return };
     keys_through_a_cluster(&cluster, 300_000, 300_000, 0.01);
     keys_through_a_cluster(&cluster, 50_000, 5_000_000, 1e-6);
+}
+
+#[test]
+fn replicas_answer_queries_where_they_may() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    let mut options = Options::default();
+    options.reads = Reads::Replicas;
+    options.response_timeout = Duration::from_millis(500);
+    options.durability = Durability::Replicas(1);
+    let client = connect_with(&cluster.address(), options);
+    let filter = RedisFilter::create(&client, "f", plan(5_000_000, 0.01)).expect("created");
+    let (keys, mut found): (Vec<u64>, _) = ((0..5000).collect(), Vec::new());
+    filter.insert_many(&keys, &mut Vec::new()).expect("on master and replica");
+    let masters = cluster.masters();
+    let of_masters = || masters.iter().map(|node| calls(&cluster, *node, "getrange")).sum::<u64>();
+    let of_all = || (0..6).map(|node| calls(&cluster, node, "getrange")).sum::<u64>();
+    let before = (of_masters(), of_all());
+    filter.contains_many(&keys, &mut found).expect("answered");
+    assert!(found.iter().all(|found| *found == Found::Present), "what was copied is found");
+    assert_eq!((of_masters(), of_all()), (before.0, before.1 + 5000));
+    // Where a replica does not answer, its master does.
+    let of_first = || calls(&cluster, masters[0], "getrange");
+    let before = of_first();
+    cluster.nodes[cluster.replica_of(masters[0])].freeze();
+    filter.contains_many(&keys, &mut found).expect("answered");
+    assert!(found.iter().all(|found| *found == Found::Present));
+    let asked = of_first() - before;
+    assert!((1000..2500).contains(&asked), "{asked} of 5000 keys of 7 chunks");
+}
+
+/// A client that has not spoken to the cluster since then knows a master that is gone.
+#[test]
+fn a_client_that_missed_a_failover_lists_and_creates_filters() {
+    let Some(mut cluster) = RedisCluster::start("redis-server") else { return };
+    // The second node is asked, so that its address outlives the first.
+    let client = connect(&cluster.nodes[1].address());
+    let plan = plan(5_000_000, 0.01);
+    let names: Vec<String> = (0..20).map(|number| format!("f{number:02}")).collect();
+    for name in &names {
+        let replicated = RedisFilter::create(&client, name, plan).expect("created");
+        assert_eq!(replicated.chunks(), 7);
+    }
+    std::thread::sleep(Duration::from_secs(1)); // For the replicas.
+    cluster.nodes[0].kill();
+    let began = Instant::now();
+    while cluster.masters().len() < 3 || !is_ok(&cluster) {
+        assert!(began.elapsed() < Duration::from_secs(30), "no failover");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let listed = RedisFilter::names(&client).expect("listed");
+    assert_eq!(listed, names.iter().map(|name| name.clone().into_bytes()).collect::<Vec<_>>());
+    RedisFilter::create(&client, "another", plan).expect("created");
+    client.ping().expect("all masters answer");
+}
+
+fn is_ok(cluster: &RedisCluster) -> bool {
+    let state = cluster.nodes[1].try_ask(&["CLUSTER", "INFO"]);
+    state.is_ok_and(|state| state.text().contains("cluster_state:ok"))
 }
 
 #[test]

@@ -3,9 +3,11 @@
 mod cluster;
 mod crawler;
 mod faults;
+mod patience;
 mod pyrebloom;
 mod races;
 mod single;
 mod speed;
 mod support;
+mod tls;
 mod transfer;

@@ -2,6 +2,7 @@
 //! bloom.c and murmur.c), compiled against hiredis 0.14.1.
 
 use inbloom_redis::{Added, Error, Found, PyreBloom};
+use inbloom_testing::redis::Reply;
 
 use crate::support::{connect, server};
 
@@ -62,7 +63,7 @@ fn sizes_and_positions_are_those_of_the_c_source() {
 }
 
 /// pyreBloom('live', 100000, 0.001) after 5000 adds of "key 0" to "key 4999": it reported 5000 new keys
-/// and left 49,201 bits set.
+/// and left 49,201 bits set. The string has the FNV-1a hash that is expected here.
 #[test]
 fn filters_of_pyrebloom_are_read_and_added_to_in_place() {
     let Some(server) = server() else { return };
@@ -75,6 +76,10 @@ fn filters_of_pyrebloom_are_read_and_added_to_in_place() {
     filter.insert_many(&keys, &mut added).expect("added");
     assert!(added.iter().all(|added| *added == Added::New));
     assert_eq!(server.ask(&["BITCOUNT", "live.0"]).text(), "49201");
+    let Reply::Bulk(Some(string)) = server.ask(&["GET", "live.0"]) else { panic!("a string") };
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = string.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    assert_eq!((string.len(), hash), (179_715, 0xd51f_93d9_2393_368f));
     filter.insert_many(&keys, &mut added).expect("added");
     assert!(added.iter().all(|added| *added == Added::Present));
     filter.contains_many(&keys, &mut found).expect("answered");

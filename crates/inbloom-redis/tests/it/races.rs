@@ -4,13 +4,34 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use inbloom_redis::{Error, Found, RedisFilter, Spec};
-use inbloom_testing::redis::Reply;
+use inbloom_testing::redis::{Redis, RedisCluster};
 
 use crate::support::{connect, plan, server};
+
+/// Keys on all masters.
+fn keys_on(masters: &[&Redis]) -> u64 {
+    let keys = |master: &&Redis| master.ask(&["DBSIZE"]).text().parse::<u64>().expect("a number");
+    masters.iter().map(keys).sum()
+}
+
+fn masters_of(cluster: &RedisCluster) -> Vec<&Redis> {
+    cluster.masters().into_iter().map(|master| &cluster.nodes[master]).collect()
+}
 
 #[test]
 fn of_two_clients_that_create_one_filter_one_wins() {
     let Some(server) = server() else { return };
+    two_clients_create_one_filter(&[&server]);
+}
+
+#[test]
+fn of_two_clients_that_create_one_filter_on_a_cluster_one_wins() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    two_clients_create_one_filter(&masters_of(&cluster));
+}
+
+fn two_clients_create_one_filter(masters: &[&Redis]) {
+    let server = masters[0];
     let plans = [plan(1000, 0.01), plan(2_000_000, 0.001)];
     let clients = [connect(&server.address()), connect(&server.address())];
     for round in 0..20 {
@@ -36,17 +57,28 @@ fn of_two_clients_that_create_one_filter_one_wins() {
         let filter = RedisFilter::open(&clients[0], &name).expect("opened");
         assert_eq!(*filter.plan(), plans[winner]);
         assert!(!filter.contains("x").expect("answered"));
-        assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(1 + filter.chunks() as i64));
+        assert_eq!(keys_on(masters), 1 + filter.chunks());
         assert!(filter.delete().expect("deleted"));
     }
-    assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
+    assert_eq!(keys_on(masters), 0);
+}
+
+#[test]
+fn no_late_insert_lands_in_a_filter_that_was_created_again() {
+    let Some(server) = server() else { return };
+    delete_and_create_under_writers(&[&server]);
+}
+
+#[test]
+fn no_late_insert_lands_in_a_filter_that_was_created_again_on_a_cluster() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    delete_and_create_under_writers(&masters_of(&cluster));
 }
 
 /// Every writer adds keys that carry the number of the incarnation it has opened.
-#[test]
-fn no_late_insert_lands_in_a_filter_that_was_created_again() {
+fn delete_and_create_under_writers(masters: &[&Redis]) {
     const ROUNDS: u64 = 30;
-    let Some(server) = server() else { return };
+    let server = masters[0];
     let create = |round: u64| {
         let mut spec = Spec::new(plan(200_000, 1e-7));
         spec.note = round.to_string();
@@ -103,5 +135,5 @@ fn no_late_insert_lands_in_a_filter_that_was_created_again() {
     assert!(found.iter().all(|found| *found == Found::Present));
     last.delete().expect("deleted");
     // What late inserts have made of deleted chunks is gone too.
-    assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
+    assert_eq!(keys_on(masters), 0);
 }

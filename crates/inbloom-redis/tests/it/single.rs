@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use inbloom::{Filter, Hasher, Kind, Plan, SecretKey};
-use inbloom_redis::{Added, Error, Eviction, Found, Options, RedisFilter, Spec};
+use inbloom_redis::{Added, Durability, Error, Eviction, Found, Options, RedisFilter, Spec};
 use inbloom_testing::redis::Reply;
 
-use crate::support::{connect, connect_with, plan, server};
+use crate::support::{cluster_of_one, connect, connect_with, in_front_of, plan, server};
 
 #[test]
 fn keys_are_new_once_and_found_by_every_client() {
@@ -208,6 +208,118 @@ fn other_types_and_damaged_descriptions_have_errors_of_their_own() {
     ] {
         assert!(error.to_string().contains("holds a list"), "{error}");
     }
+
+    // The error names the chunk, whichever it is.
+    let filter = RedisFilter::create(&client, "g", plan(3_000_000, 0.01)).expect("created");
+    let Reply::Array(chunks) = server.ask(&["KEYS", "ib:{*}:2"]) else { panic!("keys") };
+    server.ask(&["DEL", &chunks[0].text()]);
+    server.ask(&["RPUSH", &chunks[0].text(), "x"]);
+    let keys: Vec<u64> = (0..1000).collect();
+    let error = filter.contains_many(&keys, &mut Vec::new()).expect_err("a list");
+    let expected = format!("the key {:?} holds a list", chunks[0].text());
+    assert!(error.to_string().starts_with(&expected), "{error}");
+}
+
+/// Redis 8.12 with bitmap-default-roaring, as its release notes describe it: a bitmap that is written to
+/// becomes a value of type bitmap, on which string commands do not work.
+#[test]
+fn a_server_that_turns_bitmaps_into_its_own_type_has_an_error_of_its_own() {
+    let Some(server) = server() else { return };
+    let address = in_front_of(&server, |arguments| {
+        let is_chunk = arguments.get(1).is_some_and(|key| key.starts_with(b"ib:{"));
+        match (arguments.first().map(Vec::as_slice), is_chunk) {
+            (Some(b"TYPE"), true) => Some("+bitmap\r\n"),
+            (Some(b"GETRANGE"), true) => {
+                Some("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
+            }
+            _ => None,
+        }
+    });
+    let client = connect(&address);
+    let filter = RedisFilter::create(&client, "f", plan(1000, 0.01)).expect("created");
+    assert_eq!(filter.insert("x").expect("it is a bitmap from now on"), Added::New);
+    for error in [
+        filter.contains("x").expect_err("it cannot be read"),
+        RedisFilter::open(&client, "f").expect_err("it cannot be read"),
+    ] {
+        assert!(matches!(error, Error::Roaring { .. }), "{error}");
+        assert!(error.to_string().contains("set bitmap-default-roaring no"), "{error}");
+    }
+    assert!(filter.delete().expect("deleted"));
+}
+
+/// Redis 8.4 has DELEX, Valkey 9 has DELIFEQ, others neither.
+#[test]
+fn servers_that_compare_and_delete_are_let_do_it() {
+    let Some(server) = server() else { return };
+    for (address, command) in [
+        (in_front_of(&server, |it| (it[0] == b"DELEX").then_some(":1\r\n")), "DELEX"),
+        (
+            in_front_of(&server, |it| match it[0].as_slice() {
+                b"DELEX" => Some("-ERR unknown command 'DELEX'\r\n"),
+                b"DELIFEQ" => Some(":1\r\n"),
+                _ => None,
+            }),
+            "DELIFEQ",
+        ),
+    ] {
+        let client = connect(&address);
+        let filter = RedisFilter::create(&client, command, plan(1000, 0.01)).expect("created");
+        assert!(filter.delete().expect("the server says that it did"), "{command}");
+        // It did not: nothing else was sent that deletes the description.
+        let key = format!("ib:m:{command}");
+        assert_eq!(server.ask(&["DEL", &key]), Reply::Int(1), "{command}");
+    }
+    assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
+}
+
+#[test]
+fn a_change_without_its_copies_fails_and_says_so() {
+    let Some(server) = server() else { return };
+    let mut options = Options::default();
+    options.deadline = Duration::from_millis(300);
+    let plain = connect(&server.address());
+    RedisFilter::create(&plain, "f", plan(1000, 0.01)).expect("created");
+    options.durability = Durability::Replicas(1);
+    let client = connect_with(&server.address(), options.clone());
+    let filter = RedisFilter::open(&client, "f").expect("opened");
+    let mut answers = Vec::new();
+    let error = filter.insert_many(&["a", "b"], &mut answers).expect_err("there is no replica");
+    assert!(matches!(error, Error::NotReplicated { wanted: 1, got: 0, .. }), "{error}");
+    assert_eq!(answers, [Added::Failed, Added::Failed]);
+    assert!(filter.contains("a").expect("the master has it"));
+    let pyre = inbloom_redis::PyreBloom::open(&client, "pyre", 1000, 0.01).expect("opened");
+    let error = pyre.insert_many(&["a"], &mut answers).expect_err("there is no replica");
+    assert!(matches!(error, Error::NotReplicated { .. }), "{error}");
+
+    // On disk: only servers from Redis 7.2 on can say.
+    options.durability = Durability::Disk(0);
+    options.deadline = Duration::from_secs(10);
+    let client = connect_with(&server.address(), options);
+    let filter = RedisFilter::open(&client, "f").expect("opened");
+    let error = filter.insert("c").expect_err("the server keeps nothing on disk");
+    assert!(error.to_string().contains("WAITAOF"), "{error}");
+    let Ok(Reply::Array(commands)) = server.try_ask(&["COMMAND", "INFO", "WAITAOF"]) else {
+        panic!("no list of commands")
+    };
+    if matches!(&commands[0], Reply::Array(fields) if !fields.is_empty()) {
+        server.ask(&["CONFIG", "SET", "appendonly", "yes"]);
+        assert_eq!(filter.insert("d").expect("on disk"), Added::New);
+        assert_eq!(filter.insert("d").expect("on disk"), Added::Present);
+    }
+}
+
+#[test]
+fn a_cluster_without_databases_refuses_one() {
+    let Some(node) = cluster_of_one(&[]) else { return };
+    let client = connect(&node.address());
+    assert!(client.is_cluster());
+    RedisFilter::create(&client, "f", plan(1000, 0.01)).expect("created");
+    connect(&format!("{}/0", node.address()));
+    let third = format!("{}/3", node.address()).parse().expect("an address");
+    let error = inbloom_redis::Client::connect(&third, Options::default()).expect_err("no such");
+    assert!(matches!(error, Error::Database { database: 3, .. }), "{error}");
+    assert!(error.to_string().ends_with("leave it out of the address"), "{error}");
 }
 
 #[test]
@@ -247,7 +359,19 @@ fn servers_that_evict_anything_are_refused() {
     RedisFilter::create(&client, "f", plan(1000, 0.01)).expect("allowed");
     server.ask(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
     let client = connect(&server.address());
-    RedisFilter::create(&client, "g", plan(1000, 0.01)).expect("it evicts only what expires");
+    let lasting = RedisFilter::create(&client, "g", plan(1000, 0.01));
+    let lasting = lasting.expect("it evicts only what expires");
+    let soon = SystemTime::now() + Duration::from_secs(100);
+    let mut spec = Spec::new(plan(1000, 0.01));
+    spec.expires = Some(soon);
+    for error in [
+        RedisFilter::create(&client, "h", spec).expect_err("it would be evicted"),
+        lasting.expire_at(soon).expect_err("it would be evicted"),
+    ] {
+        assert!(error.to_string().contains("\"volatile-lru\""), "{error}");
+    }
+    server.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    lasting.expire_at(soon).expect("without a limit nothing is evicted");
 }
 
 #[test]

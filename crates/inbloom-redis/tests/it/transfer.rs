@@ -1,9 +1,10 @@
 //! Whole filters between a server and files.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use inbloom::{Filter, Hasher, SecretKey};
-use inbloom_redis::{Error, Found, RedisFilter};
+use inbloom_redis::{Error, Found, RedisFilter, Spec};
 use inbloom_testing::redis::{RedisCluster, Reply};
 
 use crate::support::{connect, plan, server};
@@ -93,6 +94,30 @@ fn merged_filters_hold_the_keys_of_both() {
         assert_eq!(chunks.sum::<u64>(), remote.chunks() + 1);
         remote.delete().expect("deleted");
     }
+}
+
+#[test]
+fn a_filter_that_expires_does_so_after_a_merge_too() {
+    let Some(server) = server() else { return };
+    let client = connect(&server.address());
+    let plan = plan(3_000_000, 0.01);
+    let mut spec = Spec::new(plan);
+    spec.expires = Some(SystemTime::now() + Duration::from_secs(100));
+    let remote = RedisFilter::create(&client, "f", spec).expect("created");
+    let mut local = Filter::new(plan).expect("memory");
+    for key in 0..1000_u64 {
+        local.insert(key).expect("writable");
+    }
+    remote.merge(&local, |_, _| ()).expect("merged");
+    let Reply::Array(chunks) = server.ask(&["KEYS", "ib:{*"]) else { panic!("keys") };
+    assert_eq!(chunks.len(), 4);
+    for chunk in chunks {
+        let left: i64 = server.ask(&["TTL", &chunk.text()]).text().parse().expect("a number");
+        assert!((120..=161).contains(&left), "{left} s");
+    }
+    remote.persist().expect("kept");
+    remote.merge(&local, |_, _| ()).expect("merged");
+    assert_eq!(remote.time_to_live().expect("answered"), None);
 }
 
 #[test]
