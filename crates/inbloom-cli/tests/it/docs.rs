@@ -30,6 +30,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 /// Documents and first commands of the blocks that are not run, because they run the tests
 /// themselves or take minutes.
@@ -38,22 +41,35 @@ const NOT_RUN: &[(&str, &str)] = &[("README.md", "./test"), ("README.zh-CN.md", 
 /// The seconds that all examples of a document may take together.
 const LONGEST: u32 = 300;
 
+/// The documents whose examples run at the same time.
+const AT_ONCE: usize = 3;
+
 #[test]
 fn every_example_prints_what_the_documentation_shows() {
-    let mut problems = String::new();
-    let mut run = 0;
-    for document in documents() {
-        let examples: Vec<Example> = document
-            .blocks()
-            .into_iter()
-            .filter(|block| block.run)
-            .flat_map(|b| b.examples)
-            .collect();
-        run += examples.len();
-        problems.push_str(&mismatches(&document.name, &examples));
-    }
-    assert!(problems.is_empty(), "\n{problems}");
+    let sessions: Vec<(String, Vec<Example>)> = documents()
+        .into_iter()
+        .map(|document| {
+            let run = document.blocks().into_iter().filter(|block| block.run);
+            (document.name, run.flat_map(|block| block.examples).collect())
+        })
+        .collect();
+    let run: usize = sessions.iter().map(|(_, examples)| examples.len()).sum();
     assert!(run > 0, "no example found: is the README where this test looks for it?");
+    // Sessions mostly wait for servers and pauses of their own.
+    let next = AtomicUsize::new(0);
+    let problems = Mutex::new(String::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((name, examples)) = sessions.get(next.fetch_add(1, Relaxed)) {
+                    let found = mismatches(name, examples);
+                    problems.lock().expect("no session panicked").push_str(&found);
+                }
+            });
+        }
+    });
+    let problems = problems.into_inner().expect("no session panicked");
+    assert!(problems.is_empty(), "\n{problems}");
 }
 
 #[test]
@@ -283,7 +299,9 @@ fn run(examples: &[Example]) -> Vec<String> {
         let (command, named) = ports.replace(&command);
         script += &command;
         let started = match () {
-            () if command.starts_with("inbloom serve") && command.ends_with('&') => vec![listen],
+            () if command.starts_with("inbloom serve") && command.ends_with('&') => {
+                if command.contains("--listen") { named } else { vec![listen] }
+            }
             () if command.contains("redis-server --port") => named,
             () => Vec::new(),
         };
@@ -297,7 +315,12 @@ fn run(examples: &[Example]) -> Vec<String> {
         script += "\n_status=$?; printf '\\036'; (exit $_status)\n";
     }
     let binaries = Path::new(env!("CARGO_BIN_EXE_inbloom")).parent().expect("it is in a folder");
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
+    // `python3` is the one that scripts/clients gave redis-py to.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let clients =
+        root.canonicalize().expect("the project's folder").join("target/clients/python/bin");
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{inherited}", binaries.display(), clients.display());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = Command::new("timeout")
         .args([&LONGEST.to_string(), "bash", "--noprofile", "--norc", "-c", &script])
