@@ -114,7 +114,8 @@ fn replicas_answer_queries_where_they_may() {
     filter.contains_many(&keys, &mut found).expect("answered");
     assert!(found.iter().all(|found| *found == Found::Present));
     let asked = of_first() - before;
-    assert!((1000..2500).contains(&asked), "{asked} of 5000 keys of 7 chunks");
+    // It has two or three of seven chunks, of which the last is small.
+    assert!((500..2600).contains(&asked), "{asked} of 5000 keys");
 }
 
 /// A client that has not spoken to the cluster since then knows a master that is gone.
