@@ -116,7 +116,9 @@ function view(app, state, change) {
         answer ? [recommendation(answer, row, change), comparison(answer, change)] : null,
       ),
     ),
-    answer && row ? [curves(answer, row), commands(state, answer, app)] : null,
+    answer && row && !isUseless(row)
+      ? [curves(answer, row), commands(state, answer, app)]
+      : null,
   );
 }
 
@@ -318,12 +320,21 @@ function problem(error) {
   );
 }
 
+// A filter that answers yes to most absent keys helps nobody, and no command makes one.
+const isUseless = (row) => row.rate > 0.5;
+
 // The recommended kind in a sentence and why, or the chosen one and what is recommended instead.
 function recommendation(answer, row, change) {
   const { recommendation: advice } = answer;
   const advised = answer.kinds.find(({ kind, refused }) => kind === advice?.kind && !refused);
   const shown = row ?? advised;
   if (!shown) return h("div", { class: "notice" }, h("p", null, t("advise.none")));
+  if (isUseless(shown))
+    return h(
+      "div",
+      { class: "notice warn", role: "status" },
+      h("p", null, t("calculator.tooSmall", { share: share(shown.rate) })),
+    );
   const isAdvised = shown === advised;
   const line = (key, values) =>
     h("p", { class: "hero-why" }, t(key, values), " ", t(`kind.${shown.kind}.is`));
@@ -437,7 +448,7 @@ function comparison(answer, change) {
 
 function kindRow(row, answer, largest, choose) {
   const isChosen = row.kind === answer.chosen;
-  const isBest = row.kind === answer.recommendation?.kind;
+  const isBest = row.kind === answer.recommendation?.kind && !isUseless(row);
   const cell = (name, ...children) =>
     h("td", { class: "number", "data-label": t(`column.${name}`) }, ...children);
   return h(

@@ -11,7 +11,8 @@ const MARGIN = { top: 14, right: 14, bottom: 26, left: 52 };
 
 // A figure with a title, a plot and its numbers.
 //
-// `x` and `y` are axes: { scale: 'linear' | 'log' | 'time', from, to, format }. `series` are lines:
+// `x` and `y` are axes: { scale: 'linear' | 'log' | 'time', from, to, format }, and `isWhole` where
+// ticks are whole numbers. `series` are lines:
 // { name, points: [[x, y or null], ...], tone, filled }. `guides` are lines across: { y or x, label
 // }. `point` is the one that was chosen: { x, y, label }.
 export function chart({ title, sentence, note, table, ...plot }) {
@@ -310,7 +311,7 @@ function toScale(axis, start, end, most) {
   const place = (value) => start + ((value - from) / (to - from || 1)) * (end - start);
   return {
     place,
-    ticks: axis.scale === "time" ? timeTicks(from, to, most) : linearTicks(from, to, most),
+    ticks: axis.scale === "time" ? timeTicks(from, to, most) : linearTicks(axis, most),
   };
 }
 
@@ -323,10 +324,11 @@ function logTicks(low, high, most) {
   return ticks;
 }
 
-function linearTicks(from, to, most) {
+function linearTicks({ from, to, isWhole }, most) {
   const raw = (to - from) / most || 1;
   const unit = 10 ** Math.floor(Math.log10(raw));
-  const step = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= raw);
+  const fair = unit * [1, 2, 2.5, 5, 10].find((factor) => factor * unit >= raw);
+  const step = isWhole ? Math.ceil(fair) : fair;
   const ticks = [];
   for (let index = Math.ceil(from / step); index * step <= to * (1 + 1e-9); index += 1)
     ticks.push(index * step);
@@ -363,7 +365,9 @@ export function meter(value, level, label) {
   return h(
     "div",
     { class: `meter ${level}`, role: "img", "aria-label": label },
-    h("div", { class: "meter-bar", style: { width: `${percent.toFixed(2)}%` } }),
+    percent > 0
+      ? h("div", { class: "meter-bar", style: { width: `${percent.toFixed(2)}%` } })
+      : null,
   );
 }
 

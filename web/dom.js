@@ -102,9 +102,11 @@ function match(old, next) {
   matchAttributes(old, next);
   listen(old, next.bloomHandlers ?? {});
   matchStyle(old, next.bloomStyle ?? {});
+  // Before its options move from one to the other.
+  const chosen = next.value;
   matchChildren(old, next);
   if (old instanceof HTMLInputElement) matchInput(old, next);
-  if (old instanceof HTMLSelectElement && document.activeElement !== old) old.value = next.value;
+  if (old instanceof HTMLSelectElement && document.activeElement !== old) old.value = chosen;
 }
 
 function matchAttributes(old, next) {

@@ -110,6 +110,8 @@ export const en = {
   "calculator.lineExact": "{kind}: {size}, and never a false positive",
   "calculator.linePerKey":
     "{kind}: {bits} bits for each key, with {rate} absent keys reported present",
+  "calculator.tooSmall":
+    "This is too little memory for so many keys: {share} of all absent keys would be reported present. Give more memory, or fewer keys.",
   "calculator.perKey": "{bits} bits per key",
   "calculator.follow": "Take the recommendation",
   "calculator.take": "Show {kind}",
@@ -213,6 +215,7 @@ export const en = {
   "filters.databaseIs": "Database {database} ({count})",
   "filters.caption": "Filters: {found}",
   "filters.none": "No filter matches.",
+  "filters.noneHere": "This database has no filters.",
   "filters.usedIs": "Used: {share}",
   "filters.pages": "Pages",
   "filters.range": "{from}–{to} of {found}",
@@ -259,6 +262,7 @@ export const en = {
   "filter.layer": "{number}. {kind}",
   "filter.layerIs": "{keys} of {capacity} keys, {fill} filled",
   "filter.layerFill": "{keys} keys, {fill} filled",
+  "filter.layerGrows": "{keys} keys, grows as needed",
   "filter.generations": "Generations",
   "filter.windowTime": "It remembers the last {span}.",
   "filter.windowKeys": "It remembers the last {keys} keys.",
@@ -383,6 +387,7 @@ export const en = {
   "health.commands": "Commands by time",
   "health.errorCodes": "Errors by code: {list}",
   "health.clientList": "Busiest clients",
+  "health.clientNone": "No client is connected.",
 
   "learn.title": "How it works",
   "learn.lead":

@@ -477,7 +477,9 @@ function layerBars(layers) {
             capacity: count(layer.capacity),
             fill: share(layer.fill),
           })
-        : t("filter.layerFill", { keys: count(layer.keys), fill: share(layer.fill) });
+        : layer.fill === null
+          ? t("filter.layerGrows", { keys: count(layer.keys) })
+          : t("filter.layerFill", { keys: count(layer.keys), fill: share(layer.fill) });
       return h(
         "li",
         null,
@@ -493,7 +495,8 @@ function layerBars(layers) {
             class: "bar-room",
             style: { width: `${Math.max(12, (layer.bytes / most) * 100).toFixed(1)}%` },
           },
-          meter(layer.capacity ? layer.keys / layer.capacity : layer.fill, level, text),
+          // A layer that grows has no capacity to be measured by: its bar is its size.
+          meter(layer.capacity ? layer.keys / layer.capacity : (layer.fill ?? 1), level, text),
         ),
         h("p", { class: "quiet" }, text),
       );
@@ -502,7 +505,6 @@ function layerBars(layers) {
 }
 
 function generationBars({ steps, span_seconds: seconds, span_keys: keys }) {
-  const most = Math.max(...steps.map((step) => step.keys), 1);
   return [
     h(
       "p",
@@ -535,7 +537,7 @@ function generationBars({ steps, span_seconds: seconds, span_keys: keys }) {
             ),
             h("span", { class: "quiet" }, text),
           ),
-          meter(step.keys / most, "ok", text),
+          meter(step.fill, "ok", text),
         );
       }),
     ),

@@ -141,7 +141,11 @@ function empty(app) {
 }
 
 function toolbar(state, change) {
+  const shown = Number(state.db) || 0;
   const databases = (state.answer?.databases ?? []).filter(({ filters }) => filters > 0);
+  // The one that is shown is in the list, empty or not.
+  if (!databases.some(({ database }) => database === shown))
+    databases.push({ database: shown, filters: 0 });
   const option = (value, text, chosen) => h("option", { value, selected: value === chosen }, text);
   return h(
     "div",
@@ -229,7 +233,11 @@ function table(app, state, change) {
   };
   const plain = (name, look) => h("th", { scope: "col", class: look }, t(`column.${name}`));
   if (answer.filters.length === 0)
-    return h("div", { class: "card empty" }, h("p", null, t("filters.none")));
+    return h(
+      "div",
+      { class: "card empty" },
+      h("p", null, t(answer.total === 0 ? "filters.noneHere" : "filters.none")),
+    );
   return h(
     "div",
     { class: "card flush" },
@@ -312,7 +320,8 @@ function filterRow(app, row) {
 
 function pager(state, change) {
   const { answer } = state;
-  const from = answer.found === 0 ? 0 : answer.offset + 1;
+  if (answer.found === 0) return null;
+  const from = answer.offset + 1;
   const to = answer.offset + answer.filters.length;
   const turn = (offset) => {
     change({ offset });

@@ -305,13 +305,7 @@ function filterLink(app, { path, name, database }) {
 
 function slowLog(list) {
   if (list === null) return null;
-  if (list.length === 0)
-    return h(
-      "section",
-      { class: "card" },
-      h("h2", null, t("health.slowLog")),
-      h("p", { class: "quiet" }, t("health.slowNone")),
-    );
+  if (list.length === 0) return quietSection(t("health.slowLog"), t("health.slowNone"));
   return section(
     t("health.slowLog"),
     ["column.when", "column.took", "column.command", "column.from"],
@@ -352,6 +346,7 @@ function commands({ commands: list, errors }) {
 
 function clientList({ list }) {
   if (list === null) return null;
+  if (list.length === 0) return quietSection(t("health.clientList"), t("health.clientNone"));
   return section(
     t("health.clientList"),
     ["column.address", "column.user", "column.library", "column.last", "column.idle"],
@@ -365,6 +360,11 @@ function clientList({ list }) {
         span(row.idle_seconds),
       ]),
   );
+}
+
+// A section that has nothing to list, and says so.
+function quietSection(title, text) {
+  return h("section", { class: "card" }, h("h2", null, title), h("p", { class: "quiet" }, text));
 }
 
 function section(title, head, body, foot) {

@@ -151,7 +151,7 @@ function trafficChart({ added, asked }) {
     title: t("chart.traffic"),
     note: t("filter.perSecond"),
     sentence: t("chart.traffic.says", now),
-    y: { ...fromZero(valuesOf(added, asked), 1), format: perSecond },
+    y: { ...fromZero(valuesOf(added, asked), 5), isWhole: true, format: perSecond },
     series: [
       { name: queries, tone: "a", filled: true, points: asked },
       { name: adds, tone: "b", points: added },
@@ -180,7 +180,7 @@ function keysChart({ keys }, { keys: now, capacity, used }) {
   return {
     title,
     sentence: t("chart.keysOverTime.says", { keys: countInWords(now), used: share(used) }),
-    y: { ...fromZero([...valuesOf(keys), isNear ? capacity : 0], 10), format: count },
+    y: { ...fromZero([...valuesOf(keys), isNear ? capacity : 0], 10), isWhole: true, format: count },
     series: [{ name: title, tone: "a", filled: true, points: keys }],
     guides: isNear ? [{ y: capacity, label: t("chart.capacity") }] : [],
     table: tableOf([title], [keys], exact),

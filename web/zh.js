@@ -105,6 +105,8 @@ export const zh = {
   "calculator.line": "{kind}过滤器：{keys}个键占 {size}，不存在的键被误判的概率为 {rate}",
   "calculator.lineExact": "{kind}：占 {size}，从不误判",
   "calculator.linePerKey": "{kind}过滤器：每个键占 {bits} 位，不存在的键被误判的概率为 {rate}",
+  "calculator.tooSmall":
+    "对这么多键来说内存太少：不存在的键中有 {share} 会被误判。请增加内存，或减少键数。",
   "calculator.perKey": "每键 {bits} 位",
   "calculator.follow": "采用推荐",
   "calculator.take": "查看{kind}",
@@ -205,6 +207,7 @@ export const zh = {
   "filters.databaseIs": "数据库 {database}（{count}）",
   "filters.caption": "过滤器：{found} 个",
   "filters.none": "没有匹配的过滤器。",
+  "filters.noneHere": "这个数据库里没有过滤器。",
   "filters.usedIs": "已用：{share}",
   "filters.pages": "分页",
   "filters.range": "第 {from}–{to} 个，共 {found} 个",
@@ -251,6 +254,7 @@ export const zh = {
   "filter.layer": "{number}. {kind}",
   "filter.layerIs": "{keys} / {capacity} 个键，填充 {fill}",
   "filter.layerFill": "{keys} 个键，填充 {fill}",
+  "filter.layerGrows": "{keys} 个键，按需增长",
   "filter.generations": "代",
   "filter.windowTime": "记住最近 {span}。",
   "filter.windowKeys": "记住最近 {keys}个键。",
@@ -366,6 +370,7 @@ export const zh = {
   "health.commands": "命令耗时排行",
   "health.errorCodes": "各类错误：{list}",
   "health.clientList": "最忙的客户端",
+  "health.clientNone": "没有已连接的客户端。",
 
   "learn.title": "工作原理",
   "learn.lead": "过滤器记住“见过这个键”，而不保存键本身。下面有三个小过滤器可以动手试。",

@@ -36,7 +36,8 @@ pub fn answer(parameters: &mut Parameters) -> Result<Value, ApiError> {
         "recommendation": recommendation.map(|it| it.as_json(comparison.scope)),
         "implied_rate": question.rate_of_probes(),
         "curves": plan.filter(|_| has_totals).map(|plan| curves(&question, plan)),
-        "commands": plan.filter(|_| has_totals).map(commands),
+        // No command makes a filter of the rate 1.
+        "commands": plan.filter(|plan| has_totals && plan.rate() < 1.0).map(commands),
     }))
 }
 
