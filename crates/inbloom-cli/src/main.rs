@@ -9,7 +9,7 @@
 //! `exact_set` and `integers` (exact sets), `output` (stdout, stderr, exit codes), `progress` and
 //! `signals`. For arguments: `sizing` (the options that make a
 //! plan), `overfull` (what happens past it), `numbers` (10e9, 64MiB). For the eye: `plot` (curves),
-//! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`.
+//! `histogram` (how evenly a filter is filled). For the server: `log`, `settings_file`; for those who ask it: `login`.
 
 mod blocks;
 mod cmd;
@@ -27,6 +27,7 @@ mod json;
 mod keys;
 mod lock;
 mod log;
+mod login;
 mod lookup;
 mod memory;
 mod normalize;

@@ -15,7 +15,7 @@ mod filter;
 mod filters;
 mod guard;
 mod health;
-mod names;
+pub mod names;
 pub mod page;
 mod parameters;
 mod plan;

@@ -20,6 +20,7 @@ mod push;
 mod remove;
 mod serve;
 mod sort_ints;
+mod top;
 
 use std::process::ExitCode;
 
@@ -46,6 +47,7 @@ pub enum Command {
     Gen(r#gen::Args),
     Serve(serve::Args),
     Ping(ping::Args),
+    Top(top::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -71,6 +73,7 @@ impl Command {
             Command::Gen(args) => r#gen::run(&args),
             Command::Serve(args) => serve::run(&args),
             Command::Ping(args) => ping::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Man(args) => man::run(&args),
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use inbloom_server::tls::client;
 
+use crate::login::{Login, LoginArgs};
 use crate::output;
 
 /// Ask a server whether it is there.
@@ -27,17 +28,8 @@ pub struct Args {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
 
-    /// Password to give first; better kept in the environment
-    #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
-    password: Option<String>,
-
-    /// File whose first line is the password
-    #[arg(long, value_name = "FILE", env = "INBLOOM_PASSWORD_FILE", conflicts_with = "password")]
-    password_file: Option<PathBuf>,
-
-    /// User whose password it is [default: the user 'default']
-    #[arg(long, value_name = "NAME", env = "INBLOOM_USER")]
-    user: Option<String>,
+    #[command(flatten)]
+    login: LoginArgs,
 
     /// Speak TLS
     #[arg(long)]
@@ -87,13 +79,11 @@ fn ping(args: &Args) -> Result<()> {
     let socket = TcpStream::connect_timeout(&address, left()?).context("cannot connect")?;
     let mut stream = args.secured(socket.try_clone()?)?;
     let mut request = Vec::new();
-    let password = args.password()?;
-    if let Some(password) = &password {
+    let login = args.login.read()?;
+    if let Some(Login { user, password }) = &login {
         // By lengths, as a password may have any character.
         let mut words = vec!["AUTH", password];
-        if let Some(user) = &args.user {
-            words.insert(1, user);
-        }
+        words.splice(1..1, user.as_deref());
         write!(request, "*{}\r\n", words.len())?;
         for word in words {
             write!(request, "${}\r\n{word}\r\n", word.len())?;
@@ -105,7 +95,7 @@ fn ping(args: &Args) -> Result<()> {
     stream.write_all(&request).map_err(explained).context("cannot ask")?;
     stream.flush().map_err(explained).context("cannot ask")?;
     let mut reply = Vec::new();
-    let wanted = if password.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
+    let wanted = if login.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
     // Up to an error's line: a stranger may send anything, for ever.
     while reply.len() < wanted.len() || (reply[0] != b'+' && !reply.ends_with(b"\r\n")) {
         socket.set_read_timeout(Some(left()?))?;
@@ -145,24 +135,6 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 impl Args {
-    fn password(&self) -> Result<Option<String>> {
-        let password = match (&self.password, &self.password_file) {
-            (Some(password), _) => Some(password.clone()),
-            (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("--password-file {}", path.display()))?;
-                Some(text.lines().next().unwrap_or_default().to_owned())
-            }
-            (None, None) => None,
-        };
-        match (&self.user, password) {
-            (Some(user), None) => {
-                bail!("--user {user} needs a password: --password-file, or INBLOOM_PASSWORD")
-            }
-            (_, password) => Ok(password),
-        }
-    }
-
     /// Puts TLS over a socket, if it is asked for.
     fn secured(&self, socket: TcpStream) -> Result<Box<dyn Stream>> {
         if !self.tls && self.tls_ca.is_none() {

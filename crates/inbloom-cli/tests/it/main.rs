@@ -13,4 +13,6 @@ mod on_redis;
 mod operations;
 mod pages;
 #[cfg(unix)]
+mod top;
+#[cfg(unix)]
 mod web;

@@ -107,14 +107,14 @@ fn both_languages_have_the_same_texts_with_the_same_values() {
 }
 
 /// A server with a page, on free ports of the loopback, ended when dropped.
-struct Server {
+pub(crate) struct Server {
     process: Child,
-    port: String,
-    http: String,
+    pub(crate) port: String,
+    pub(crate) http: String,
 }
 
 impl Server {
-    fn start(options: &[&str]) -> Server {
+    pub(crate) fn start(options: &[&str]) -> Server {
         // The port of the page is known before the server has one: the kernel's choice, given back.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let http = free.local_addr().unwrap().to_string();

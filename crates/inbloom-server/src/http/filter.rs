@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::advice::{advise, full_in};
 use super::api::{ApiCall, ApiError, NamedFilter, seconds};
+use super::filters::per_second;
 use super::names;
 use super::parameters::Parameters;
 use crate::calculator::probes;
@@ -83,12 +84,7 @@ pub fn show(call: &ApiCall<'_>, found: &NamedFilter) -> Result<Json, ApiError> {
         "generations": details.generations,
         "strip": strip(&scan, measured),
         "counters": counters(&look),
-        "per_second": {
-            "added": look.speed.added,
-            "asked": look.speed.asked,
-            "hit_share": look.speed.hit_share,
-            "over_seconds": look.speed.seconds,
-        },
+        "per_second": per_second(&look.speed),
         "forecast": forecast,
         "advice": advise(&summary, &scan, look.growth, now_seconds),
         "writable": !summary.is_fixed && call.caller.check_write(server).is_ok(),

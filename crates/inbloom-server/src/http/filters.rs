@@ -14,6 +14,7 @@ use super::api::{ApiError, database, seconds};
 use super::names;
 use super::parameters::Parameters;
 use crate::clock::now;
+use crate::history::{self, Speed};
 use crate::keyspace::{DATABASES, Entry};
 use crate::server::Server;
 use crate::value::summary::{Summary, rate_by_count};
@@ -24,6 +25,9 @@ const ROWS: u64 = 100;
 const MOST_ROWS: u64 = 1000;
 /// Bytes of names on a page: names may have 64 KiB each.
 const NAME_BYTES: usize = 1 << 20;
+/// Filters of a page that are watched if the request asks for it: half of what can be watched at all, so that a
+/// list never takes the history of the filter that somebody looks at.
+const MOST_WATCHED: usize = history::MOST_WATCHED / 2;
 /// Filters that are visited at a time.
 const STRIDE: usize = 1024;
 
@@ -84,6 +88,8 @@ pub fn list(server: &Server, parameters: &mut Parameters) -> Result<Value, ApiEr
     let is_descending = parameters.choice("order", &orders)?.unwrap_or(sort != Sort::Name);
     let limit = parameters.number("limit", 1..=MOST_ROWS)?.unwrap_or(ROWS) as usize;
     let offset = parameters.number("offset", 0..=u64::from(u32::MAX))?.unwrap_or(0) as usize;
+    let watches = [("0", 0), ("1", MOST_WATCHED)];
+    let watched = parameters.choice("watch", &watches)?.unwrap_or(0);
 
     let time = now();
     let mut found = Vec::new();
@@ -110,7 +116,11 @@ pub fn list(server: &Server, parameters: &mut Parameters) -> Result<Value, ApiEr
         name_bytes += it.name.len();
         name_bytes <= NAME_BYTES
     };
-    let rows: Vec<Value> = page.iter().take_while(fits).map(|it| row(database, it)).collect();
+    let as_row = |(place, listed): (usize, &Listed)| {
+        let look = (place < watched).then(|| server.history.look(&listed.entry, time));
+        row(database, listed, look.map(|look| look.speed))
+    };
+    let rows: Vec<Value> = page.iter().take_while(fits).enumerate().map(as_row).collect();
     let end = offset + rows.len();
     let next = (end < found.len() && !rows.is_empty()).then_some(end);
     Ok(json!({
@@ -149,7 +159,7 @@ fn contains(name: &[u8], lowercase: &[u8]) -> bool {
     lowercase.is_empty() || memchr::memmem::find(&name.to_ascii_lowercase(), lowercase).is_some()
 }
 
-fn row(database: usize, listed: &Listed) -> Value {
+fn row(database: usize, listed: &Listed, speed: Option<Speed>) -> Value {
     let Listed { name, entry, summary, memory } = listed;
     let rate = (!entry.value.is_busy()).then(|| rate_by_count(&entry.value));
     let mut object = Map::new();
@@ -167,7 +177,20 @@ fn row(database: usize, listed: &Listed) -> Value {
         ("level", json!(advice::level(summary, rate))),
     ];
     object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(speed) = speed {
+        object.insert("per_second".to_owned(), per_second(&speed));
+    }
     Value::Object(object)
+}
+
+/// What a watched filter did a second, lately.
+pub fn per_second(speed: &Speed) -> Value {
+    json!({
+        "added": speed.added,
+        "asked": speed.asked,
+        "hit_share": speed.hit_share,
+        "over_seconds": speed.seconds,
+    })
 }
 
 /// The databases that have filters.

@@ -24,8 +24,13 @@ pub fn path(name: &[u8]) -> String {
     if matches!(name, b"." | b"..") {
         return format!("={}", base64_encode(name, URL));
     }
-    let mut text = String::with_capacity(name.len());
-    for byte in name {
+    percent_encode(name)
+}
+
+/// Bytes as a part of an address: all but letters, digits and `-_.~` as `%` and two digits.
+pub fn percent_encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
                 text.push(char::from(*byte));

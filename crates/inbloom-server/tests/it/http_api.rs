@@ -482,6 +482,32 @@ fn a_filter_shows_what_it_has_and_does() {
 }
 
 #[test]
+fn a_list_watches_its_first_filters_if_it_is_asked_to() {
+    let both = Both::start(Config::default());
+    let mut client = both.running.connect();
+    for number in 0..40 {
+        client.call(&format!("BF.ADD f{number:02} x"));
+    }
+    let list = |query: &str| both.get(&format!("/api/filters?{query}")).ok()["filters"].clone();
+    assert_eq!(list("limit=1")[0]["per_second"], Value::Null);
+    let watched = list("watch=1");
+    let watched = watched.as_array().unwrap().iter().map(|row| row["per_second"].is_object());
+    assert_eq!(watched.filter(|it| *it).count(), 32, "half of what can be watched");
+    client.call("BF.MEXISTS f00 x y");
+    let begin = Instant::now();
+    loop {
+        let speed = &list("limit=1&watch=1")[0]["per_second"];
+        if speed["asked"].as_f64() > Some(0.0) {
+            assert_eq!(speed["hit_share"], 0.5, "{speed}");
+            break;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(20), "{speed}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(both.get("/api/filters?watch=yes").error(), (400, "bad_value".into()));
+}
+
+#[test]
 fn every_kind_of_value_can_be_shown() {
     let both = Both::start(Config::default());
     let mut client = both.running.connect();
@@ -638,6 +664,9 @@ fn what_cannot_be_planned_is_told_by_its_parameter() {
         assert_eq!(reply.error(), (400, "bad_value".into()), "{query}");
         assert_eq!(reply.json()["error"]["parameter"], parameter, "{query}");
     }
+    // A filter that always answers yes: no command makes it.
+    let plan = both.get("/api/plan?items=1M&bytes=1000&kind=classic").ok();
+    assert_eq!((&plan["chosen"], &plan["commands"]), (&json!("classic"), &Value::Null));
     let reply = both.get("/api/plan?rate=0.01");
     assert_eq!(reply.error(), (422, "unplannable".into()));
     assert!(reply.json()["error"]["kinds"][0]["refused"].is_string());
