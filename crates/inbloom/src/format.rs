@@ -18,7 +18,7 @@ use crate::compose::grown::Grown;
 use crate::compose::overlay::{LISTED, Overlay, is_in_order};
 use crate::digest::{Hasher, Scheme, SecretKey};
 use crate::error::{Error, Result, in_file, mismatch};
-use crate::filter::{Content, Filter, MAX_TEXT, Texts, View, check_auto_clear};
+use crate::filter::{Content, Filter, MAX_INSERTED, MAX_TEXT, Texts, View, check_auto_clear};
 use crate::foreign::ForeignHash;
 use crate::kind::Kind;
 use crate::plan::{Plan, Span};
@@ -70,9 +70,6 @@ const GONE: [u8; 4] = *b"GONE";
 const FOREIGN: &str = "this is not an inbloom filter: check the path";
 /// The header's checksum is right, so that what is not known is no damage.
 const NEWER: &str = "the file needs a newer inbloom: upgrade it";
-
-/// Where a header stops counting inserts, so that whoever reads it can go on.
-const MAX_INSERTED: u64 = 1 << 63;
 
 /// What is copied at once of a filter that is in use, and so the memory that its file takes.
 const PIECE: u64 = 1 << 20;

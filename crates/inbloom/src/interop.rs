@@ -11,6 +11,7 @@
 
 mod base64;
 mod bit_array;
+mod datasketches;
 mod dcso;
 mod encoding;
 mod fnv;
@@ -39,8 +40,15 @@ use crate::storage::{Bits, Cells};
 pub use encoding::KeyEncoding;
 
 /// Every format.
-static FORMATS: &[&FormatRow] =
-    &[&guava::ROW, &spark::ROW, &go::ROW, &dcso::ROW, &redisbloom::ROW, &parquet::ROW];
+static FORMATS: &[&FormatRow] = &[
+    &guava::ROW,
+    &spark::ROW,
+    &go::ROW,
+    &dcso::ROW,
+    &redisbloom::ROW,
+    &parquet::ROW,
+    &datasketches::ROW,
+];
 
 /// Everything that is known about a format.
 struct FormatRow {
@@ -390,7 +398,11 @@ impl Filter {
         let (places, _) = cells.bytes_mut()?.as_chunks_mut::<8>();
         debug_assert_eq!(places.len(), words.len());
         let mut ones = 0;
+        // Bits behind the last one are dropped: no query reads them, and our own format has zeros there.
+        let mut left = plan.bits();
         for (place, word) in places.iter_mut().zip(words) {
+            let word = if left < 64 { word & ((1 << left) - 1) } else { word };
+            left = left.saturating_sub(64);
             *place = word.to_le_bytes();
             ones += u64::from(word.count_ones());
         }

@@ -42,7 +42,7 @@ use super::{
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result, mismatch};
-use crate::filter::Filter;
+use crate::filter::{Filter, MAX_INSERTED};
 use crate::foreign::{ForeignHash, Function};
 use crate::kind::Kind;
 use crate::kinds;
@@ -149,6 +149,13 @@ fn header(bytes: &[u8]) -> Result<DcsoHeader> {
     }
     if items == 0 {
         return Err(mismatch("number of keys", "1 or more", items));
+    }
+    if inserted > MAX_INSERTED {
+        return Err(mismatch(
+            "number of inserts",
+            format_args!("at most {MAX_INSERTED}"),
+            inserted,
+        ));
     }
     let Ok(probes) = u32::try_from(probes) else {
         return Err(mismatch("number of hash functions", "below 2^32", probes));
