@@ -222,9 +222,10 @@ pub fn open(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     open_by(path, OpenOptions::new().secret(key))
 }
 
+/// Opens one file, or one of the filters in it, such as `dump.rdb#seen`.
 fn open_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     check_one_file(path)?;
-    options.open_file(path).map_err(|error| name(error, path))
+    options.open(path).map_err(|error| name(error, path))
 }
 
 /// The files that a name stands for: the one of that name; or if there is none, those of the

@@ -20,6 +20,7 @@ use inbloom::internals::format::MAGIC;
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
+use crate::column_values::ColumnValues;
 use crate::output;
 
 /// One input named on the command line.
@@ -27,6 +28,12 @@ use crate::output;
 pub enum Input {
     Stdin,
     File(PathBuf),
+    /// The values of a column of a Parquet file, with a terminator behind each.
+    Column {
+        path: PathBuf,
+        name: String,
+        terminator: u8,
+    },
 }
 
 /// Whether inputs that look compressed are decompressed.
@@ -45,6 +52,7 @@ enum Content {
     Xz,
     Bzip2,
     Filter,
+    Parquet,
     /// Another format, which is not read.
     Foreign(&'static str),
 }
@@ -65,7 +73,7 @@ const BEGINNINGS: [(&[u8], Content); 13] = [
     (&[0x04, 0x22, 0x4d, 0x18], Content::Foreign("lz4")),
     (b"LZIP\x01", Content::Foreign("lzip")),
     (&[0x1f, 0x9d, 0x90], Content::Foreign("compressed by 'compress'")),
-    (b"PAR1", Content::Foreign("a Parquet file")),
+    (b"PAR1", Content::Parquet),
 ];
 /// The most bytes that it takes to tell.
 const LONGEST: usize = 10;
@@ -112,7 +120,7 @@ impl Input {
     pub fn name(&self) -> &[u8] {
         match self {
             Input::Stdin => b"(standard input)",
-            Input::File(path) => path.as_os_str().as_encoded_bytes(),
+            Input::File(path) | Input::Column { path, .. } => path.as_os_str().as_encoded_bytes(),
         }
     }
 
@@ -129,7 +137,7 @@ impl Input {
     /// Whether it can be read again from the middle, which an empty one can too.
     pub fn is_file(&self) -> bool {
         match self {
-            Input::Stdin => false,
+            Input::Stdin | Input::Column { .. } => false,
             Input::File(path) => fs::metadata(path).is_ok_and(|metadata| metadata.is_file()),
         }
     }
@@ -154,7 +162,7 @@ impl Input {
                 let metadata = stdin_file().and_then(|file| file.metadata()).ok()?;
                 metadata.is_file().then_some(metadata.len())
             }
-            Input::File(_) => self.file_size(),
+            Input::File(_) | Input::Column { .. } => self.file_size(),
         }
     }
 
@@ -176,6 +184,9 @@ impl Input {
                 Box::new(io::stdin())
             }
             Input::File(path) => Box::new(open_file(path)?),
+            Input::Column { path, name, terminator } => {
+                return Ok(Box::new(ColumnValues::open(path, name, *terminator)?));
+            }
         };
         let counted = Counted { raw, progress: Arc::clone(progress) };
         match encoding {
@@ -186,6 +197,11 @@ impl Input {
                     "{} is an inbloom filter, not a list of keys: to query it too, give 'inbloom \
                      check' -F {0}; to unite filters, use 'inbloom merge'; --plain reads its bytes \
                      as lines",
+                    self.shown(),
+                ),
+                Decoded::Parquet => bail!(
+                    "{} is a Parquet file: 'inbloom build --column NAME' takes the values of a \
+                     column as keys; --plain reads its bytes as lines",
                     self.shown(),
                 ),
                 Decoded::Foreign(what) => bail!(
@@ -224,6 +240,9 @@ impl Input {
 
     /// What tells one state of an input from another.
     pub fn version(&self) -> String {
+        if let Input::Column { name, .. } = self {
+            return format!("column {name} of {}", self.shown());
+        }
         let Input::File(path) = self else { return self.shown() };
         let Ok(metadata) = fs::metadata(path) else { return self.shown() };
         let modified = metadata.modified().ok();
@@ -309,6 +328,7 @@ fn open_file(path: &Path) -> Result<File> {
 enum Decoded {
     Reader(Box<dyn Read + Send>),
     Filter,
+    Parquet,
     Foreign(&'static str),
 }
 
@@ -343,6 +363,7 @@ fn decoded(mut raw: impl Read + Send + 'static) -> io::Result<Decoded> {
         Content::Bzip2 => Box::new(Named { reader: MultiBzDecoder::new(whole), name: "bzip2" }),
         Content::Plain => Box::new(whole),
         Content::Filter => return Ok(Decoded::Filter),
+        Content::Parquet => return Ok(Decoded::Parquet),
         Content::Foreign(what) => return Ok(Decoded::Foreign(what)),
     }))
 }
@@ -479,6 +500,7 @@ mod tests {
             Decoded::Reader(_) => "read",
             Decoded::Filter => "a filter",
             Decoded::Foreign(what) => what,
+            Decoded::Parquet => "a Parquet file",
         };
         assert_eq!(what(&MAGIC), "a filter");
         assert_eq!(what(b"PK\x03\x04..."), "a zip archive");

@@ -13,6 +13,7 @@
 
 mod blocks;
 mod cmd;
+mod column_values;
 mod columns;
 mod count;
 mod csv;

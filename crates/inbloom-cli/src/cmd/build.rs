@@ -59,6 +59,11 @@ pub struct Args {
     #[arg(long, value_name = "V", requires = "format", value_delimiter = ',')]
     variant: Vec<String>,
 
+    /// The files are Parquet files, and the keys are the values of this column
+    #[arg(long, value_name = "NAME", requires = "files")]
+    #[arg(conflicts_with_all = ["fields", "csv", "csv_field", "json_field", "header", "plain", "crlf"])]
+    column: Option<String>,
+
     /// Text to keep in the file, shown by 'inbloom info'
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -172,10 +177,13 @@ Keys of --allow are known to be good and must never be hit. Those that the finis
 claim are kept by name, 16 bytes each, and denied. That is done last, and --allow wins: a key that
 is also in the list, or added, is denied. Later additions may claim others: give --allow every time.
 
---format builds a filter that another program opens: guava, spark, go (bits-and-blooms, willf) or
-dcso. The same keys give the file that the program itself would write. --key-encoding says which
-bytes it hashes: utf8 for strings, i64le for a long of Java. Its files record neither that nor a
-normalization; our own do.
+--format builds a filter that another program opens: guava, spark, go (bits-and-blooms, willf), dcso,
+redisbloom, parquet or datasketches. The same keys give the file that the program itself would write.
+--key-encoding says which bytes it hashes: utf8 for strings, i64le for a long of Java. Its files
+record neither that nor a normalization; our own do.
+
+--column takes the values of a column of Parquet files as keys: integers in decimal, text and bytes as
+they are, bytes of a fixed length in hexadecimal. NULL is no key.
 
 Examples:
   inbloom build -o seen.ib urls.txt
@@ -183,6 +191,7 @@ Examples:
   inbloom build -o seen.ib --normalize trim,url urls.txt
   inbloom build -o hosts.ib --csv-field host export.csv
   inbloom build -o users.ib --json-field user.id events.jsonl
+  inbloom build -o users.ib --column user.id part-*.parquet
   sort-by-date log | inbloom build -o seen.ib -n 10M
   inbloom build -o seen.ib --bytes 64MiB urls.txt
   seq 0 2 1000000 | inbloom build -o even.ib --kind bitmap --universe 10M
@@ -274,7 +283,8 @@ fn build_file(args: &Args) -> Result<ExitCode> {
         Some((_, hasher)) => args.hash.foreign_hasher(hasher)?,
         None => args.hash.hasher(args.kind)?,
     };
-    let inputs = input::in_folders(args.input.inputs(), &output.all_files())?;
+    let inputs =
+        args.column_values(input::in_folders(args.input.inputs(), &output.all_files())?)?;
     let resources = &args.resources;
     let in_parts =
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
@@ -380,6 +390,19 @@ fn check_resources(args: &Args) -> Result<()> {
 }
 
 impl Args {
+    /// The inputs, or with --column its values in them.
+    fn column_values(&self, inputs: Vec<Input>) -> Result<Vec<Input>> {
+        let Some(name) = &self.column else { return Ok(inputs) };
+        let column = |input| match input {
+            Input::File(path) => {
+                let (name, terminator) = (name.clone(), self.input.terminator());
+                Ok(Input::Column { path, name, terminator })
+            }
+            _ => bail!("--column reads Parquet files, not standard input: name them"),
+        };
+        inputs.into_iter().map(column).collect()
+    }
+
     /// Tells a filter what its file is to say of it.
     fn describe(&self, filter: &mut Filter) -> Result<()> {
         filter.set_auto_clear(self.auto_clear)?;
@@ -415,7 +438,9 @@ impl Builder<'_> {
         let outputs: Vec<PathBuf> =
             files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect();
         let same = |input: &&Input| match input {
-            Input::File(path) => fs::canonicalize(path).is_ok_and(|path| outputs.contains(&path)),
+            Input::File(path) | Input::Column { path, .. } => {
+                fs::canonicalize(path).is_ok_and(|path| outputs.contains(&path))
+            }
             Input::Stdin => false,
         };
         match self.inputs.iter().find(same) {

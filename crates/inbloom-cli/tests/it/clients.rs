@@ -213,6 +213,42 @@ fn row_groups_of_parquet_files_are_those_that_duckdb_finds() {
     check(output, "45 keys");
 }
 
+/// The Parquet file of docs/interop.md, and the commands that the page has for it.
+#[test]
+fn the_documented_parquet_file_is_asked_as_documented() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = clients().join("python/bin/python");
+    let written = Command::new(python)
+        .args(["-c", &crate::foreign::documented("python")])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    check(written, "");
+    let run = |command: &str, input: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_inbloom"))
+            .args(command.split(' '))
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let info = run("info part.parquet", "");
+    assert!(info.starts_with("1,000 rows in 2 row groups, 2 columns, 4 filters"), "{info}");
+    let found = run("check --column id -F *.parquet", "300\n");
+    assert_eq!(found, "part.parquet: 1 of 2 row groups\n");
+    run("build -o ids.ib --column id part.parquet", "");
+    assert_eq!(run("check ids.ib", "300\n2997\n"), "300\n2997\n");
+    run("build -o names.ib --column name part.parquet", "");
+    assert_eq!(run("check names.ib", "user 0\nuser 999\n"), "user 0\nuser 999\n");
+    run("convert part.parquet#id/0 id.sbbf --to parquet", "");
+    assert_eq!(run("check id.sbbf --key-encoding i64le", "300\n"), "300\n");
+}
+
 /// A filter that was built here as a file of commands, loaded by redis-cli and asked over the protocol; and
 /// back, as a payload of DUMP.
 #[test]

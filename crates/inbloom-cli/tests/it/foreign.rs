@@ -32,6 +32,24 @@ fn run(mut command: Command, lines: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// The program in this language that docs/interop.md shows.
+pub fn documented(language: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/interop.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, from) = page.split_once(&format!("```{language}\n")).expect("a program in the page");
+    from.split_once("```").expect("the end of the program").0.to_owned()
+}
+
+/// A documented program reads a filter of alice and bob that was built here, finds who is in it, and
+/// adds carol.
+fn assert_as_documented(command: Command, format: &str, file: &Path) {
+    let build = format!("build -o FILE --format {format} -n 1000 -p 0.01");
+    inbloom(&build, file, "alice\nbob\n");
+    assert_eq!(run(command, ""), "true false\n", "{format}");
+    let found = inbloom("check FILE", file, "alice\nbob\ncarol\ndave\n");
+    assert_eq!(found, "alice\nbob\ncarol\n", "{format}");
+}
+
 fn inbloom(arguments: &str, file: &Path, lines: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inbloom"));
     let words = arguments.split_whitespace();
@@ -123,6 +141,11 @@ fn guava_and_inbloom_exchange_filters() {
     ] {
         Peer { command: &command, form, format: "guava", encoding }.exchange(&members, &others);
     }
+    let program = classes.path().join("Names.java");
+    fs::write(&program, documented("java")).expect("a file");
+    let mut command = Command::new("java");
+    command.args(["-cp", GUAVA]).arg(&program).current_dir(classes.path());
+    assert_as_documented(command, "guava", &classes.path().join("names.bloom"));
 }
 
 #[test]
@@ -134,17 +157,20 @@ fn go_and_inbloom_exchange_filters() {
         return skip("no willf/bloom here: apt-get install golang-github-willf-bloom-dev");
     }
     let folder = tempfile::tempdir().expect("a folder");
+    let compile = |source: &Path, program: &Path| {
+        let compiled = Command::new("go")
+            .args(["build", "-o"])
+            .arg(program)
+            .arg(source)
+            .envs([("GO111MODULE", "off"), ("GOPATH", GO), ("GOFLAGS", "")])
+            .env("GOCACHE", folder.path().join("cache"))
+            .output()
+            .expect("go");
+        let errors = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{errors}");
+    };
     let program = folder.path().join("willf");
-    let compiled = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(source("willf.go"))
-        .envs([("GO111MODULE", "off"), ("GOPATH", GO), ("GOFLAGS", "")])
-        .env("GOCACHE", folder.path().join("cache"))
-        .output()
-        .expect("go");
-    let errors = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{errors}");
+    compile(&source("willf.go"), &program);
     let command = || Command::new(&program);
     let (members, others) = (texts(0, 5000), texts(5000, 15_000));
     for (form, format) in
@@ -152,4 +178,11 @@ fn go_and_inbloom_exchange_filters() {
     {
         Peer { command: &command, form, format, encoding: "" }.exchange(&members, &others);
     }
+    let shown = folder.path().join("names.go");
+    fs::write(&shown, documented("go")).expect("a file");
+    let program = folder.path().join("names");
+    compile(&shown, &program);
+    let mut command = Command::new(&program);
+    command.current_dir(folder.path());
+    assert_as_documented(command, "go", &folder.path().join("names.bin"));
 }

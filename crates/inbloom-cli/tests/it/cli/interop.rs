@@ -24,7 +24,7 @@ struct Case {
 
 impl Case {
     fn all() -> Vec<Case> {
-        ["guava", "spark", "go", "dcso"].into_iter().flat_map(Case::of).collect()
+        ["guava", "spark", "go", "dcso", "datasketches"].into_iter().flat_map(Case::of).collect()
     }
 
     fn of(format: &'static str) -> Vec<Case> {
@@ -269,4 +269,124 @@ fn hash_lists_are_found_in_either_case() {
     folder.run_with("add pwned.ib", "00ff\n").expect(0);
     folder.run_with("check -q pwned.ib", "00FF\n").expect(0);
     assert_eq!(folder.run_with("check -q pwned.ib", "0100\n").code, 1);
+}
+
+/// The lines of probes whose answer has a 1 at this place, and all of them.
+fn probes(path: &Path, place: usize) -> (String, String) {
+    let text = fs::read_to_string(path).expect("a list of probes");
+    let (mut all, mut found) = (String::new(), String::new());
+    for line in text.split_terminator('\n') {
+        let mut fields = line.splitn(3, '\t');
+        let answers = fields.next().expect("answers").as_bytes();
+        let key = fields.nth(1).expect("a key");
+        all.push_str(&format!("{key}\n"));
+        if answers[place] == b'1' {
+            found.push_str(&format!("{key}\n"));
+        }
+    }
+    (all, found)
+}
+
+#[test]
+fn filters_inside_of_parquet_files_are_asked_and_taken_out_by_name() {
+    let folder = Folder::new();
+    let golden = golden().join("foreign/parquet");
+    for (name, encoding, groups) in [
+        ("duckdb-i32-500", "i32le", 1),
+        ("pyarrow-binary-edge", "hex", 1),
+        ("pyarrow-u64-20k", "u64le", 3),
+        ("rust-str-1k", "utf8", 3),
+    ] {
+        let file = golden.join(format!("{name}.parquet"));
+        for group in 0..groups {
+            let (all, found) = probes(&golden.join(format!("{name}.probes.txt")), group);
+            folder.write("probes.txt", all);
+            let name = if groups == 1 { "k".to_owned() } else { format!("k/{group}") };
+            let part = format!("{}#{name}", file.display());
+            let check = format!("check {part} --key-encoding {encoding} probes.txt");
+            assert!(folder.run(&check).expect(0).text() == found, "{part}");
+            folder.run(&format!("convert {part} alone --to parquet")).expect(0);
+            let check = format!("check alone --key-encoding {encoding} probes.txt");
+            assert!(folder.run(&check).expect(0).text() == found, "{part}, alone");
+            folder.run(&format!("convert {part} kept.ib --key-encoding {encoding}")).expect(0);
+            assert!(folder.run("check kept.ib probes.txt").expect(0).text() == found, "{part}");
+            let info = folder.run(&format!("info --verify {part}")).expect(0).text();
+            assert!(info.contains("parquet-split-block"), "{info}");
+        }
+        let refused = folder.run(&format!("info {}#k/{groups}", file.display())).expect(2);
+        assert!(refused.stderr.contains("name one of"), "{}", refused.stderr);
+    }
+    // What would replace the whole file is refused.
+    let part = format!("{}#k/0", golden.join("rust-str-1k.parquet").display());
+    folder.run_with(&format!("add {part}"), "a\n").expect(2);
+}
+
+#[test]
+fn filters_of_redis_are_asked_in_every_container() {
+    let folder = Folder::new();
+    let golden = golden().join("redisbloom");
+    for name in ["bf-str-10", "bf-scaled-str-1k", "cf-str-10"] {
+        let (all, found) = probes(&golden.join(format!("{name}.probes.txt")), 0);
+        folder.write("probes.txt", all);
+        let chunks: Vec<u8> = (0..)
+            .map_while(|at| fs::read(golden.join(format!("{name}.chunk{at}.bin"))).ok())
+            .flatten()
+            .collect();
+        folder.write("chunks", chunks);
+        let mut containers = vec!["chunks".to_owned()];
+        let paths = [".dump", ".resp"].map(|ending| format!("{name}{ending}"));
+        let parts =
+            ["server-7.0-rb2.6.28.rdb", "server-8.0-rb8.8.0.rdb", "server-7.0-rb2.6.28.aof"]
+                .map(|server| format!("{server}#{name}"));
+        containers
+            .extend(paths.iter().chain(&parts).map(|path| golden.join(path).display().to_string()));
+        for container in containers {
+            let answer = folder.run(&format!("check {container} probes.txt")).expect(0);
+            assert!(answer.text() == found, "{container}");
+            folder.run(&format!("convert {container} kept.ib")).expect(0);
+            assert!(folder.run("check kept.ib probes.txt").expect(0).text() == found);
+            for variant in ["", "--to-variant commands", "--to-variant chunks"] {
+                folder.run(&format!("convert kept.ib back --to redisbloom {variant}")).expect(0);
+                assert!(folder.run("check back probes.txt").expect(0).text() == found, "{variant}");
+            }
+        }
+    }
+    let refused = folder.run(&format!("info {}", golden.join("server-8.0-rb8.8.0.rdb").display()));
+    let refused = refused.expect(2).stderr;
+    assert!(refused.contains("3 filters") && refused.contains("bf-scaled-str-1k"), "{refused}");
+}
+
+#[test]
+fn the_values_of_a_parquet_column_are_keys() {
+    let folder = Folder::new();
+    let parquet = golden().join("foreign/parquet");
+    let keys = golden();
+    for (name, keys) in [
+        ("duckdb-i32-500", keys.join("foreign/keys/i500.txt")),
+        ("pyarrow-u64-20k", keys.join("redisbloom/keys/u20k.txt")),
+        ("rust-str-1k", keys.join("redisbloom/keys/s1k.txt")),
+        ("duckdb-str-1k", keys.join("redisbloom/keys/s1k.txt")),
+    ] {
+        let file = parquet.join(format!("{name}.parquet"));
+        let build = "-n 20000 -p 1e-6 --hash-seed 3";
+        folder.run(&format!("build -o a.ib --column k {build} {}", file.display())).expect(0);
+        folder.run(&format!("build -o b.ib {build} {}", keys.display())).expect(0);
+        // The order of rows does not matter to the bits.
+        let [a, b] = ["a.ib", "b.ib"].map(|name| folder.info(name));
+        assert_eq!(a["ones"], b["ones"], "{name}");
+        let lines = fs::read_to_string(&keys).expect("keys");
+        let found = folder.run(&format!("check -c a.ib {}", keys.display())).expect(0);
+        assert_eq!(found.text().trim(), lines.lines().count().to_string(), "{name}");
+    }
+    let file = parquet.join("rust-str-10.parquet").display().to_string();
+    // Without -n too, and for another program.
+    folder.run(&format!("build -o c.ib --column k {file}")).expect(0);
+    folder.run(&format!("build -o c.bloom --format guava -n 10 --column k {file}")).expect(0);
+    let refused = folder.run(&format!("build -o d.ib --column q {file}")).expect(2);
+    assert!(refused.stderr.contains("no column \"q\"") && refused.stderr.contains(": k"));
+    let refused = folder.run(&format!("build -o d.ib {file}")).expect(2);
+    assert!(refused.stderr.contains("--column NAME"), "{}", refused.stderr);
+    folder.write("text", "a\n");
+    folder.run("build -o d.ib --column k text").expect(2);
+    assert!(!folder.path("d.ib").exists());
 }
