@@ -588,6 +588,42 @@ fn many_answers_at_once_are_those_one_by_one() {
     assert!(found.is_empty());
 }
 
+#[test]
+fn cuckoo_answers_many_at_once_as_one_by_one() {
+    // Sub-filters larger than L2 and smaller ones.
+    let mut cuckoo = CuckooChain::new(1 << 18, 2, 20, 4, LIMIT).unwrap();
+    let hashes: Vec<Hash> = (0..700_000u64).map(|number| Hash::of(&number.to_le_bytes())).collect();
+    let mut one_by_one = CuckooChain::new(1 << 18, 2, 20, 4, LIMIT).unwrap();
+    let (members, others) = hashes.split_at(600_000);
+    members.iter().for_each(|hash| one_by_one.insert_hash(*hash, LIMIT).unwrap());
+    cuckoo.try_each(members, |cuckoo, hash| cuckoo.insert_hash(hash, LIMIT)).unwrap();
+    assert!(cuckoo == one_by_one);
+    assert_eq!(cuckoo.filters(), 2);
+    assert!(cuckoo.bytes() > 1 << 20);
+
+    let asked = [&members[..1234], &others[..777], &members[599_000..]].concat();
+    let (mut found, mut counts) = (vec![true; 5], vec![7; 5]);
+    cuckoo.contains_hashes(&asked, &mut found);
+    cuckoo.count_hashes(&asked, &mut counts);
+    assert_eq!((found.len(), counts.len()), (asked.len(), asked.len()));
+    for (at, hash) in asked.iter().enumerate() {
+        assert_eq!(found[at], cuckoo.contains_hash(*hash), "{at}");
+        assert_eq!(counts[at], cuckoo.count_hash(*hash), "{at}");
+        assert_eq!(found[at], counts[at] > 0, "{at}");
+    }
+    assert!(found[..1234].iter().all(|found| *found));
+    cuckoo.contains_hashes(&[], &mut found);
+    assert!(found.is_empty());
+
+    // It ends where the work fails.
+    let (mut worked, fail_at) = (0, 1000);
+    let result = cuckoo.try_each(members, |_, _| {
+        worked += 1;
+        if worked == fail_at { Err("enough") } else { Ok(()) }
+    });
+    assert_eq!((result, worked), (Err("enough"), fail_at));
+}
+
 /// A filter with several sub-filters, some of whose items were removed.
 fn thinned(expansion: u16, items: u64, keep: impl Fn(u64) -> bool) -> CuckooChain {
     let mut cuckoo = CuckooChain::new(1 << 16, 2, 20, expansion, LIMIT).unwrap();

@@ -25,9 +25,13 @@ pub fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
         hash = (hash ^ mixed(u64::from_le_bytes(*word))).wrapping_mul(MULTIPLIER_64);
     }
     if !tail.is_empty() {
-        let mut word = [0; 8];
-        word[..tail.len()].copy_from_slice(tail);
-        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(MULTIPLIER_64);
+        let word = match bytes.last_chunk() {
+            // The last 8 bytes, without those that were in the word before: no copy of a length that
+            // is known only here, which costs a call.
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * tail.len()),
+            None => tail.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        };
+        hash = (hash ^ word).wrapping_mul(MULTIPLIER_64);
     }
     hash = (hash ^ (hash >> 47)).wrapping_mul(MULTIPLIER_64);
     hash ^ (hash >> 47)
