@@ -12,9 +12,9 @@ use crate::keyspace::{Entry, Key};
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Reply};
 use crate::server::Server;
-use crate::session_state::{MANY_REPLIES, SessionState, counted};
+use crate::session_state::{MANY_REPLIES, Scratch, SessionState, counted};
 use crate::users::Class;
-use crate::value::take_found;
+use crate::value::{Value, take_found};
 
 /// A row of the table.
 pub struct Command {
@@ -201,13 +201,55 @@ pub enum Cost {
 }
 
 /// How calls of a command are answered together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batched {
-    /// Their items are looked up.
-    Query,
-    /// Their items are added.
-    Insert,
+#[derive(Clone, Copy)]
+pub struct Batched {
+    /// What is kept of an item until then.
+    pub hashing: Hashing,
+    /// How many items of a filter are answered together at most; 0 if the filter is of a kind that
+    /// answers one call at a time.
+    pub most: fn(&Value) -> usize,
+    /// Answers the calls, and returns how many failed.
+    pub answer: fn(&mut Batch<'_>) -> u64,
+    /// The same where filters are on a store.
+    pub on_store: Option<fn(&mut StoredBatch<'_>) -> u64>,
 }
+
+/// What a filter knows an item by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hashing {
+    /// The digest under the server's hash, for filters of BF.*.
+    Digest,
+    /// RedisBloom's hash, for filters of CF.*.
+    RedisBloom,
+}
+
+/// Calls that are answered together. The hashes of their items are in the scratch, and there is at least
+/// one.
+pub struct Batch<'a> {
+    /// What all clients share.
+    pub server: &'a Server,
+    /// The filter.
+    pub entry: &'a Entry,
+    /// The items, and room for answers.
+    pub scratch: &'a mut Scratch,
+    /// Where the replies go.
+    pub reply: Reply<'a>,
+}
+
+/// Calls for a filter on a store that are answered together.
+pub struct StoredBatch<'a> {
+    /// What all clients share.
+    pub server: &'a Server,
+    /// The key.
+    pub name: &'a [u8],
+    /// The items.
+    pub items: &'a [&'a [u8]],
+    /// Where the replies go.
+    pub reply: Reply<'a>,
+}
+
+/// Single items that are answered together, at most.
+pub const LONGEST_RUN: usize = 1024;
 
 /// Carries out a command: writes its reply, or returns why not. A reply begun before an error is taken
 /// back.

@@ -18,13 +18,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use inbloom::Digest;
+use inbloom::interop::redisbloom::Hash;
 
 use crate::clients::Client;
 use crate::clients::holdings::Excess;
 use crate::clock::now;
-use crate::command::{Batched, Command, Flag, MANY, Request};
-use crate::commands::{bloom, stored, table};
+use crate::command::{
+    Batch, Batched, Command, Flag, Hashing, LONGEST_RUN, MANY, Request, StoredBatch,
+};
+use crate::commands::table;
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Limits, Parser, Protocol, Reply};
@@ -32,7 +34,6 @@ use crate::server::Server;
 use crate::session_state::{ARGUMENT, MANY_REPLIES, ReplyMode, Scratch, SessionState, counted};
 use crate::settings::Settings;
 use crate::statistics::{Calls, SlowCommand};
-use crate::value::Value;
 
 /// A client, and what of its requests is being worked on.
 pub struct Session {
@@ -88,8 +89,6 @@ pub enum Next {
 
 /// A client's turn on a thread that others wait for.
 const TURN: Duration = Duration::from_millis(2);
-/// Single keys that are answered together, at most.
-const LONGEST_RUN: usize = 1024;
 /// Elements for which room is kept from one batch to the next: 64 KiB of digests.
 const SCRATCH_KEPT: usize = 4096;
 /// No name of a key is longer. Names are copied: by SCAN, by EXPIRE, by WATCH.
@@ -113,17 +112,21 @@ fn is_http(word: &[u8]) -> bool {
 /// Calls of one command for single items of one filter, not yet answered.
 struct Run<'i> {
     command: &'static Command,
-    batched: Batched,
+    batched: &'static Batched,
     /// The command as the client spells it.
     word: &'i [u8],
     /// The key.
     name: &'i [u8],
     of: RunOf<'i>,
+    /// The calls so far.
+    calls: usize,
+    /// The most that it takes.
+    most: usize,
 }
 
 /// The filter of a run, and where its items are until they are answered.
 enum RunOf<'i> {
-    /// One in memory. The digests of the items are in the scratch.
+    /// One in memory. The hashes of the items are in the scratch.
     Entry(Arc<Entry>),
     /// One on a store, which hashes for itself.
     Stored(Vec<&'i [u8]>),
@@ -146,24 +149,23 @@ impl<'i> Run<'i> {
     fn collect(
         &mut self,
         server: &Server,
-        digests: &mut Vec<Digest>,
+        scratch: &mut Scratch,
         raw: &'i [u8],
         item: &[u8],
     ) -> bool {
-        match &mut self.of {
-            RunOf::Entry(_) if digests.len() < LONGEST_RUN => {
-                digests.push(server.hasher.digest(item));
-                true
-            }
-            RunOf::Stored(items) if items.len() < LONGEST_RUN => match part_of(raw, item) {
-                Some(item) => {
-                    items.push(item);
-                    true
-                }
-                None => false,
-            },
-            _ => false,
+        if self.calls == self.most {
+            return false;
         }
+        match (&mut self.of, self.batched.hashing) {
+            (RunOf::Entry(_), Hashing::Digest) => scratch.digests.push(server.hasher.digest(item)),
+            (RunOf::Entry(_), Hashing::RedisBloom) => scratch.hashes.push(Hash::of(item)),
+            (RunOf::Stored(items), _) => match part_of(raw, item) {
+                Some(item) => items.push(item),
+                None => return false,
+            },
+        }
+        self.calls += 1;
+        true
     }
 }
 
@@ -221,8 +223,7 @@ impl Session {
         let (consumed, next) = self.process_all(server, &mut parser, &mut tally, input, out, place);
         self.note_memory(&parser);
         self.parser = parser;
-        self.state.scratch.digests.shrink_to(SCRATCH_KEPT);
-        self.state.scratch.answers.shrink_to(SCRATCH_KEPT);
+        self.state.scratch.clear(SCRATCH_KEPT);
         tally.finish(&self.state);
         let commit = match server.log() {
             Some(log) if !self.written.is_empty() => Some(log.last()),
@@ -306,10 +307,9 @@ impl Session {
                 }
             };
             let arguments = parser.arguments(rest);
-            let digests = &mut self.state.scratch.digests;
             if let Some(run) = &mut run
                 && run.takes(arguments)
-                && run.collect(server, digests, &rest[..length], &arguments[2])
+                && run.collect(server, &mut self.state.scratch, &rest[..length], &arguments[2])
             {
                 consumed += length;
                 continue;
@@ -498,73 +498,56 @@ impl Session {
     /// Begins to collect items, if the command and the filter can answer several calls at once.
     fn begin<'i, 'r>(
         &mut self,
-        request: Request<'r>,
+        mut request: Request<'r>,
         raw: &'i [u8],
     ) -> Result<Run<'i>, Request<'r>> {
         let Request { server, command, arguments, .. } = request;
-        let Some(batched) = command.batched else { return Err(request) };
+        let Some(batched) = &command.batched else { return Err(request) };
         let is_answered = self.state.reply_mode == ReplyMode::On;
-        let is_kept = batched == Batched::Query || server.trouble().is_none();
+        let is_kept = !command.has(Flag::Write) || server.trouble().is_none();
         let part = |at: usize| part_of(raw, &arguments[at]);
         let (Some(word), Some(name)) = (part(0), part(1)) else { return Err(request) };
-        let of = match (&request.entry, part(2)) {
-            _ if !is_answered || !is_kept => return Err(request),
-            (_, Some(item)) if server.stored().is_some() => RunOf::Stored(vec![item]),
-            (Some(entry), _) if matches!(entry.value, Value::Bloom(_)) => {
-                let digests = &mut self.state.scratch.digests;
-                digests.clear();
-                digests.push(server.hasher.digest(&arguments[2]));
-                RunOf::Entry(Arc::clone(entry))
-            }
-            _ => return Err(request),
+        let is_stored = server.stored().is_some();
+        let most = match &request.entry {
+            _ if !is_answered || !is_kept => 0,
+            _ if is_stored && batched.on_store.is_some() && part(2).is_some() => LONGEST_RUN,
+            Some(entry) if !is_stored => (batched.most)(&entry.value),
+            _ => 0,
         };
-        Ok(Run { command, batched, word, name, of })
+        if most == 0 {
+            return Err(request);
+        }
+        let entry = request.entry.take().filter(|_| !is_stored);
+        let of = entry.map_or_else(|| RunOf::Stored(Vec::new()), RunOf::Entry);
+        let mut run = Run { command, batched, word, name, of, calls: 0, most };
+        let scratch = &mut self.state.scratch;
+        // A command of many items may have left its own.
+        scratch.digests.clear();
+        scratch.hashes.clear();
+        let is_collected = run.collect(server, scratch, raw, &arguments[2]);
+        debug_assert!(is_collected, "there is room, and the item is a part of the request");
+        Ok(run)
     }
 
     /// Answers the collected calls.
     fn answer(&mut self, server: &Server, tally: &mut Tally<'_>, run: Run<'_>, out: &mut Vec<u8>) {
-        let mut reply = Reply::new(out, self.state.protocol);
-        let entry = match &run.of {
-            RunOf::Entry(entry) => entry,
-            RunOf::Stored(items) => {
-                let Run { command, batched, name, .. } = run;
-                let failed = stored::answer_run(server, batched, name, items, &mut reply);
-                tally.count(command.name, items.len() as u64, failed);
-                return;
+        let Run { command, batched, name, of, calls, .. } = run;
+        let mark = out.len();
+        let reply = Reply::new(out, self.state.protocol);
+        let failed = match (&of, batched.on_store) {
+            (RunOf::Entry(entry), _) => {
+                let scratch = &mut self.state.scratch;
+                (batched.answer)(&mut Batch { server, entry, scratch, reply })
             }
+            (RunOf::Stored(items), Some(answer)) => {
+                answer(&mut StoredBatch { server, name, items, reply })
+            }
+            (RunOf::Stored(_), None) => unreachable!("see `begin`"),
         };
-        let Value::Bloom(bloom) = &entry.value else { unreachable!("see `begin`") };
-        let Scratch { digests, answers } = &mut self.state.scratch;
-        let mut failed = 0;
-        match run.batched {
-            Batched::Query => {
-                bloom.contains(digests, answers);
-                server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
-                server.count_asked(entry, answers);
-                reply.truths(answers);
-            }
-            Batched::Insert => {
-                let (mark, count) = (reply.mark(), digests.len());
-                let mut rest = &digests[..];
-                while !rest.is_empty() {
-                    let result = bloom::insert(server, entry, rest, answers);
-                    reply.truths(answers);
-                    rest = &rest[answers.len()..];
-                    server.statistics.count_added(answers.len());
-                    if let Err(failure) = result {
-                        // Only the key that was refused: those after it may be known.
-                        reply.error(failure.text());
-                        server.statistics.count_error(failure.text());
-                        failed += 1;
-                        rest = &rest[1..];
-                    }
-                }
-                self.written.push(WrittenReplies { range: mark..reply.mark(), count });
-            }
+        if command.has(Flag::Write) {
+            self.written.push(WrittenReplies { range: mark..out.len(), count: calls });
         }
-        let calls = digests.len() as u64;
-        digests.clear();
-        tally.count(run.command.name, calls, failed);
+        tally.count(command.name, calls as u64, failed);
     }
 
     /// Keeps a command for EXEC.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use inbloom::Digest;
+use inbloom::interop::redisbloom::Hash;
 
 use crate::clients::Client;
 use crate::clients::holdings::{CONNECTION, Excess};
@@ -58,10 +59,37 @@ pub struct SessionState {
 /// Vectors that would otherwise be allocated for every command.
 #[derive(Default)]
 pub struct Scratch {
-    /// Of the keys of one command, or of a run of commands.
+    /// Of the items of one command, or of a run of commands.
     pub digests: Vec<Digest>,
+    /// The same for filters of CF.*.
+    pub hashes: Vec<Hash>,
     /// For each of them.
     pub answers: Vec<bool>,
+    /// For each of them, where an answer is a number.
+    pub counts: Vec<u64>,
+}
+
+impl Scratch {
+    /// Drops all items and answers, and gives back the room for more than so many.
+    pub(crate) fn clear(&mut self, kept: usize) {
+        fn clear<T>(vector: &mut Vec<T>, kept: usize) {
+            vector.clear();
+            vector.shrink_to(kept);
+        }
+        let Scratch { digests, hashes, answers, counts } = self;
+        clear(digests, kept);
+        clear(hashes, kept);
+        clear(answers, kept);
+        clear(counts, kept);
+    }
+
+    /// The bytes that it takes.
+    fn bytes(&self) -> usize {
+        let Scratch { digests, hashes, answers, counts } = self;
+        digests.capacity() * size_of::<Digest>()
+            + (hashes.capacity() + counts.capacity()) * size_of::<u64>()
+            + answers.capacity()
+    }
 }
 
 /// Commands that wait for EXEC.
@@ -172,9 +200,7 @@ impl SessionState {
     /// The bytes that the client holds, without its replies.
     pub fn held(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |it| it.requests.capacity());
-        let Scratch { digests, answers } = &self.scratch;
-        let scratch = digests.capacity() * size_of::<Digest>() + answers.capacity();
-        let own = self.named + self.watched.bytes() + queued + scratch;
+        let own = self.named + self.watched.bytes() + queued + self.scratch.bytes();
         CONNECTION + (own + self.buffered + self.parsed + self.working) as u64
     }
 

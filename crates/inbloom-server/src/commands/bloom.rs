@@ -12,7 +12,9 @@ mod reserve;
 use std::sync::Arc;
 
 use super::{stored, transfer};
-use crate::command::{Batched, Call, Command, Cost, Flag, Flags, Keys, MANY, OnStore, Request};
+use crate::command::{
+    Batched, Call, Command, Cost, Flag, Flags, Hashing, Keys, LONGEST_RUN, MANY, OnStore, Request,
+};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::server::Server;
@@ -20,7 +22,7 @@ use crate::session_state::SessionState;
 use crate::value::{Value, forgets};
 
 pub use info::Facts;
-pub use items::{FULL, Runs, insert, refused};
+pub use items::{FULL, Runs, refused};
 pub use options::{InsertOptions, NO_GROWTH_ON_STORE, wish};
 
 /// The rows of BF.*.
@@ -46,7 +48,11 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item",
         handler: items::add,
         cost: Cost::By(adds_are_heavy),
-        batched: Some(Batched::Insert),
+        batched: Some(Batched {
+            answer: items::answer_additions,
+            on_store: Some(stored::answer_additions),
+            ..BATCHED
+        }),
         on_store: OnStore::By(stored::add),
         ..BF
     },
@@ -83,7 +89,11 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item",
         handler: items::exists,
         cost: Cost::By(queries_are_heavy),
-        batched: Some(Batched::Query),
+        batched: Some(Batched {
+            answer: items::answer_queries,
+            on_store: Some(stored::answer_queries),
+            ..BATCHED
+        }),
         on_store: OnStore::By(stored::exists),
         ..BF
     },
@@ -160,6 +170,14 @@ pub static COMMANDS: &[Command] = &[
 
 const BF: Command =
     Command { keys: Keys::ONE, categories: &["bloom"], group: "bf", ..Command::NONE };
+
+/// What batches of BF.* have in common.
+const BATCHED: Batched = Batched {
+    hashing: Hashing::Digest,
+    most: |value| if matches!(value, Value::Bloom(_)) { LONGEST_RUN } else { 0 },
+    answer: items::answer_queries,
+    on_store: None,
+};
 
 fn adds_are_heavy(request: &Request<'_>, session: &SessionState) -> bool {
     let may_pause = |entry: &Entry| matches!(&entry.value, Value::Bloom(it) if it.may_pause());

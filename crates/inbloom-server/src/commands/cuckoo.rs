@@ -7,18 +7,22 @@
 //! compacted when CF.COMPACT says so, never inside CF.DEL.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use inbloom::interop::redisbloom::{CuckooChain, Hash, Refused};
 
-use super::bloom;
+use super::bloom::{self, Runs};
 use super::transfer;
-use crate::command::{Call, Command, Cost, Flag, Flags, Keys, MANY, OnStore, Request};
+use crate::command::{
+    Batch, Batched, Call, Command, Cost, Flag, Flags, Hashing, Keys, LONGEST_RUN, MANY, OnStore,
+    Request,
+};
 use crate::keyspace::{Created, Entry, Key};
 use crate::parse;
 use crate::reply_error::{ReplyError, excerpt};
 use crate::resp::{Arguments, Protocol};
 use crate::server::Server;
-use crate::session_state::SessionState;
+use crate::session_state::{Scratch, SessionState};
 use crate::value::change::{Items, Refusal};
 use crate::value::spec::Spec;
 use crate::value::{Guarded, Value};
@@ -42,8 +46,9 @@ pub static COMMANDS: &[Command] = &[
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item once more to a cuckoo filter, which is created if there is none",
         syntax: "key item",
-        handler: |call| add_one(call, Repeated::Added),
+        handler: |call| add_one(call, Action::Add),
         cost: Cost::By(items_are_heavy),
+        batched: Some(Batched { answer: |batch| answer_additions(batch, Action::Add), ..BATCHED }),
         ..CF
     },
     Command {
@@ -52,8 +57,12 @@ pub static COMMANDS: &[Command] = &[
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item to a cuckoo filter unless it seems to be there",
         syntax: "key item",
-        handler: |call| add_one(call, Repeated::LeftOut),
+        handler: |call| add_one(call, Action::AddNew),
         cost: Cost::By(items_are_heavy),
+        batched: Some(Batched {
+            answer: |batch| answer_additions(batch, Action::AddNew),
+            ..BATCHED
+        }),
         ..CF
     },
     Command {
@@ -63,7 +72,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Adds items to a cuckoo filter, which is created by the options if there is none",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
-        handler: |call| insert_items(call, Repeated::Added),
+        handler: |call| insert_items(call, Action::Add),
         cost: Cost::By(items_are_heavy),
         ..CF
     },
@@ -74,7 +83,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Adds those of the items to a cuckoo filter that do not seem to be there",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
-        handler: |call| insert_items(call, Repeated::LeftOut),
+        handler: |call| insert_items(call, Action::AddNew),
         cost: Cost::By(items_are_heavy),
         ..CF
     },
@@ -86,6 +95,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item",
         handler: exists,
         cost: Cost::By(items_are_heavy),
+        batched: Some(BATCHED),
         ..CF
     },
     Command {
@@ -107,6 +117,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item",
         handler: delete,
         cost: Cost::By(items_are_heavy),
+        batched: Some(Batched { answer: answer_removals, ..BATCHED }),
         ..CF
     },
     Command {
@@ -117,6 +128,7 @@ pub static COMMANDS: &[Command] = &[
         syntax: "key item",
         handler: count,
         cost: Cost::By(items_are_heavy),
+        batched: Some(Batched { answer: answer_counts, ..BATCHED }),
         ..CF
     },
     Command {
@@ -187,13 +199,36 @@ const CF: Command = Command {
     ..Command::NONE
 };
 
-/// What becomes of an item that seems to be there.
+/// What batches of CF.* have in common; those of CF.EXISTS are these.
+const BATCHED: Batched = Batched {
+    hashing: Hashing::RedisBloom,
+    most: |value| match value {
+        Value::Cuckoo(filter) => (LONGEST_RUN / filter.read(effort)).max(1),
+        _ => 0,
+    },
+    answer: answer_queries,
+    on_store: None,
+};
+
+/// What is done with items.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeated {
-    /// It is there once more.
-    Added,
-    /// It stays as it is.
-    LeftOut,
+enum Action {
+    /// Each is there once more.
+    Add,
+    /// Those that seem to be there stay as they are.
+    AddNew,
+    /// Each is there once less.
+    Remove,
+}
+
+impl Action {
+    fn on(self, hashes: &[Hash]) -> Items<'_> {
+        match self {
+            Action::Add => Items::AddHashes(hashes),
+            Action::AddNew => Items::AddNewHashes(hashes),
+            Action::Remove => Items::RemoveHashes(hashes),
+        }
+    }
 }
 
 type CuckooFilter = Guarded<CuckooChain>;
@@ -322,16 +357,30 @@ fn options(words: Arguments<'_>, mut wish: CuckooWish) -> Result<CuckooWish, Rep
     Ok(wish)
 }
 
-fn add_one(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
+fn add_one(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
     let name = &call.arguments[1];
     let entry = match find(call)? {
         Some(entry) => entry,
         None => create(call, name, CuckooWish::default(call.server))?,
     };
-    let mut added = Ok(false);
-    add(call.server, &entry, call.arguments.skip(2), repeated, |result| added = result);
-    call.reply.truth(added.map_err(|refusal| refused(call.server, refusal))?);
+    let hash = Hash::of(&call.arguments[2]);
+    let is_new = change_one(call, &entry, action, hash)?;
+    call.reply.truth(is_new);
+    call.server.statistics.count_added(1);
     Ok(())
+}
+
+/// Changes a filter by one item, and returns the answer.
+fn change_one(
+    call: &mut Call<'_>,
+    entry: &Entry,
+    action: Action,
+    hash: Hash,
+) -> Result<bool, ReplyError> {
+    let answers = &mut call.session.scratch.answers;
+    let result = call.server.apply(entry, action.on(&[hash]), answers);
+    result.map_err(|refusal| refused(call.server, refusal))?;
+    Ok(answers[0])
 }
 
 fn create(call: &Call<'_>, name: &[u8], wish: CuckooWish) -> Result<Arc<Entry>, ReplyError> {
@@ -351,39 +400,89 @@ fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     }
 }
 
-/// Adds items. Calls `report` for each, in order: whether it was added, or why not.
-///
-/// Hashes and answers are kept for one run at a time, so that a command of many items takes no memory
-/// for each of them beside its reply.
-fn add(
+/// Changes a filter by items. Calls `report` with the answers, in order, until an item is refused, with
+/// why it was, and so on.
+fn change_each(
     server: &Server,
     entry: &Entry,
-    items: Arguments<'_>,
-    repeated: Repeated,
-    mut report: impl FnMut(Result<bool, Refusal>),
+    action: Action,
+    hashes: &[Hash],
+    answers: &mut Vec<bool>,
+    mut report: impl FnMut(&[bool], Option<Refusal>),
 ) {
-    let (mut hashes, mut answers, mut added) = (Vec::new(), Vec::new(), 0);
-    let mut rest = items;
+    let mut rest = hashes;
     while !rest.is_empty() {
-        let run = if rest.len() == 1 { 1 } else { filter_of(entry).read(run_in) };
-        hashes.clear();
-        hashes.extend(rest.iter().take(run).map(Hash::of));
-        rest = rest.skip(hashes.len());
-        let mut left = &hashes[..];
-        while !left.is_empty() {
-            let change = match repeated {
-                Repeated::Added => Items::AddHashes(left),
-                Repeated::LeftOut => Items::AddNewHashes(left),
-            };
-            let refusal = server.apply(entry, change, &mut answers).err();
-            added += answers.len();
-            // Those after one that is refused may still have a place.
-            left = &left[answers.len() + usize::from(refusal.is_some())..];
-            answers.iter().for_each(|is_new| report(Ok(*is_new)));
-            refusal.into_iter().for_each(|refusal| report(Err(refusal)));
-        }
+        let length = if rest.len() == 1 { 1 } else { filter_of(entry).read(run_in) };
+        let run = &rest[..length.min(rest.len())];
+        let refusal = server.apply(entry, action.on(run), answers).err();
+        // Those after one that is refused may still have a place.
+        rest = &rest[answers.len() + usize::from(refusal.is_some())..];
+        report(answers, refusal);
     }
-    server.statistics.count_added(added);
+}
+
+/// Answers several calls that change one filter, and returns how many failed.
+fn answer_changes(batch: &mut Batch<'_>, action: Action) -> u64 {
+    let Batch { server, entry, scratch: Scratch { hashes, answers, .. }, reply } = batch;
+    let mut failed = 0;
+    change_each(server, entry, action, hashes, answers, |answers, refusal| {
+        reply.truths(answers);
+        if let Some(refusal) = refusal {
+            let failure = refused(server, refusal);
+            server.statistics.count_error(failure.text());
+            reply.error(failure.text());
+            failed += 1;
+        }
+    });
+    failed
+}
+
+fn answer_additions(batch: &mut Batch<'_>, action: Action) -> u64 {
+    let failed = answer_changes(batch, action);
+    batch.server.statistics.count_added(batch.scratch.hashes.len() - failed as usize);
+    failed
+}
+
+fn answer_removals(batch: &mut Batch<'_>) -> u64 {
+    answer_changes(batch, Action::Remove)
+}
+
+/// Looks items up, while others may do so too. Calls `report` with the answers, in order.
+fn ask_each<T>(
+    entry: &Entry,
+    hashes: &[Hash],
+    answers: &mut Vec<T>,
+    ask: fn(&CuckooChain, &[Hash], &mut Vec<T>),
+    mut report: impl FnMut(&[T]),
+) {
+    let mut rest = hashes;
+    while !rest.is_empty() {
+        filter_of(entry).read(|cuckoo| {
+            let (run, others) = rest.split_at(run_in(cuckoo).min(rest.len()));
+            ask(cuckoo, run, answers);
+            rest = others;
+        });
+        report(answers);
+    }
+}
+
+fn answer_queries(batch: &mut Batch<'_>) -> u64 {
+    let Batch { server, entry, scratch: Scratch { hashes, answers, .. }, reply } = batch;
+    server.statistics.hits.fetch_add(hashes.len() as u64, Ordering::Relaxed);
+    ask_each(entry, hashes, answers, CuckooChain::contains_hashes, |found| {
+        server.count_asked(entry, found);
+        reply.truths(found);
+    });
+    0
+}
+
+fn answer_counts(batch: &mut Batch<'_>) -> u64 {
+    let Batch { server, entry, scratch: Scratch { hashes, counts, .. }, reply } = batch;
+    server.statistics.hits.fetch_add(hashes.len() as u64, Ordering::Relaxed);
+    ask_each(entry, hashes, counts, CuckooChain::count_hashes, |counts| {
+        counts.iter().for_each(|count| reply.integer(*count as i64));
+    });
+    0
 }
 
 /// Items for which the lock is held at a time: about 50 microseconds, fewer where every item has
@@ -392,7 +491,7 @@ fn run_in(cuckoo: &CuckooChain) -> usize {
     (512 / effort(cuckoo)).clamp(1, 256)
 }
 
-fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyError> {
+fn insert_items(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
     let words = call.arguments;
     let mut wish = CuckooWish::default(call.server);
     let least = 2 * u64::from(wish.bucket_size);
@@ -425,19 +524,32 @@ fn insert_items(call: &mut Call<'_>, repeated: Repeated) -> Result<(), ReplyErro
         None => create(call, &words[1], wish)?,
     };
     call.reply.array(items.len());
-    let is_truth = repeated == Repeated::Added && call.reply.protocol() == Protocol::Resp3;
+    let is_truth = action == Action::Add && call.reply.protocol() == Protocol::Resp3;
     let (server, reply) = (call.server, &mut call.reply);
-    add(server, &entry, items, repeated, |result| match result {
-        Ok(added) if is_truth => reply.truth(added),
-        Ok(added) => reply.integer(added.into()),
-        Err(Refusal::Foreign(Refused::Full)) if is_truth => reply.truth(false),
-        Err(Refusal::Foreign(Refused::Full)) => reply.integer(-1),
-        Err(memory) => {
-            let failure = refused(server, memory);
-            server.statistics.count_error(failure.text());
-            reply.error(failure.text());
-        }
-    });
+    let Scratch { hashes, answers, .. } = &mut call.session.scratch;
+    let mut added = 0;
+    for run in Runs(items) {
+        hashes.clear();
+        hashes.extend(run.map(Hash::of));
+        change_each(server, &entry, action, hashes, answers, |answers, refusal| {
+            added += answers.len();
+            match is_truth {
+                true => reply.truths(answers),
+                false => answers.iter().for_each(|added| reply.integer((*added).into())),
+            }
+            match refusal {
+                None => {}
+                Some(Refusal::Foreign(Refused::Full)) if is_truth => reply.truth(false),
+                Some(Refusal::Foreign(Refused::Full)) => reply.integer(-1),
+                Some(memory) => {
+                    let failure = refused(server, memory);
+                    server.statistics.count_error(failure.text());
+                    reply.error(failure.text());
+                }
+            }
+        });
+    }
+    server.statistics.count_added(added);
     Ok(())
 }
 
@@ -459,16 +571,15 @@ fn mexists(call: &mut Call<'_>) -> Result<(), ReplyError> {
         items.iter().for_each(|_| call.reply.truth(false));
         return Ok(());
     };
-    let (mut rest, mut found) = (items, Vec::new());
-    while !rest.is_empty() {
-        filter_of(&entry).read(|cuckoo| {
-            let length = run_in(cuckoo);
-            found.clear();
-            found.extend(rest.iter().take(length).map(|item| cuckoo.contains(item)));
-            rest = rest.skip(length);
+    let (server, reply) = (call.server, &mut call.reply);
+    let Scratch { hashes, answers, .. } = &mut call.session.scratch;
+    for run in Runs(items) {
+        hashes.clear();
+        hashes.extend(run.map(Hash::of));
+        ask_each(&entry, hashes, answers, CuckooChain::contains_hashes, |found| {
+            reply.truths(found);
+            server.count_asked(&entry, found);
         });
-        call.reply.truths(&found);
-        call.server.count_asked(&entry, &found);
     }
     Ok(())
 }
@@ -484,10 +595,8 @@ fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Not found"))?;
     let hash = Hash::of(&call.arguments[2]);
-    let mut removed = Vec::new();
-    let result = call.server.apply(&entry, Items::RemoveHashes(&[hash]), &mut removed);
-    result.map_err(|refusal| refused(call.server, refusal))?;
-    call.reply.truth(removed[0]);
+    let was_there = change_one(call, &entry, Action::Remove, hash)?;
+    call.reply.truth(was_there);
     Ok(())
 }
 

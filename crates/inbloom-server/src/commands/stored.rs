@@ -20,7 +20,7 @@ use super::extensions::Estimated;
 use super::glob;
 use super::keys::{NO_KEY, ScanRequest, Since, Unit, database, expiry_asked, shown_expiry};
 use super::server::observation::check_samples;
-use crate::command::{Batched, Call};
+use crate::command::{Call, StoredBatch};
 use crate::filter_store::{Added, Lookup, StoreError, StoredFilters};
 use crate::parse;
 use crate::reply_error::ReplyError;
@@ -225,20 +225,17 @@ fn contains_each(server: &Server, name: &[u8], items: &[&[u8]]) -> Vec<Result<bo
     answers.into_iter().map(answer).collect()
 }
 
-/// Answers calls that each have one item of the same filter, and returns how many failed.
-pub fn answer_run(
-    server: &Server,
-    batched: Batched,
-    name: &[u8],
-    items: &[&[u8]],
-    reply: &mut Reply<'_>,
-) -> u64 {
-    let answers = match batched {
-        Batched::Query => contains_each(server, name, items),
-        Batched::Insert => {
-            add_each(server, name, items).unwrap_or_else(|failure| vec![Err(failure); items.len()])
-        }
-    };
+/// Answers several calls of BF.EXISTS for one filter.
+pub fn answer_queries(batch: &mut StoredBatch<'_>) -> u64 {
+    let StoredBatch { server, name, items, reply } = batch;
+    write_each(server, reply, &contains_each(server, name, items))
+}
+
+/// Answers several calls of BF.ADD for one filter.
+pub fn answer_additions(batch: &mut StoredBatch<'_>) -> u64 {
+    let StoredBatch { server, name, items, reply } = batch;
+    let answers =
+        add_each(server, name, items).unwrap_or_else(|failure| vec![Err(failure); items.len()]);
     write_each(server, reply, &answers)
 }
 

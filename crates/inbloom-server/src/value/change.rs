@@ -233,9 +233,12 @@ impl Value {
                 let is_once = matches!(items, Items::AddNewHashes(_));
                 let limit = terms.limit(self.memory());
                 let add = |cuckoo: &mut CuckooChain| {
-                    let result = each(hashes, terms, answers, |hash| match is_once {
-                        true => Ok(cuckoo.insert_unique_hash(hash, limit)?),
-                        false => Ok(cuckoo.insert_hash(hash, limit).map(|()| true)?),
+                    let add_one = |cuckoo: &mut CuckooChain, hash| match is_once {
+                        true => cuckoo.insert_unique_hash(hash, limit),
+                        false => cuckoo.insert_hash(hash, limit).map(|()| true),
+                    };
+                    let result = cuckoo.try_each(hashes, |cuckoo, hash| {
+                        answer(terms, answers, add_one(cuckoo, hash).map_err(Refusal::from))
                     });
                     note_those(hashes, answers, |added| done(Items::AddHashes(added), 0));
                     result
@@ -244,7 +247,9 @@ impl Value {
             }
             (Value::Cuckoo(guarded), Items::RemoveHashes(hashes)) => {
                 let remove = |cuckoo: &mut CuckooChain| {
-                    let result = each(hashes, terms, answers, |it| Ok(cuckoo.remove_hash(it)));
+                    let result = cuckoo.try_each(hashes, |cuckoo, hash| {
+                        answer(terms, answers, Ok(cuckoo.remove_hash(hash)))
+                    });
                     note_those(hashes, answers, |gone| done(Items::RemoveHashes(gone), 0));
                     result
                 };
@@ -320,12 +325,19 @@ fn each<T: Copy>(
     answers: &mut Vec<bool>,
     mut one: impl FnMut(T) -> Result<bool, Refusal>,
 ) -> Result<(), Refusal> {
-    for item in all {
-        match one(*item) {
-            Ok(answer) => answers.push(answer),
-            Err(_) if matches!(terms, Terms::Recorded { .. }) => answers.push(false),
-            Err(refusal) => return Err(refusal),
-        }
+    all.iter().try_for_each(|item| answer(terms, answers, one(*item)))
+}
+
+/// Takes in what became of an item.
+fn answer(
+    terms: Terms<'_>,
+    answers: &mut Vec<bool>,
+    result: Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    match result {
+        Ok(answer) => answers.push(answer),
+        Err(_) if matches!(terms, Terms::Recorded { .. }) => answers.push(false),
+        Err(refusal) => return Err(refusal),
     }
     Ok(())
 }

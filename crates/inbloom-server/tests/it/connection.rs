@@ -1,8 +1,12 @@
 //! What clients say of themselves, and the errors: bytes in, bytes out.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
 use crate::client::{Client, request, server};
 use inbloom_server::session::{Next, Place};
 use inbloom_server::{Config, Server};
+use inbloom_testing::Random;
 
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled./";
 
@@ -390,36 +394,109 @@ fn a_pipeline_is_answered_in_order_at_every_cut() {
     }
 }
 
-#[test]
-fn calls_to_several_keys_in_turn_are_answered_as_one_by_one() {
-    // Filters that are batched, one that is not, one of another type, and one that is missing.
-    let keys = ["f", "g", "f", "classic", "g", "cf", "f", "f", "none", "g"];
-    let requests: Vec<Vec<u8>> = ["BF.ADD", "bf.add", "BF.EXISTS"]
-        .iter()
-        .flat_map(|word| keys.iter().enumerate().map(move |(at, key)| (word, key, at % 4)))
-        .map(|(word, key, item)| {
-            let words = [word.as_bytes(), key.as_bytes(), &[b'0' + item as u8]];
-            let mut request = b"*3\r\n".to_vec();
-            for word in words {
-                request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-                request.extend_from_slice(word);
-                request.extend_from_slice(b"\r\n");
-            }
-            request
-        })
-        .collect();
-    let replies = |requests: &[Vec<u8>]| {
+/// What a new server with some filters answers to single-item calls, first one by one, then all in one
+/// pipeline.
+fn replies_one_by_one_and_together(calls: &[[String; 3]], protocol: u8) -> [String; 2] {
+    let requests: Vec<Vec<u8>> =
+        calls.iter().map(|words| request(&words.each_ref().map(String::as_str))).collect();
+    [requests.clone(), vec![requests.concat()]].map(|requests| {
         let server = server();
         let mut client = Client::new(&server);
+        client.say(&format!("HELLO {protocol}"));
         for line in [
             "BF.RESERVE f 0.01 100",
             "BF.RESERVE g 0.01 100",
             "BF.RESERVE classic 0.01 100 KIND classic",
             "CF.RESERVE cf 100",
+            "CF.RESERVE cg 1000 BUCKETSIZE 4",
+            "CF.RESERVE small 4 BUCKETSIZE 2 MAXITERATIONS 1",
+            "CF.RESERVE full 2 BUCKETSIZE 1 EXPANSION 0",
         ] {
             assert_eq!(client.say(line), "+OK\r\n", "{line}");
         }
         requests.iter().map(|request| client.send(request).0).collect::<String>()
+    })
+}
+
+#[test]
+fn calls_to_several_keys_in_turn_are_answered_as_one_by_one() {
+    // Filters that are batched, one that is not, one of another type, and one that is missing.
+    let keys = ["f", "g", "f", "classic", "g", "cf", "f", "f", "none", "g"];
+    let calls: Vec<[String; 3]> = ["BF.ADD", "bf.add", "BF.EXISTS"]
+        .iter()
+        .flat_map(|word| keys.iter().enumerate().map(move |(at, key)| (word, key, at % 4)))
+        .map(|(word, key, item)| [word.to_string(), key.to_string(), item.to_string()])
+        .collect();
+    let [one_by_one, together] = replies_one_by_one_and_together(&calls, 2);
+    assert_eq!(together, one_by_one);
+}
+
+#[test]
+fn runs_of_calls_to_cuckoo_filters_are_answered_as_one_by_one() {
+    // Runs of every length up to some that are longer than the longest, on filters that grow and on one
+    // that is full, with calls to other types and to nothing between.
+    let words =
+        ["CF.ADD", "CF.EXISTS", "cf.addnx", "CF.COUNT", "CF.DEL", "CF.ADDNX", "CF.COUNT", "CF.DEL"];
+    let keys = ["cf", "cg", "full", "f", "small", "cf", "none"];
+    let mut random = Random(21);
+    let mut calls = Vec::new();
+    for length in (0..60).chain([300, 1100, 2500]) {
+        for _ in 0..4 {
+            let word = words[random.below(words.len() as u64) as usize];
+            let key = keys[random.below(keys.len() as u64) as usize];
+            for _ in 0..length {
+                let item = random.below(400).to_string();
+                calls.push([word.to_owned(), key.to_owned(), item]);
+            }
+        }
+    }
+    for protocol in [2, 3] {
+        let [one_by_one, together] = replies_one_by_one_and_together(&calls, protocol);
+        assert_eq!(together, one_by_one, "RESP{protocol}");
+        assert!(one_by_one.contains("-Filter is full\r\n"));
+        assert!(one_by_one.contains("-Not found\r\n"));
+        assert!(one_by_one.contains(":2\r\n"), "nothing was added twice");
+    }
+}
+
+#[test]
+fn statistics_of_a_run_are_those_of_its_calls() {
+    let calls: Vec<[String; 3]> = ["CF.ADD", "CF.ADDNX", "CF.EXISTS", "CF.COUNT", "CF.DEL"]
+        .iter()
+        .flat_map(|word| (0..50).map(move |item| (word, item)))
+        .flat_map(|(word, item)| ["cf", "full"].map(|key| (word, key, item)))
+        .map(|(word, key, item)| [word.to_string(), key.to_string(), item.to_string()])
+        .collect();
+    let counted = |is_pipeline: bool| {
+        let server = server();
+        let mut client = Client::new(&server);
+        client.say("CF.RESERVE cf 100");
+        client.say("CF.RESERVE full 2 BUCKETSIZE 1 EXPANSION 0");
+        let mut sorted = calls.clone();
+        sorted.sort_by_key(|[word, key, _]| (word.clone(), key.clone()));
+        let requests: Vec<Vec<u8>> =
+            sorted.iter().map(|words| request(&words.each_ref().map(String::as_str))).collect();
+        match is_pipeline {
+            true => drop(client.send(&requests.concat())),
+            false => requests.iter().for_each(|request| drop(client.send(request))),
+        }
+        let statistics = &server.statistics;
+        let by_command: BTreeMap<&str, (u64, u64, u64)> = statistics
+            .by_command
+            .lock()
+            .iter()
+            .map(|(name, calls)| (*name, (calls.calls, calls.failed, calls.rejected)))
+            .collect();
+        let counts = [
+            &statistics.commands,
+            &statistics.hits,
+            &statistics.misses,
+            &statistics.items_added,
+            &statistics.items_asked,
+            &statistics.errors,
+        ];
+        (by_command, counts.map(|count| count.load(Ordering::Relaxed)))
     };
-    assert_eq!(replies(&[requests.concat()]), replies(&requests));
+    assert_eq!(counted(true), counted(false));
+    assert!(counted(true).0["cf.add"].1 > 40, "a full filter refuses");
 }

@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod model;
 mod operators;
+mod racing;
 mod replay;
 mod resp;
 mod security;

@@ -1,12 +1,14 @@
 //! Items: BF.ADD, BF.MADD, BF.INSERT, BF.EXISTS and BF.MEXISTS.
 
+use std::sync::atomic::Ordering;
+
 use inbloom::Digest;
 use inbloom::interop::redisbloom::{Pair, Refused};
 
 use super::find;
 use super::options::InsertOptions;
 use super::reserve::{create, find_or_create};
-use crate::command::Call;
+use crate::command::{Batch, Call};
 use crate::keyspace::Entry;
 use crate::reply_error::ReplyError;
 use crate::resp::{Arguments, Iter};
@@ -70,7 +72,7 @@ fn insert_each(
     scratch: &mut Scratch,
     now: u64,
 ) -> Result<(), ReplyError> {
-    let Scratch { digests, answers } = scratch;
+    let Scratch { digests, answers, .. } = scratch;
     answers.clear();
     match &entry.value {
         Value::Bloom(_) => {
@@ -157,8 +159,39 @@ pub fn refused(server: &Server, refusal: Refusal) -> ReplyError {
     }
 }
 
+/// Answers several calls of BF.ADD for one filter of the kind that BF.RESERVE makes by default.
+pub(super) fn answer_additions(batch: &mut Batch<'_>) -> u64 {
+    let Batch { server, entry, scratch: Scratch { digests, answers, .. }, reply } = batch;
+    let (mut rest, mut failed) = (&digests[..], 0);
+    while !rest.is_empty() {
+        let result = insert(server, entry, rest, answers);
+        reply.truths(answers);
+        rest = &rest[answers.len()..];
+        server.statistics.count_added(answers.len());
+        if let Err(failure) = result {
+            // Only the item that was refused: those after it may be known.
+            reply.error(failure.text());
+            server.statistics.count_error(failure.text());
+            failed += 1;
+            rest = &rest[1..];
+        }
+    }
+    failed
+}
+
+/// Answers several calls of BF.EXISTS for one filter, as above.
+pub(super) fn answer_queries(batch: &mut Batch<'_>) -> u64 {
+    let Batch { server, entry, scratch: Scratch { digests, answers, .. }, reply } = batch;
+    let Value::Bloom(bloom) = &entry.value else { unreachable!("see `most` of the row") };
+    bloom.contains(digests, answers);
+    server.statistics.hits.fetch_add(digests.len() as u64, Ordering::Relaxed);
+    server.count_asked(entry, answers);
+    reply.truths(answers);
+    0
+}
+
 /// Adds digests to a filter that BF.RESERVE makes by default.
-pub fn insert(
+fn insert(
     server: &Server,
     entry: &Entry,
     digests: &[Digest],
@@ -206,7 +239,7 @@ fn contains_in(
     scratch: &mut Scratch,
     now: u64,
 ) {
-    let Scratch { digests, answers } = scratch;
+    let Scratch { digests, answers, .. } = scratch;
     answers.clear();
     match value {
         Value::Bloom(bloom) => {
