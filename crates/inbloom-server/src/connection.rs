@@ -19,7 +19,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -30,7 +29,7 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{LocalSet, spawn_blocking, yield_now};
+use tokio::task::{spawn_blocking, yield_now};
 
 use crate::clients::Client;
 use crate::clients::holdings::{CONNECTION, Excess};
@@ -152,7 +151,7 @@ impl EventLoop {
         let (connections, incoming) = unbounded_channel();
         let server = Arc::clone(server);
         let runtime = runtime(&server)?;
-        let work = move || LocalSet::new().block_on(&runtime, serve_all(incoming, server));
+        let work = move || runtime.block_on(serve_all(incoming, server));
         let thread = std::thread::Builder::new().name(format!("clients-{number}")).spawn(work)?;
         Ok(EventLoop { connections, thread })
     }
@@ -254,20 +253,21 @@ fn tick(server: &Server) {
     }
 }
 
-/// The buffers of a thread, lent to one connection after another.
-struct Buffers {
-    input: RefCell<Vec<u8>>,
-    output: Cell<Vec<u8>>,
+thread_local! {
+    /// The buffers of a thread, lent to one connection after another. They are the thread's, and not a
+    /// reference of each connection, so that connections are tasks of the runtime itself: a `LocalSet`
+    /// between them would be woken, and would wake them, once more for each request.
+    static INPUT: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    static OUTPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 async fn serve_all(mut incoming: UnboundedReceiver<Arrival>, server: Arc<Server>) {
-    let buffers = Rc::new(Buffers { input: RefCell::new(vec![0; READ]), output: Cell::default() });
     let mut tasks = tokio::task::JoinSet::new();
     while let Some((stream, tls)) = incoming.recv().await {
         match TcpStream::from_std(stream) {
             Ok(stream) => {
-                let connection = Connection::new(stream, &server, &buffers);
-                tasks.spawn_local(connection.serve(tls));
+                let connection = Connection::new(stream, &server);
+                tasks.spawn(connection.serve(tls));
             }
             Err(error) => tracing::warn!(%error, "could not serve a client"),
         }
@@ -287,7 +287,6 @@ enum End {
 struct Connection {
     stream: Stream,
     server: Arc<Server>,
-    buffers: Rc<Buffers>,
     client: Arc<Client>,
     /// None while it is away, on a thread for long work.
     session: Option<Session>,
@@ -298,7 +297,7 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, server: &Arc<Server>, buffers: &Rc<Buffers>) -> Connection {
+    fn new(stream: TcpStream, server: &Arc<Server>) -> Connection {
         let address = |address: io::Result<std::net::SocketAddr>| {
             address.map_or_else(|_| String::from("?:0"), |address| address.to_string())
         };
@@ -308,7 +307,6 @@ impl Connection {
         Connection {
             stream: Stream::Plain(stream),
             server: Arc::clone(server),
-            buffers: Rc::clone(buffers),
             client,
             session: Some(session),
             input: Vec::new(),
@@ -367,13 +365,13 @@ impl Connection {
         // Nothing is answered any more. A session that failed at work is gone already.
         (self.input, self.arrived, self.session) = (Vec::new(), Vec::new(), None);
         let _ = self.server.clients.hold(&self.client, CONNECTION);
-        let buffers = Rc::clone(&self.buffers);
         loop {
             let more = poll_fn(|context| {
-                let mut buffer = buffers.input.borrow_mut();
-                let mut unread = ReadBuf::new(&mut buffer);
-                ready!(self.stream.poll_read(context, &mut unread))?;
-                Poll::Ready(Ok::<_, io::Error>(unread.filled().len()))
+                INPUT.with_borrow_mut(|buffer| {
+                    let mut unread = ReadBuf::new(buffer);
+                    ready!(self.stream.poll_read(context, &mut unread))?;
+                    Poll::Ready(Ok::<_, io::Error>(unread.filled().len()))
+                })
             });
             match tokio::time::timeout(LINGER, more).await {
                 Ok(Ok(count)) if count > 0 => yield_now().await,
@@ -445,13 +443,13 @@ impl Connection {
                     }
                     Next::Work => {
                         // It may have to wait for a thread: others need the buffer meanwhile.
-                        self.buffers.output.set(out);
+                        OUTPUT.set(out);
                         (out, progress) = self.work().await?;
                         kept = out.capacity();
                     }
                 }
             }
-            self.buffers.output.set(out);
+            OUTPUT.set(out);
             if read >= TURN {
                 yield_now().await;
             }
@@ -464,15 +462,15 @@ impl Connection {
         context: &mut Context<'_>,
         out: &mut Vec<u8>,
     ) -> Poll<io::Result<(usize, Progress)>> {
-        let buffers = Rc::clone(&self.buffers);
-        let mut buffer = buffers.input.borrow_mut();
-        let mut unread = ReadBuf::new(&mut buffer);
-        // Knows that nothing is left when less was read than there is room for: `try_read` does not,
-        // and would ask once more for each request.
-        ready!(self.stream.poll_read(context, &mut unread))?;
-        *out = buffers.output.take();
-        out.clear();
-        Poll::Ready(self.receive(unread.filled(), out))
+        INPUT.with_borrow_mut(|buffer| {
+            let mut unread = ReadBuf::new(buffer);
+            // Knows that nothing is left when less was read than there is room for: `try_read` does
+            // not, and would ask once more for each request.
+            ready!(self.stream.poll_read(context, &mut unread))?;
+            *out = OUTPUT.take();
+            out.clear();
+            Poll::Ready(self.receive(unread.filled(), out))
+        })
     }
 
     fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<(usize, Progress)> {

@@ -289,7 +289,7 @@ impl Session {
                 break Next::Write;
             }
             let rest = &input[consumed..];
-            if place == Place::Shared && !rest.is_empty() && tally.begun.elapsed() > TURN {
+            if place == Place::Shared && !rest.is_empty() && tally.worked(run.is_some()) > TURN {
                 break Next::Work;
             }
             let length = match parser.next(rest) {
@@ -636,6 +636,15 @@ impl<'a> Tally<'a> {
             self.now = now();
         }
         self.now
+    }
+
+    /// How long the batch has been worked on. While calls are collected for a run, that is as of the
+    /// last run: to collect a call takes as long as to read the clock.
+    fn worked(&self, is_collecting: bool) -> Duration {
+        match is_collecting {
+            true => self.since - self.begun,
+            false => self.begun.elapsed(),
+        }
     }
 
     /// Counts calls that were made since the last ones, and tells their time.
