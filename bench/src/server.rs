@@ -4,6 +4,8 @@
 //! cpu      what PING, BF.EXISTS, BF.ADD, BF.MEXISTS and BF.MADD cost the server    cost.rs
 //! paired   two builds of ours, in turns: ratios                                    cost.rs
 //! redis    single keys against a stock Redis beside it, in turns                   cost.rs
+//! pipelines  BF.* and CF.* at several depths: this build, another one (--before) and a
+//!          Redis with a module of the same commands (--module), in turns           cost.rs
 //! latency  what other clients wait while one asks for much                         latency.rs
 //! growth   a filter that was not reserved against one that was                     growth.rs
 //! small    a million filters of a hundred items                                    small.rs
@@ -68,6 +70,9 @@ pub(crate) struct Options {
     /// The Redis to compare with.
     #[arg(long, default_value = "redis-server")]
     redis: OsString,
+    /// A module with BF.* and CF.* that this Redis loads, for `pipelines`.
+    #[arg(long)]
+    module: Option<PathBuf>,
     /// Rounds to take the minimum and the median of.
     #[arg(long, default_value_t = 3, value_parser = at_least_one)]
     rounds: usize,
@@ -91,6 +96,9 @@ enum Part {
     Paired,
     /// Single keys against a stock Redis.
     Redis,
+    /// BF.* and CF.* at several depths, against another build (--before) and a module (--module).
+    /// It is run if it is named only.
+    Pipelines,
     /// What other clients wait.
     Latency,
     /// A filter that grows against one that was reserved.
@@ -120,6 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
             Part::Cpu => cost::run(&bench.server()?, &bench.cost_sizes())?,
             Part::Paired => bench.paired()?,
             Part::Redis => bench.against_redis(&bench.server()?)?,
+            Part::Pipelines => bench.pipelines()?,
             Part::Latency => latency::run(&bench.server()?, &bench.latency_sizes())?,
             Part::Growth => growth::run(&bench.server()?, &bench.growth_sizes())?,
             Part::Small => small::run(&bench.server()?, bench.small_counts())?,
@@ -152,6 +161,23 @@ impl Bench<'_> {
         let arguments = || self.options.arguments.split_whitespace();
         let before = Server::inbloom(&before.canonicalize()?, arguments(), self.folder.root())?;
         cost::paired(&self.server()?, &before, &self.cost_sizes())
+    }
+
+    fn pipelines(&self) -> Result<(), Box<dyn Error>> {
+        let mut servers = vec![self.server()?];
+        if let Some(before) = &self.options.before {
+            let arguments = self.options.arguments.split_whitespace();
+            let mut before =
+                Server::inbloom(&before.canonicalize()?, arguments, self.folder.root())?;
+            before.name = "before".to_string();
+            servers.push(before);
+        }
+        if let Some(module) = &self.options.module {
+            let module = module.canonicalize()?;
+            let redis = Server::redis_with(&self.options.redis, Some(&module), self.folder.root())?;
+            servers.push(redis.ok_or("--module needs Debian's redis-server")?);
+        }
+        cost::pipelines(&servers, &self.cost_sizes())
     }
 
     /// The program to start.

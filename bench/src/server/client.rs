@@ -105,6 +105,16 @@ impl Client {
         }
     }
 
+    /// Reads a reply that is a number from zero on.
+    pub(crate) fn number(&mut self) -> io::Result<u64> {
+        let line = self.line()?;
+        let digits = line.strip_prefix(b":").and_then(|digits| str::from_utf8(digits).ok());
+        match digits.and_then(|digits| digits.parse().ok()) {
+            Some(number) => Ok(number),
+            None => Err(unexpected(line, "a number")),
+        }
+    }
+
     /// Reads the head of an array that must have so many elements.
     pub(crate) fn array(&mut self, length: usize) -> io::Result<()> {
         let line = self.line()?;

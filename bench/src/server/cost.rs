@@ -1,11 +1,15 @@
 //! What commands cost a server, by its own processor time, and how many of them it answers a
 //! second.
 //!
+//! CF.* is measured on a cuckoo filter of the same capacity, in `pipelines` only. Members of it are
+//! items that were added once and not removed, so that each of them must be found.
+//!
 //! PING is the floor: reading, parsing and answering without doing anything. GETBIT is the plain
 //! command that is nearest to a query, for servers that have strings.
 
 use std::error::Error;
 use std::io;
+use std::ops::Range;
 
 use super::client::{Client, wrong};
 use super::process::Server;
@@ -22,6 +26,14 @@ const OTHER: &str = "bench:g";
 const IN_TURN: u64 = 1 << 41;
 const RATE: f64 = 0.001;
 
+/// The cuckoo filter that CF.* is for, half as full as it may be.
+const CUCKOO: &str = "bench:c";
+/// The rate of a full one, with buckets of two: 2 * 2 / 255.
+const CUCKOO_RATE: f64 = 4.0 / 255.0;
+/// Items from here on are given to CF.ADDNX. One that seems to be there is not added, so none of them
+/// is a member.
+const IF_ABSENT: u64 = 1 << 42;
+
 /// The string that GETBIT asks, about as large as the filter: 16 MiB.
 const STRING: &str = "bench:s";
 const STRING_BITS: u64 = 1 << 27;
@@ -32,6 +44,8 @@ const _: () = assert!(SET_BITS * SET_BITS_APART < STRING_BITS);
 
 /// Commands in a pipeline, and items in a command that takes many.
 const MANY: usize = 100;
+/// Commands in a pipeline of an ordinary client.
+const SOME: usize = 16;
 
 /// Runs of a load in a round, between which servers take turns. A command that waits for the last
 /// one's reply costs 12 to 20 us of the same Redis, as the scheduler places it and the client: in a
@@ -65,6 +79,46 @@ enum Operation {
     AddManyOfOne,
     /// BF.ADD to two filters in turn: no run of commands for one filter.
     AddInTurn,
+    CuckooExists,
+    CuckooCount,
+    CuckooAdd,
+    /// CF.ADDNX.
+    CuckooAddNew,
+    CuckooRemove,
+    CuckooManyExist,
+    /// CF.INSERT.
+    CuckooAddMany,
+    /// CF.INSERTNX.
+    CuckooAddManyNew,
+}
+
+impl Operation {
+    /// Whether it is one of CF.*.
+    fn is_cuckoo(self) -> bool {
+        match self {
+            Operation::CuckooExists
+            | Operation::CuckooCount
+            | Operation::CuckooAdd
+            | Operation::CuckooAddNew
+            | Operation::CuckooRemove
+            | Operation::CuckooManyExist
+            | Operation::CuckooAddMany
+            | Operation::CuckooAddManyNew => true,
+            Operation::Ping
+            | Operation::GetBit
+            | Operation::Exists
+            | Operation::Add
+            | Operation::ManyExist
+            | Operation::AddMany
+            | Operation::AddManyOfOne
+            | Operation::AddInTurn => false,
+        }
+    }
+
+    /// The rate of false positives that is checked.
+    fn rate(self) -> f64 {
+        if self.is_cuckoo() { CUCKOO_RATE } else { RATE }
+    }
 }
 
 /// What is run in one turn.
@@ -96,6 +150,14 @@ impl Load {
             Operation::AddInTurn => "BF.ADD in turn",
             Operation::ManyExist => return format!("BF.MEXISTS of {MANY}"),
             Operation::AddMany => return format!("BF.MADD of {MANY}"),
+            Operation::CuckooExists => "CF.EXISTS",
+            Operation::CuckooCount => "CF.COUNT",
+            Operation::CuckooAdd => "CF.ADD",
+            Operation::CuckooAddNew => "CF.ADDNX",
+            Operation::CuckooRemove => "CF.DEL",
+            Operation::CuckooManyExist => return format!("CF.MEXISTS of {MANY}"),
+            Operation::CuckooAddMany => return format!("CF.INSERT of {MANY}"),
+            Operation::CuckooAddManyNew => return format!("CF.INSERTNX of {MANY}"),
         };
         match self.depth {
             1 => format!("{name} unpipelined"),
@@ -105,11 +167,22 @@ impl Load {
 
     fn items(&self, sizes: &Sizes) -> u64 {
         match self.operation {
-            Operation::ManyExist => sizes.queries,
-            Operation::AddMany => sizes.additions,
+            Operation::ManyExist | Operation::CuckooManyExist => sizes.queries,
+            Operation::AddMany | Operation::CuckooAddMany | Operation::CuckooAddManyNew => {
+                sizes.additions
+            }
             _ if self.depth == 1 => sizes.one_by_one,
-            Operation::Add | Operation::AddManyOfOne | Operation::AddInTurn => sizes.additions,
-            Operation::Exists | Operation::Ping | Operation::GetBit => sizes.queries,
+            Operation::Add
+            | Operation::AddManyOfOne
+            | Operation::AddInTurn
+            | Operation::CuckooAdd
+            | Operation::CuckooAddNew
+            | Operation::CuckooRemove => sizes.additions,
+            Operation::Exists
+            | Operation::Ping
+            | Operation::GetBit
+            | Operation::CuckooExists
+            | Operation::CuckooCount => sizes.queries,
         }
     }
 }
@@ -140,6 +213,69 @@ const PAIRED: [Load; 11] = [
     Load::new(Operation::AddManyOfOne, MANY),
     Load::new(Operation::AddMany, 1),
 ];
+
+/// What is run at each depth.
+const AT_DEPTHS: [Operation; 8] = [
+    Operation::Ping,
+    Operation::Exists,
+    Operation::Add,
+    Operation::CuckooExists,
+    Operation::CuckooCount,
+    Operation::CuckooAdd,
+    Operation::CuckooAddNew,
+    Operation::CuckooRemove,
+];
+
+/// Commands of many items.
+const OF_MANY: [Operation; 5] = [
+    Operation::ManyExist,
+    Operation::AddMany,
+    Operation::CuckooManyExist,
+    Operation::CuckooAddMany,
+    Operation::CuckooAddManyNew,
+];
+
+/// BF.* and CF.* at several depths, of the first server against the others, in turns.
+pub(crate) fn pipelines(servers: &[Server], sizes: &Sizes) -> Result<(), Box<dyn Error>> {
+    let single = AT_DEPTHS
+        .into_iter()
+        .flat_map(|operation| [1, SOME, MANY].map(|depth| Load::new(operation, depth)));
+    let loads: Vec<Load> = single.chain(OF_MANY.map(|operation| Load::new(operation, 1))).collect();
+    let mut contestants: Vec<Contestant<'_>> = servers
+        .iter()
+        .map(|server| Contestant::new(server, &loads, sizes))
+        .collect::<Result<_, _>>()?;
+    take_turns(&mut contestants, sizes)?;
+
+    let runs = sizes.rounds as u64 * RUNS;
+    println!(
+        "\nfilters of {}, half full, keys of {} bytes: ns of server CPU per item, the median of \
+         {runs} runs; ratios of the first server to the others, with 95% intervals",
+        report::count(sizes.capacity),
+        script::KEY_BYTES
+    );
+    let names: Vec<String> = servers.iter().map(|server| format!("{:>12}", server.name)).collect();
+    println!("{:<26}{:>6}{}", "", "conn.", names.concat());
+    let (ours, others) = contestants.split_first().ok_or("a server to measure")?;
+    for turn in &ours.turns {
+        let theirs: Vec<Option<&Turn>> =
+            others.iter().map(|other| other.turn(&turn.load, turn.connections)).collect();
+        let time = |turn: &Turn| turn.times().map_or(f64::NAN, |times| times.median);
+        let mut line =
+            format!("{:<26}{:>6}{:>12.1}", turn.load.name(), turn.connections, time(turn));
+        for other in &theirs {
+            line +=
+                &other.map_or_else(|| format!("{:>12}", "-"), |it| format!("{:>12.1}", time(it)));
+        }
+        for other in theirs.into_iter().flatten() {
+            let pairs = turn.costs.iter().zip(&other.costs);
+            let ratio = Ratio::new(pairs.map(|(left, right)| left.ns() / right.ns()).collect());
+            line += &format!("  {:<24}", ratio.map_or(String::new(), |ratio| ratio.text()));
+        }
+        println!("{}", line.trim_end());
+    }
+    Ok(())
+}
 
 /// All commands, of one server.
 pub(crate) fn run(server: &Server, sizes: &Sizes) -> Result<(), Box<dyn Error>> {
@@ -234,6 +370,10 @@ struct Contestant<'a> {
     added: u64,
     /// Items that went to two filters in turn.
     in_turn: u64,
+    /// Items in the cuckoo filter that were added once.
+    members: Range<u64>,
+    /// Items that were given to CF.ADDNX.
+    if_absent: u64,
 }
 
 struct Turn {
@@ -247,6 +387,7 @@ impl<'a> Contestant<'a> {
         let most = sizes.connections.iter().copied().max().unwrap_or(1);
         let mut clients = server.connect_many(most)?;
         let has_filters = clients[0].knows(&format!("BF.EXISTS {FILTER} x"))?;
+        let has_cuckoo = clients[0].knows(&format!("CF.EXISTS {CUCKOO} x"))?;
         let has_strings = clients[0].knows(&format!("GETBIT {STRING} 0"))?;
         if !has_filters {
             println!("{} does not know BF.*, of which nothing is measured", server.name);
@@ -254,6 +395,7 @@ impl<'a> Contestant<'a> {
         let is_known = |load: &&Load| match load.operation {
             Operation::Ping => true,
             Operation::GetBit => has_strings,
+            operation if operation.is_cuckoo() => has_cuckoo,
             _ => has_filters,
         };
         let turns = sizes
@@ -267,7 +409,8 @@ impl<'a> Contestant<'a> {
                 })
             })
             .collect();
-        Ok(Contestant { server, clients, turns, queries: 0, added: 0, in_turn: 0 })
+        let (queries, added, in_turn, if_absent) = (0, 0, 0, 0);
+        Ok(Contestant { server, clients, turns, queries, added, in_turn, members: 0..0, if_absent })
     }
 
     /// Makes filter and string as they are at the beginning of every round.
@@ -276,6 +419,7 @@ impl<'a> Contestant<'a> {
             |operation| self.turns.iter().any(|turn: &Turn| turn.load.operation == operation);
         let (asks_filter, asks_string) = (uses(Operation::Exists), uses(Operation::GetBit));
         let adds_in_turn = uses(Operation::AddInTurn);
+        let asks_cuckoo = uses(Operation::CuckooExists);
         let client = &mut self.clients[0];
         if asks_filter {
             client.ask(&format!("DEL {FILTER} {OTHER}"))?;
@@ -285,6 +429,12 @@ impl<'a> Contestant<'a> {
         }
         if adds_in_turn {
             client.ask(&format!("BF.RESERVE {OTHER} {RATE} {}", sizes.capacity))?;
+        }
+        if asks_cuckoo {
+            client.ask(&format!("DEL {CUCKOO}"))?;
+            client.ask(&format!("CF.RESERVE {CUCKOO} {}", sizes.capacity))?;
+            self.members = 0..sizes.capacity / 2;
+            script::fill_cuckoo(client, CUCKOO, self.members.clone())?;
         }
         if asks_string {
             client.ask(&format!("DEL {STRING}"))?;
@@ -306,13 +456,16 @@ impl<'a> Contestant<'a> {
         let clients = &mut self.clients[..connections];
         let named = |error| wrong(format!("{}, {}: {error}", self.server.name, load.name()));
         let cost = script::measure(self.server.process, clients, &scripts).map_err(named)?;
-        cost.tally.check(RATE).map_err(named)?;
+        cost.tally.check(load.operation.rate()).map_err(named)?;
         self.turns[turn].costs.push(cost);
         Ok(())
     }
 
     /// So many items of a load, for one connection.
     fn script(&mut self, load: Load, items: u64) -> Script {
+        if load.operation.is_cuckoo() {
+            return self.cuckoo_script(load, items);
+        }
         let filter = FILTER.as_bytes();
         let numbers = self.queries..self.queries + items;
         let new = self.added..self.added + items;
@@ -373,17 +526,95 @@ impl<'a> Contestant<'a> {
                 self.added += items;
                 return script::additions(FILTER, new, MANY as u64, load.depth);
             }
+            Operation::CuckooExists
+            | Operation::CuckooCount
+            | Operation::CuckooAdd
+            | Operation::CuckooAddNew
+            | Operation::CuckooRemove
+            | Operation::CuckooManyExist
+            | Operation::CuckooAddMany
+            | Operation::CuckooAddManyNew => unreachable!("left to `cuckoo_script`"),
         }
         self.queries = numbers.end;
         script
     }
 
-    fn times(&self, load: &Load, connections: usize) -> Option<Times> {
+    /// The same for CF.*.
+    fn cuckoo_script(&mut self, load: Load, items: u64) -> Script {
+        let Load { operation, depth, .. } = load;
+        let filter = CUCKOO.as_bytes();
+        let mut script = Script::new(Shape::Single, depth);
+        let mut single = |word: &[u8], identities: Range<u64>, expected| {
+            for identity in identities {
+                script.push(&[word, filter, &script::key(identity)], expected);
+            }
+        };
+        let new = self.members.end..self.members.end + items;
+        let if_absent = IF_ABSENT + self.if_absent..IF_ABSENT + self.if_absent + items;
+        let insert = |word, identities, expected| {
+            let words: [&[u8]; 3] = [word, filter, b"ITEMS"];
+            script::commands_of(&words, (identities, expected), MANY as u64, depth)
+        };
+        match operation {
+            Operation::CuckooAdd => {
+                self.members.end += items;
+                single(b"CF.ADD", new, Expected::Surely(true));
+            }
+            Operation::CuckooAddMany => {
+                self.members.end += items;
+                return insert(b"CF.INSERT", new, Expected::Surely(true));
+            }
+            Operation::CuckooAddNew => {
+                self.if_absent += items;
+                single(b"CF.ADDNX", if_absent, Expected::Usually(true));
+            }
+            Operation::CuckooAddManyNew => {
+                self.if_absent += items;
+                return insert(b"CF.INSERTNX", if_absent, Expected::Usually(true));
+            }
+            Operation::CuckooRemove => {
+                let gone = self.members.start..self.members.start + items;
+                self.members.start += items;
+                single(b"CF.DEL", gone, Expected::Surely(true));
+            }
+            Operation::CuckooManyExist => {
+                script = Script::new(Shape::Array, depth);
+                for begin in (self.queries..self.queries + items).step_by(MANY) {
+                    let members = &self.members;
+                    let queries = (0..MANY)
+                        .map(|item| script::query_of(begin + item as u64, members.clone()));
+                    script.push_many(&[b"CF.MEXISTS", filter], queries);
+                }
+                self.queries += items;
+            }
+            _ => {
+                for number in self.queries..self.queries + items {
+                    let (key, expected) = script::query_of(number, self.members.clone());
+                    let (word, expected): (&[u8], _) = match operation {
+                        Operation::CuckooCount => {
+                            let of_member = expected == Expected::Surely(true);
+                            (b"CF.COUNT", Expected::Count { of_member })
+                        }
+                        _ => (b"CF.EXISTS", expected),
+                    };
+                    script.push(&[word, filter, &key], expected);
+                }
+                self.queries += items;
+            }
+        }
+        script
+    }
+
+    fn turn(&self, load: &Load, connections: usize) -> Option<&Turn> {
         let is_it = |turn: &&Turn| {
             (turn.load.operation, turn.load.depth) == (load.operation, load.depth)
                 && turn.connections == connections
         };
-        self.turns.iter().find(is_it)?.times()
+        self.turns.iter().find(is_it)
+    }
+
+    fn times(&self, load: &Load, connections: usize) -> Option<Times> {
+        self.turn(load, connections)?.times()
     }
 }
 
@@ -430,7 +661,7 @@ fn take_turns(contestants: &mut [Contestant<'_>], sizes: &Sizes) -> io::Result<(
         }
     }
     for contestant in contestants {
-        contestant.clients[0].ask(&format!("DEL {FILTER} {OTHER} {STRING}"))?;
+        contestant.clients[0].ask(&format!("DEL {FILTER} {OTHER} {STRING} {CUCKOO}"))?;
     }
     Ok(())
 }
@@ -464,7 +695,7 @@ fn print(contestants: &[Contestant<'_>], sizes: &Sizes) {
                 turn.connections,
                 times.shortest,
                 times.median,
-                tally.note(RATE)
+                tally.note(turn.load.operation.rate())
             );
         }
     }

@@ -90,6 +90,15 @@ impl Server {
 
     /// A stock Redis on a free port, without persistence; None if it is not installed.
     pub(crate) fn redis(binary: &OsStr, folder: &Path) -> Result<Option<Server>, Box<dyn Error>> {
+        Server::redis_with(binary, None, folder)
+    }
+
+    /// As [`Server::redis`], with a module of commands.
+    pub(crate) fn redis_with(
+        binary: &OsStr,
+        module: Option<&Path>,
+        folder: &Path,
+    ) -> Result<Option<Server>, Box<dyn Error>> {
         let version = match Command::new(binary).arg("--version").output() {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             Err(_) => return Ok(None),
@@ -100,7 +109,12 @@ impl Server {
         let mut command = Command::new(binary);
         command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
         command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]);
-        Server::start(&format!("redis {version}"), command, address, folder).map(Some)
+        let mut name = format!("redis {version}");
+        if let Some(module) = module {
+            command.arg("--loadmodule").arg(module);
+            name = module.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        }
+        Server::start(&name, command, address, folder).map(Some)
     }
 
     fn start(

@@ -46,6 +46,10 @@ pub(crate) enum Expected {
     Surely(bool),
     /// This, unless the item is a false positive; those are counted.
     Usually(bool),
+    /// A number: at least 1 for a member, 0 for others unless they are false positives.
+    Count {
+        of_member: bool,
+    },
 }
 
 /// How the items of a command are answered.
@@ -198,6 +202,15 @@ impl Tally {
                 self.false_positives += u64::from(client.truth()? != truth);
                 Ok(())
             }
+            Expected::Count { of_member: true } => match client.number()? {
+                0 => Err(wrong(format!("item {} was counted 0 times, it is there", self.items))),
+                _ => Ok(()),
+            },
+            Expected::Count { of_member: false } => {
+                self.chances += 1;
+                self.false_positives += u64::from(client.number()? != 0);
+                Ok(())
+            }
         }
     }
 
@@ -329,23 +342,56 @@ pub(crate) fn additions(
     per_command: u64,
     depth: usize,
 ) -> Script {
+    let words: [&[u8]; 2] = [b"BF.MADD", filter.as_bytes()];
+    commands_of(&words, (identities, Expected::Usually(true)), per_command, depth)
+}
+
+/// Commands that begin with these words and go on with the keys of a range of identities.
+pub(crate) fn commands_of(
+    words: &[&[u8]],
+    (identities, expected): (ops::Range<u64>, Expected),
+    per_command: u64,
+    depth: usize,
+) -> Script {
     let mut script = Script::new(Shape::Array, depth);
     let mut begin = identities.start;
     while begin < identities.end {
         let end = identities.end.min(begin + per_command);
-        let items = (0..(end - begin) as usize)
-            .map(|offset| (key(begin + offset as u64), Expected::Usually(true)));
-        script.push_many(&[b"BF.MADD", filter.as_bytes()], items);
+        let items =
+            (0..(end - begin) as usize).map(|offset| (key(begin + offset as u64), expected));
+        script.push_many(words, items);
         begin = end;
     }
     script
 }
 
+/// Adds the keys of a range of identities to a cuckoo filter.
+pub(crate) fn fill_cuckoo(
+    client: &mut Client,
+    filter: &str,
+    identities: ops::Range<u64>,
+) -> io::Result<()> {
+    let words: [&[u8]; 3] = [b"CF.INSERT", filter.as_bytes(), b"ITEMS"];
+    let mut begin = identities.start;
+    while begin < identities.end {
+        let end = identities.end.min(begin + FILL_STEP);
+        commands_of(&words, (begin..end, Expected::Surely(true)), FILL_ITEMS, 1).play(client)?;
+        begin = end;
+    }
+    Ok(())
+}
+
 /// The number-th query of a mix: the even ones for members, which are `0..members`, in an order
 /// unrelated to that of their addition; the odd ones for absent keys.
 pub(crate) fn query(number: u64, members: u64) -> ([u8; KEY_BYTES], Expected) {
+    query_of(number, 0..members)
+}
+
+/// As [`query`], for members in a range of identities.
+pub(crate) fn query_of(number: u64, members: ops::Range<u64>) -> ([u8; KEY_BYTES], Expected) {
     if number.is_multiple_of(2) {
-        (key(workload::mix(number) % members), Expected::Surely(true))
+        let identity = members.start + workload::mix(number) % (members.end - members.start);
+        (key(identity), Expected::Surely(true))
     } else {
         (absent_key(number), Expected::Usually(false))
     }
