@@ -293,33 +293,26 @@ fn a_filter_of_dcso_has_no_more_inserts_than_can_be_counted() {
     filter.insert("one more").expect("memory of its own");
 }
 
-/// Bits behind the last one, of which neither Go nor DCSO reads any.
+/// Found by fuzzing: our own format refused the file that it had written.
 #[test]
-fn bits_behind_the_last_are_dropped() {
-    let bits_of_last_word: Vec<u64> = Case::all()
-        .iter()
-        .filter(|case| !case.variants.iter().any(|variant| variant == "gzip" || variant == "json"))
-        .filter(|case| !case.name.ends_with("-data"))
-        .map(|case| {
-            let (mut bytes, filter) = (read(&case.path), case.open());
-            let used = filter.plan().bits() % 64;
-            if used == 0 {
-                return 0;
-            }
-            // The highest bit of the last word, in either order of bytes.
-            let is_little = case.format.name() == "dcso"
-                || case.variants.iter().any(|variant| variant == "little-endian");
-            let at = bytes.len() - if is_little { 1 } else { 8 };
-            bytes[at] |= 0x80;
-            let damaged = case.container().read(&bytes).expect("bits that mean nothing");
-            assert!(damaged == filter, "{}", case.name);
-            let mut ours = Vec::new();
-            damaged.write_to(&mut ours).expect("memory");
-            assert!(Filter::read_from(&ours[..]).expect("our own format") == filter);
-            used
-        })
-        .collect();
-    assert!(bits_of_last_word.iter().filter(|used| **used > 0).count() >= 5);
+fn bits_behind_the_last_of_a_filter_of_dcso_are_dropped() {
+    let mut tried = 0;
+    for case in Case::all().iter().filter(|case| case.format.name() == "dcso") {
+        let (mut bytes, filter) = (read(&case.path), case.open());
+        let is_plain = !case.variants.iter().any(|variant| variant == "gzip");
+        if filter.plan().bits() % 64 == 0 || !is_plain || case.name.ends_with("-data") {
+            continue;
+        }
+        // The highest bit of the last word.
+        *bytes.last_mut().expect("a word") |= 0x80;
+        let damaged = case.container().read(&bytes).expect("a bit that means nothing");
+        assert!(damaged == filter, "{}", case.name);
+        let mut ours = Vec::new();
+        damaged.write_to(&mut ours).expect("memory");
+        assert!(Filter::read_from(&ours[..]).expect("our own format") == filter);
+        tried += 1;
+    }
+    assert!(tried >= 3, "{tried}");
 }
 
 #[test]
