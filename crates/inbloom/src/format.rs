@@ -39,8 +39,8 @@ const MAX_SECTIONS: usize = 1024;
 /// Where the header's own checksum is.
 const CHECKSUM: std::ops::Range<usize> = 120..128;
 
-/// Layouts of a kind's payload. Numbers are on disk: they are never reused.
-const LAYOUT_DENSE: u16 = 0;
+/// The layout of a sparse bitmap; a kind says its own (`Kind::layout`). Numbers are on disk: they are
+/// never reused.
 const LAYOUT_ROARING: u16 = 1;
 
 /// Units of a window. Numbers are on disk: they are never reused.
@@ -70,6 +70,10 @@ const GONE: [u8; 4] = *b"GONE";
 const FOREIGN: &str = "this is not an inbloom filter: check the path";
 /// The header's checksum is right, so that what is not known is no damage.
 const NEWER: &str = "the file needs a newer inbloom: upgrade it";
+
+/// A layout that a kind had before its own of today.
+const RETIRED: &str = "this inbloom does not read that layout any more: build the filter again from \
+                       its keys";
 
 /// What is copied at once of a filter that is in use, and so the memory that its file takes.
 const PIECE: u64 = 1 << 20;
@@ -326,7 +330,7 @@ pub fn hasher_of(hash: (u16, u64), key: Option<&SecretKey>) -> Result<Hasher> {
 impl Header {
     fn encode(&self) -> Vec<u8> {
         let (plan, sections, (hash, seed)) = (&self.plan, &self.sections, self.hash);
-        let layout = if plan.is_sparse() { LAYOUT_ROARING } else { LAYOUT_DENSE };
+        let layout = if plan.is_sparse() { LAYOUT_ROARING } else { plan.kind().layout() };
         let mut header = Vec::with_capacity(FIXED + ENTRY * sections.len());
         header.extend(MAGIC);
         header.extend(VERSION.to_le_bytes());
@@ -453,11 +457,13 @@ fn decode_header(header: &[u8]) -> Result<Header> {
     let (shard, shards) = (fields.u32().ok_or_else(cut)?, fields.u32().ok_or_else(cut)?);
     let _checksum = fields.u64().ok_or_else(cut)?;
 
-    let sparse = match layout {
-        LAYOUT_DENSE => false,
-        LAYOUT_ROARING if kind.is_exact() => true,
-        _ => return Err(unknown("layout", "0 (or 1 for a bitmap)", layout)),
-    };
+    let sparse = layout == LAYOUT_ROARING && kind.is_exact();
+    if !sparse && layout != kind.layout() {
+        let or_sparse = if kind.is_exact() { " or 1" } else { "" };
+        let expected = format!("{}{or_sparse} in a filter of kind {kind}", kind.layout());
+        let remedy = if layout < kind.layout() { RETIRED } else { NEWER };
+        return Err(Error::Format { what: "layout", expected, got: layout.to_string(), remedy });
+    }
     let span = match unit {
         0 if span == 0 => None,
         SPAN_MILLIS => Some(Span::Millis(span)),

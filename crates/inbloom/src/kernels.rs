@@ -33,9 +33,10 @@ macro_rules! is_x86_feature_detected {
 
 #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri), not(loom)))]
 mod aarch64;
-pub(crate) mod bits;
+
 mod counters;
 pub(crate) mod lock;
+pub(crate) mod ribbon;
 pub(crate) mod scalar;
 #[cfg(feature = "std")]
 pub(crate) mod split_block;

@@ -67,6 +67,9 @@ pub(crate) struct Abilities {
     pub is_experimental: bool,
     /// Why it cannot be divided into shards, if it cannot.
     pub undivided: Option<&'static str>,
+    /// The layout of its payload in files. Lower numbers were its layouts once, and are not read
+    /// any more. (That of a sparse bitmap is another one: see `format.rs`.)
+    pub layout: u16,
 }
 
 impl Abilities {
@@ -90,6 +93,7 @@ impl Abilities {
         chooses_width: false,
         is_experimental: false,
         undivided: None,
+        layout: 0,
     };
 }
 

@@ -38,14 +38,14 @@
 //! planned keys on there are 16 or more, and the first of them have fingerprints that are one bit
 //! narrower, as many as the rate allows: it is met then, and not undercut by up to a half.
 //!
-//! **Layout.** Drawn in docs/format.md: the layers of each shard, as blocks of 64 slots with a word
-//! for each of the r columns; the thresholds; a directory.
+//! **Layout.** Drawn in docs/format.md: the layers of each shard, as groups of 16 slots with a word
+//! of 16 bits for each of the r columns; the thresholds; a directory.
 //!
 //! **Cost.** 1.003 r bits per key from a million keys on, where r is log2(1 / rate) rounded up:
 //! 7.04 at 1%, 10.04 at 0.1%, 14.04 at 0.01%; with shards of two widths 6.8, 10.0 and 13.4. That is
-//! 0.3% above what any filter needs for 2^-r; a Bloom filter takes 44% more. A query adds up 2r
-//! neighbouring words (224 bytes at 0.01%). To build takes 8 bytes of memory for each key, and 20
-//! more for each of one shard.
+//! 0.3% above what any filter needs for 2^-r; a Bloom filter takes 44% more. A query adds up five
+//! neighboring groups (140 bytes at 0.01%, which touch 3.1 lines). To build takes 8 bytes of memory
+//! for each key, and 30 more for each of one shard.
 //!
 //! **When not.** Keys come one by one, or change. Or time matters more than bits: a blocked filter is
 //! built, and answers, several times as fast.
@@ -56,7 +56,6 @@
 //! ribbon of the latter, which saves the fingerprints: where too many keys begin it claims every
 //! foreign key, and doubles a rate of 10^-4.
 
-mod equation;
 mod layout;
 pub(crate) mod plan;
 mod row;
@@ -75,11 +74,14 @@ use core::ops::Range;
 use crate::digest::Digest;
 use crate::error::{Result, mismatch};
 use crate::estimate::Estimate;
-use crate::kernels::bits::RibbonKernel;
-use crate::kernels::{FITS_IN_L2, Towards, prefetch};
+use crate::kernels::ribbon::{
+    BUCKET, BumpedKeys, Equation, FirstAnswer, FirstLayer, MOST, OVERREACH, Planes, RibbonKernel,
+    is_bumped, start_in,
+};
+use crate::kernels::{Run, Towards, prefetch};
 use crate::kind::Kind;
 use crate::kinds::ribbon::plan::{
-    BUCKET, ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
+    ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
 };
 use crate::membership::Membership;
 use crate::paging::{Pager, Paging};
@@ -87,12 +89,12 @@ use crate::plan::Plan;
 use crate::profile::{Count, Slice, Spread, divide, slices_of};
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
 use crate::storage::{self, Bits, Cells, LARGE, Order};
-use equation::{Equation, start_in};
 pub(crate) use layout::PartLengths;
 use layout::sorted;
 pub use layout::{Layout, Part};
 pub(crate) use row::ROW;
-use shard::{DirectoryEntry, THRESHOLDS};
+use shard::DirectoryEntry;
+pub use shard::Workspace;
 
 /// A bumped ribbon filter.
 pub struct Ribbon {
@@ -103,8 +105,8 @@ pub struct Ribbon {
     keys: u64,
     /// What the directory says, never empty.
     shards: Vec<Shard>,
-    /// Where the thresholds begin in the cells, in bytes.
-    thresholds: usize,
+    /// The first layers of all shards; none if a shard has no keys, and so no layer.
+    first_layers: Vec<FirstLayer>,
     /// Only of a filter whose cells are a mapped file.
     mapped: Option<Mapped>,
 }
@@ -140,8 +142,7 @@ struct Shard {
 struct Layer {
     /// Slots at which equations can begin; 0 if there is no such layer.
     starts: u64,
-    /// The word of the payload where its columns begin, and the word of the thresholds where its
-    /// own do.
+    /// Where its columns begin in the cells, and where its thresholds do in [`Ribbon::thresholds`].
     columns: usize,
     thresholds: usize,
 }
@@ -175,14 +176,12 @@ impl Ribbon {
         let layout = Layout::new(plan);
         let places = sorted(digests.iter().map(|digest| digest.place));
         let mut rest = places.as_slice();
-        let mut parts = Vec::new();
+        let (mut parts, mut workspace) = (Vec::new(), Workspace::default());
         for shard in 0..layout.shards() {
             let last = *layout.places(shard).end();
             let (of_shard, later) = rest.split_at(rest.partition_point(|place| *place <= last));
             rest = later;
-            let mut keys: Vec<u64> = of_shard.iter().map(|place| layout.key(*place)).collect();
-            keys.dedup();
-            parts.push(layout.build_sorted(shard, &keys)?);
+            parts.push(layout.build_sorted(shard, of_shard, &mut workspace)?);
         }
         Ribbon::assemble(plan, &parts)
     }
@@ -210,9 +209,16 @@ impl Ribbon {
     /// Asks for every key that it was built from: a false negative would be a mistake of ours, and
     /// is not to leave this place. They are sorted, so that memory need not be asked for before.
     fn check_members(&self, places: &[u64]) {
-        let denied = |place: &&u64| !self.contains(Digest { place: **place, print: 0 });
-        let denied = places.iter().find(denied);
-        assert_eq!(denied, None, "a key that the ribbon was built from is denied");
+        let (mut run, mut found) = ([Digest::default(); MOST], [false; MOST]);
+        for places in places.chunks(MOST) {
+            let (run, found) = (&mut run[..places.len()], &mut found[..places.len()]);
+            for (digest, place) in run.iter_mut().zip(places) {
+                digest.place = *place;
+            }
+            self.contains_run(run, &[], found);
+            let all_found = found.iter().all(|found| *found);
+            assert!(all_found, "the ribbon does not report a key that it was built from");
+        }
     }
 
     /// From the payload of a file, which may be a stranger's.
@@ -241,15 +247,19 @@ impl Ribbon {
         if expected != length {
             return Err(mismatch("length of the payload", expected, length));
         }
-        let (mut column, mut threshold) = (0, 0);
+        // So that a query may load whole vectors.
+        const { assert!(OVERREACH as u64 <= ENTRY + TAIL) };
+        let thresholds = in_columns as usize * 8;
+        let (mut column, mut threshold) = (0, if cells.is_mapped() { 0 } else { thresholds });
         let shards: Vec<Shard> = entries()
             .map(|entry| {
                 let places = core::array::from_fn(|number| {
                     let blocks = u64::from(entry.blocks[number]);
                     let layer =
                         Layer { starts: starts(blocks), columns: column, thresholds: threshold };
-                    column += (blocks * u64::from(entry.width)) as usize;
-                    threshold += if number < LAYERS { threshold_words(blocks) as usize } else { 0 };
+                    column += (blocks * u64::from(entry.width) * 8) as usize;
+                    let words = if number < LAYERS { threshold_words(blocks) } else { 0 };
+                    threshold += words as usize * 8;
                     layer
                 });
                 Shard {
@@ -261,8 +271,17 @@ impl Ribbon {
                 }
             })
             .collect();
+        let all_have_layers = shards.iter().all(|shard| shard.layers > 0);
+        let first_layers = if all_have_layers {
+            let first = |shard: &Shard| {
+                let Layer { starts, columns, thresholds } = shard.places[0];
+                FirstLayer { starts, columns, thresholds, width: shard.width }
+            };
+            shards.iter().map(first).collect()
+        } else {
+            Vec::new()
+        };
         let keys = shards.iter().map(|shard| shard.keys).fold(0, u64::saturating_add);
-        let thresholds = in_columns as usize * 8;
         let mapped = if cells.is_mapped() {
             let end = thresholds + in_thresholds as usize * 8;
             // A smaller file is brought in by the system's reading ahead.
@@ -274,7 +293,8 @@ impl Ribbon {
         } else {
             None
         };
-        Ok(Ribbon { plan, kernel: RibbonKernel::select(), cells, keys, shards, thresholds, mapped })
+        let kernel = RibbonKernel::select(plan.width());
+        Ok(Ribbon { plan, kernel, cells, keys, shards, first_layers, mapped })
     }
 
     /// The plan it was made from.
@@ -288,20 +308,35 @@ impl Ribbon {
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
-        self.find(digest).is_some_and(|(shard, layer, equation)| self.holds(shard, layer, equation))
+        match self.planes() {
+            Some(planes) => match self.kernel.contains(&planes, digest) {
+                FirstAnswer::Present => true,
+                FirstAnswer::Absent => false,
+                FirstAnswer::Bumped => self.contains_in(self.find(digest)),
+            },
+            None => self.contains_in(self.find(digest)),
+        }
+    }
+
+    /// What the kernels are asked with. None if a shard has no keys: such filters are small, or
+    /// nearly empty.
+    #[inline(always)]
+    fn planes(&self) -> Option<Planes<'_>> {
+        let layers = self.first_layers.as_slice();
+        let planes = Planes { columns: self.cells.bytes(), thresholds: self.thresholds(), layers };
+        (!layers.is_empty()).then_some(planes)
     }
 
     /// Where a digest would be, and what it would ask of the solution there; None if there is no
     /// such layer, so that it is certainly not in the filter.
-    #[inline(always)]
     fn find(&self, digest: Digest) -> Option<(&Shard, &Layer, Equation)> {
         let (number, rest) = digest.pick(self.shards.len() as u64);
         let (shard, key) = (&self.shards[number as usize], rest.place);
         for (number, layer) in shard.places[..shard.layers as usize].iter().enumerate() {
             let start = start_in(key, number as u64, layer.starts);
-            if !self.is_bumped(layer, start) {
-                let equation = Equation::at(start, key, number as u64, shard.width);
-                return Some((shard, layer, equation));
+            let byte = self.thresholds()[layer.thresholds + (start / BUCKET / 4) as usize];
+            if !is_bumped(byte, start) {
+                return Some((shard, layer, Equation::at(start, key, number as u64)));
             }
         }
         let layer = &shard.places[LAYERS];
@@ -309,65 +344,51 @@ impl Ribbon {
             return None;
         }
         let start = start_in(key, shard.last, layer.starts);
-        Some((shard, layer, Equation::at(start, key, shard.last, shard.width)))
+        Some((shard, layer, Equation::at(start, key, shard.last)))
     }
 
-    /// Whether keys that begin there are in a later layer.
-    #[inline(always)]
-    fn is_bumped(&self, layer: &Layer, start: u64) -> bool {
-        let bucket = start / BUCKET;
-        let byte = self.thresholds()[layer.thresholds * 8 + (bucket / 4) as usize];
-        start % BUCKET < THRESHOLDS[usize::from(byte >> (bucket % 4 * 2) & 3)]
+    /// The answer of the layer that was found.
+    fn contains_in(&self, found: Option<(&Shard, &Layer, Equation)>) -> bool {
+        found.is_some_and(|(shard, layer, equation)| {
+            let columns = &self.cells.bytes()[layer.columns..];
+            self.kernel.holds(columns, shard.width, equation)
+        })
     }
 
-    /// The thresholds of all layers of all shards.
+    /// The bytes that the thresholds of all layers of all shards are in.
     #[inline(always)]
     fn thresholds(&self) -> &[u8] {
-        match &self.mapped {
-            Some(mapped) => mapped.thresholds.bytes(),
-            None => &self.cells.bytes()[self.thresholds..],
-        }
+        self.mapped.as_ref().map_or(&self.cells, |mapped| &mapped.thresholds).bytes()
     }
 
-    #[inline(always)]
-    fn holds(&self, shard: &Shard, layer: &Layer, equation: Equation) -> bool {
-        let (block, columns) = equation.columns();
-        let (words, _) = self.cells.bytes().as_chunks();
-        let width = shard.width as usize;
-        let at = layer.columns + block as usize * width;
-        // Where nothing is asked of the next block, there may be none.
-        let next = if columns.next == 0 { at } else { at + width };
-        self.kernel.matches(&words[at..][..width], &words[next..][..width], columns)
-    }
-
-    /// Asks for the memory of a query, of which most are answered by the first layer.
-    #[inline(always)]
-    fn ask_for(&self, digest: Digest) {
-        let (number, rest) = digest.pick(self.shards.len() as u64);
-        let shard = &self.shards[number as usize];
-        let layer = &shard.places[0];
-        let start = start_in(rest.place, 0, layer.starts);
-        let thresholds = self.thresholds().as_ptr();
-        prefetch(
-            thresholds.wrapping_add(layer.thresholds * 8 + (start / BUCKET / 4) as usize),
-            Towards::Far,
-        );
-        let base = self.cells.bytes().as_ptr();
-        let width = shard.width as usize;
-        let at = (layer.columns + (start / 64) as usize * width) * 8;
-        for line in (0..=width * 16).step_by(64) {
-            prefetch(base.wrapping_add(at + line), Towards::Far);
+    /// Looks up the keys of a run that the first layer has bumped: asks for the memory of some, and
+    /// then looks.
+    fn contains_bumped(&self, run: &[Digest], bumped: &BumpedKeys, found: &mut [bool]) {
+        // 4 of 128 on average.
+        for places in bumped.places().chunks(8) {
+            let mut located = [None; 8];
+            for (located, place) in located.iter_mut().zip(places) {
+                *located = self.find(run[usize::from(*place)]);
+                if let Some((shard, layer, equation)) = located {
+                    let (first, length) = equation.reach(shard.width);
+                    let at = self.cells.bytes().as_ptr().wrapping_add(layer.columns + first);
+                    for line in (0..length).step_by(64) {
+                        prefetch(at.wrapping_add(line), Towards::Near);
+                    }
+                }
+            }
+            for (located, place) in located.iter().zip(places) {
+                found[usize::from(*place)] = self.contains_in(*located);
+            }
         }
     }
 
     /// The bytes of the columns that a digest would be looked up in.
     fn bytes_of(&self, digest: Digest) -> Option<Range<usize>> {
         let (shard, layer, equation) = self.find(digest)?;
-        let (block, columns) = equation.columns();
-        let width = shard.width as usize;
-        let blocks = if columns.next == 0 { 1 } else { 2 };
-        let start = (layer.columns + block as usize * width) * 8;
-        Some(start..start + blocks * width * 8)
+        let (first, length) = equation.reach(shard.width);
+        let start = layer.columns + first;
+        Some(start..start + length)
     }
 
     /// Brings in the pages of a run of digests, if they are a file's and may not be in memory.
@@ -431,15 +452,26 @@ impl Membership for Ribbon {
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.ask_for_pages(next);
-        let next = if self.cells.bytes().len() <= FITS_IN_L2 { &[] } else { next };
-        for (at, (digest, found)) in run.iter().zip(found).enumerate() {
-            if let Some(far) = next.get(at) {
-                self.ask_for(*far);
+        let Some(planes) = self.planes() else {
+            for (digest, found) in run.iter().zip(found) {
+                *found = self.contains(*digest);
             }
-            *found = self.contains(*digest);
+            return;
+        };
+        let mut bumped = BumpedKeys::new();
+        // Mostly one of each. What is left of the next run when this one is over is all of it.
+        let (mut runs, mut nexts) = (run.chunks(MOST), next.chunks(MOST));
+        let mut answers = found.chunks_mut(MOST);
+        loop {
+            let (keys, next) = (runs.next(), nexts.next());
+            if keys.is_none() && next.is_none() {
+                return;
+            }
+            let (keys, next) = (keys.unwrap_or_default(), next.unwrap_or_default());
+            let found = answers.next().unwrap_or_default();
+            self.kernel.contains_all(&planes, Run { keys, next }, found, &mut bumped);
+            self.contains_bumped(keys, &bumped, found);
         }
-        // A next run is longer than this one only if this one is empty.
-        next.iter().skip(run.len()).for_each(|far| self.ask_for(*far));
     }
 
     fn insert_run(&mut self, run: &[Digest], _next: &[Digest], _new: &mut Vec<bool>) -> Result<()> {
@@ -461,8 +493,7 @@ impl State for Ribbon {
     }
 
     fn copy(&self) -> Result<Box<dyn State>> {
-        let (cells, shards) = (self.cells.copy()?, self.shards.clone());
-        Ok(Box::new(Ribbon { cells, shards, mapped: None, ..*self }))
+        Ok(Box::new(Ribbon::from_cells(self.plan, self.cells.copy()?)?))
     }
 
     fn same(&self, other: &dyn State) -> bool {
@@ -536,7 +567,7 @@ impl Measured for Ribbon {
         let layers = self.shards.iter().flat_map(|shard| &shard.places[..shard.layers as usize]);
         for layer in layers {
             let buckets = layer.starts.div_ceil(BUCKET);
-            let last = layer.thresholds + threshold_words(layer.blocks()) as usize - 1;
+            let last = layer.thresholds / 8 + threshold_words(layer.blocks()) as usize - 1;
             if buckets % 32 != 0 && u64::from_le_bytes(words[last]) >> (buckets % 32 * 2) != 0 {
                 return None;
             }
@@ -556,7 +587,7 @@ impl Measured for Ribbon {
             let counts: Vec<Count> = divide(layer.blocks(), each)
                 .map(|slice| {
                     let (first, last) = (slice.start * width, slice.end * width);
-                    let words = &words[layer.columns..][first as usize..last as usize];
+                    let words = &words[layer.columns / 8..][first as usize..last as usize];
                     let ones = words.iter().map(|word| u64::from_le_bytes(*word).count_ones());
                     Count { used: ones.map(u64::from).sum(), cells: (last - first) * 64 }
                 })
@@ -651,7 +682,8 @@ mod tests {
         let file = tempfile::tempfile_in(tests.parent().unwrap()).unwrap();
         let bytes = built.cells.bytes();
         file.set_len(bytes.len() as u64).unwrap();
-        file.write_all_at(&bytes[built.thresholds..], built.thresholds as u64).unwrap();
+        let thresholds = built.first_layers[0].thresholds;
+        file.write_all_at(&bytes[thresholds..], thresholds as u64).unwrap();
         // SAFETY: nobody else has the file, and nobody writes to it.
         let map = unsafe { Mmap::map(&file) }.unwrap();
         map.advise(memmap2::Advice::Random).unwrap();

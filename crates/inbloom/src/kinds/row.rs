@@ -107,6 +107,11 @@ impl Kind {
         &self.row().labels
     }
 
+    /// The layout of its payload in files.
+    pub(crate) fn layout(self) -> u16 {
+        self.abilities().layout
+    }
+
     fn abilities(self) -> &'static Abilities {
         &self.row().abilities
     }

@@ -688,7 +688,7 @@ fn a_header_with_a_right_checksum_and_a_wrong_field_is_refused() {
         (
             "roaring, but blocked",
             |b| put(b, 54, [1, 0]),
-            ["layout: expected 0 (or 1 for a bitmap)", "got 1", NEWER],
+            ["layout: expected 0 in a filter of kind blocked", "got 1", NEWER],
         ),
         ("layout 2", |b| put(b, 54, [2, 0]), ["layout: ", "got 2", NEWER]),
         ("no hash", |b| put(b, 56, [0, 0]), ["hash: expected 1 (xxh3)", "got 0", NEWER]),

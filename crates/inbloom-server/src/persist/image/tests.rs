@@ -559,6 +559,23 @@ fn names_that_lead_elsewhere_are_refused() {
     }
 }
 
+/// In a data folder, in a file of it, or in a payload of RESTORE: all are images.
+#[test]
+fn a_retired_layout_is_refused_by_name() {
+    let retired = include_bytes!("../../../../inbloom/tests/golden/retired/ribbon-layout-0.ib");
+    let disk = Memory::of(&BTreeMap::from([("f".to_owned(), retired.to_vec())]));
+    let parts =
+        [ImagePart::Here(Cow::Borrowed(retired.as_slice())), ImagePart::File(Cow::Borrowed("f"))];
+    for part in parts {
+        let mut image = Vec::new();
+        Image::Filter(part).encode(&mut image);
+        let Err(error) = read_from(&disk, &image) else { panic!("it was read") };
+        let reason = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom does not \
+                      read that layout any more: build the filter again from its keys";
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
 #[test]
 fn another_hash_is_refused() {
     let (folder, shapes) = (tempfile::tempdir().unwrap(), OutlineShapes::default());

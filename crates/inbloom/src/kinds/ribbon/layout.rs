@@ -3,10 +3,11 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::RangeInclusive;
 
 use super::Ribbon;
-use super::shard::{self, DirectoryEntry};
+use super::shard::{self, DirectoryEntry, Workspace};
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::kind::Kind;
@@ -81,23 +82,45 @@ impl Layout {
     /// Panics if there is no such shard, or if a place belongs to another one. What was built has
     /// been asked for every one of its keys.
     pub fn build(&self, shard: u64, places: &[u64]) -> Result<Part> {
-        let range = self.places(shard);
-        assert!(places.iter().all(|place| range.contains(place)), "a place of another shard");
+        self.check_places(shard, places);
         let mut keys = sorted(places.iter().map(|place| self.key(*place)));
         keys.dedup();
-        self.build_sorted(shard, &keys)
+        self.build_keys(shard, &keys, &mut Workspace::default())
     }
 
-    /// As `build`, from what the shard knows of its keys, ascending and each once.
-    pub(super) fn build_sorted(&self, shard: u64, keys: &[u64]) -> Result<Part> {
+    /// Builds a shard from places that ascend, of which some may be the same, in memory that the
+    /// next shard can be built in too.
+    ///
+    /// Panics as [`build`](Layout::build) does, and if the places do not ascend.
+    pub fn build_sorted(
+        &self,
+        shard: u64,
+        places: &[u64],
+        workspace: &mut Workspace,
+    ) -> Result<Part> {
+        assert!(places.is_sorted(), "places that ascend");
+        self.check_places(shard, places);
+        let mut keys: Vec<u64> = places.iter().map(|place| self.key(*place)).collect();
+        keys.dedup();
+        self.build_keys(shard, &keys, workspace)
+    }
+
+    fn check_places(&self, shard: u64, places: &[u64]) {
+        let range = self.places(shard);
+        assert!(places.iter().all(|place| range.contains(place)), "a place of another shard");
+    }
+
+    /// Builds a shard from what it knows of its keys, ascending and each once.
+    fn build_keys(&self, shard: u64, keys: &[u64], workspace: &mut Workspace) -> Result<Part> {
         let (mut columns, mut thresholds) = (Vec::new(), Vec::new());
         let width = self.plan.width() - u32::from(shard < self.narrow);
-        let entry = shard::build(keys, width, &mut columns, &mut thresholds)?;
-        let words = columns.len() + thresholds.len();
-        let mut cells = Cells::zeroed(words as u64 * 8 + ENTRY + TAIL)?;
-        let (bytes, end) = cells.bytes_mut()?.split_at_mut(words * 8);
-        let all = columns.iter().chain(&thresholds);
-        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(all) {
+        let entry = shard::build(keys, width, workspace, &mut columns, &mut thresholds)?;
+        let words = thresholds.len() * 8;
+        let mut cells = Cells::zeroed((columns.len() + words) as u64 + ENTRY + TAIL)?;
+        let (bytes, rest) = cells.bytes_mut()?.split_at_mut(columns.len());
+        bytes.copy_from_slice(&columns);
+        let (bytes, end) = rest.split_at_mut(words);
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(&thresholds) {
             *bytes = word.to_le_bytes();
         }
         let (directory, count) = end.split_at_mut(ENTRY as usize);
@@ -105,7 +128,7 @@ impl Layout {
         count.copy_from_slice(&1_u64.to_le_bytes());
         let alone = Ribbon::from_cells(self.plan, cells)?;
         alone.check_members(keys);
-        Ok(Part { alone, columns: columns.len() * 8 })
+        Ok(Part { alone, columns: columns.len() })
     }
 }
 
@@ -166,12 +189,12 @@ impl PartLengths {
 }
 
 /// Hashes in ascending order: divided by their upper bits, which are even, into parts that fit into
-/// L1, and these sorted.
+/// L2, and these sorted.
 pub(super) fn sorted(hashes: impl ExactSizeIterator<Item = u64> + Clone) -> Vec<u64> {
-    let parts = (hashes.len() / 1024).next_power_of_two().min(1 << 12);
-    let shift = 64 - parts.trailing_zeros();
+    let parts = (hashes.len() / PART_HASHES).next_power_of_two().min(1 << 12);
+    let bits = parts.trailing_zeros();
     // Of one part all, and a shift by all bits is none.
-    let part = |hash: u64| hash.checked_shr(shift).unwrap_or(0) as usize;
+    let part = |hash: u64| hash.checked_shr(64 - bits).unwrap_or(0) as usize;
     let mut ends = vec![0; parts];
     hashes.clone().for_each(|hash| ends[part(hash)] += 1);
     let mut end = 0;
@@ -186,10 +209,64 @@ pub(super) fn sorted(hashes: impl ExactSizeIterator<Item = u64> + Clone) -> Vec<
         all[*at] = hash;
         *at += 1;
     }
-    let mut start = 0;
+    let (mut start, mut scratch) = (0, Scratch::default());
     for end in ends {
-        all[start..end].sort_unstable();
+        scratch.sort(&mut all[start..end], bits);
         start = end;
     }
     all
+}
+
+/// Hashes of a part, about: it is sorted within L2.
+const PART_HASHES: usize = 8192;
+/// With fewer hashes, or more in one bucket, hashes are compared.
+const FEW_HASHES: usize = 64;
+const BUCKET_HASHES: u32 = 32;
+
+/// Memory to sort the parts in, one after the other.
+#[derive(Default)]
+struct Scratch {
+    hashes: Vec<u64>,
+    /// Where the next hash of each bucket goes.
+    next: Vec<u32>,
+}
+
+impl Scratch {
+    /// Sorts hashes of which the first bits are the same: by as many buckets as there are hashes, of
+    /// which most have one or none, and then by insertion. 10.8 ns per hash of 10 million where
+    /// comparing took 14.3.
+    fn sort(&mut self, hashes: &mut [u64], same: u32) {
+        let buckets = hashes.len().next_power_of_two();
+        let shift = 64 - buckets.trailing_zeros();
+        let bucket = |hash: u64| (hash << same >> shift) as usize;
+        if hashes.len() < FEW_HASHES || hashes.len() > u32::MAX as usize {
+            return hashes.sort_unstable();
+        }
+        self.next.clear();
+        self.next.resize(buckets, 0);
+        hashes.iter().for_each(|hash| self.next[bucket(*hash)] += 1);
+        let (mut end, mut most) = (0, 0);
+        for next in &mut self.next {
+            most = most.max(*next);
+            end += mem::replace(next, end);
+        }
+        // Those that are no hashes: insertion would take for ever.
+        if most > BUCKET_HASHES {
+            return hashes.sort_unstable();
+        }
+        self.hashes.resize(hashes.len(), 0);
+        for hash in hashes.iter() {
+            let next = &mut self.next[bucket(*hash)];
+            self.hashes[*next as usize] = *hash;
+            *next += 1;
+        }
+        for (at, hash) in self.hashes.iter().enumerate() {
+            let mut to = at;
+            while to > 0 && hashes[to - 1] > *hash {
+                hashes[to] = hashes[to - 1];
+                to -= 1;
+            }
+            hashes[to] = *hash;
+        }
+    }
 }

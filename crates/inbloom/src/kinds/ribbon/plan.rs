@@ -4,6 +4,7 @@
 //! Integers only, where a size decides bits: they must come out the same everywhere.
 
 use crate::error::{Error, Result};
+use crate::kernels::ribbon::BUCKET;
 use crate::kind::Kind;
 use crate::math;
 use crate::plan::planner::Planner;
@@ -12,10 +13,8 @@ use crate::plan::{BITS_RANGE, MAX_BITS, MAX_ITEMS, Plan, PlanBuilder, largest, p
 
 /// The widest fingerprint. The 64 bits of a place that tell keys apart would not bear much more.
 pub(crate) const MAX_WIDTH: u32 = 32;
-/// Slots that a key's coefficients reach over, and that are kept together.
+/// Slots that a key's coefficients reach over. A layer has a whole number of so many.
 pub(crate) const BLOCK: u64 = 64;
-/// Slots of a bucket, which is what a threshold is kept for.
-pub(crate) const BUCKET: u64 = 128;
 /// The layers that may bump keys, before the last, which may not.
 pub(crate) const LAYERS: usize = 4;
 /// So many keys fit into one block, whose coefficients all begin at one slot, but for a chance of
@@ -209,9 +208,9 @@ impl Planner for RibbonPlan {
         false
     }
 
-    /// Two neighboring blocks of a word for each column, and a threshold.
+    /// Five neighboring groups of a word of 16 bits for each column, and a threshold.
     fn cache_lines(&self, plan: &Plan) -> u32 {
-        (2 * plan.width).div_ceil(8) + 1
+        (10 * plan.width).div_ceil(64) + 1
     }
 
     fn rate_at(&self, plan: &Plan, items: f64) -> f64 {

@@ -26,6 +26,8 @@ pub(crate) static ROW: Row = Row {
         foresees_pages: true,
         wide: true,
         undivided: Some("it has shards of its own, which are built one by one already"),
+        // 0 was planes of 64 slots.
+        layout: 1,
         ..Abilities::NONE
     },
     labels: Labels {

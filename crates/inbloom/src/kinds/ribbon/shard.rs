@@ -1,12 +1,13 @@
 //! One shard of a ribbon filter: where a key is in its layers, and how the layers are made.
 
 use alloc::vec::Vec;
+use core::mem;
 
-use super::equation::{Band, Equation, back_substitute, start_in};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
+use crate::kernels::ribbon::{Band, Filling, MOST_SLOTS, RibbonKernel, start_in};
 use crate::kinds::ribbon::plan::{
-    BUCKET, ENTRY, LAYERS, last_blocks, layer_blocks, starts, threshold_words,
+    BLOCK, ENTRY, LAYERS, last_blocks, layer_blocks, starts, threshold_words,
 };
 
 /// What the directory of a file holds of a shard.
@@ -50,13 +51,15 @@ impl DirectoryEntry {
     }
 }
 
-/// Offsets in a bucket below which keys are bumped, by the bucket's threshold. Keys above the
-/// middle one are two thirds of all and nearly always fit; those at the lower end compete with the
-/// overflow of the bucket before. The numbers were searched for at this load (for 128 slots and 64
-/// coefficients).
-pub(super) const THRESHOLDS: [u64; 4] = [128, 36, 14, 0];
-/// The threshold of a bucket that bumps nobody.
-const KEEPS_ALL: usize = 3;
+/// Memory that shards are built in, one after the other: to ask the system for it anew each time would
+/// take a tenth of the time.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    band: Band,
+    /// Keys of a later layer, and those that it bumps.
+    later: Vec<u64>,
+    bumped: Vec<u64>,
+}
 
 /// Makes a shard from its keys, ascending and each once, and appends its columns and its
 /// thresholds.
@@ -66,7 +69,8 @@ const KEEPS_ALL: usize = 3;
 pub(super) fn build(
     keys: &[u64],
     width: u32,
-    columns: &mut Vec<u64>,
+    workspace: &mut Workspace,
+    columns: &mut Vec<u8>,
     thresholds: &mut Vec<u64>,
 ) -> Result<DirectoryEntry> {
     let mut entry = DirectoryEntry {
@@ -77,35 +81,51 @@ pub(super) fn build(
         blocks: [0; LAYERS + 1],
     };
     let blocks_of = |blocks: u64| {
-        // 2^38 slots, for which there would have to be terabytes to build them in.
-        u32::try_from(blocks).map_err(|_| Error::TooLarge {
-            bits: blocks as f64 * 64.0 * f64::from(width),
-            max: u64::from(u32::MAX) * 64 * u64::from(width),
-        })
+        // More than are planned for a shard by a factor of two thousand.
+        if blocks * BLOCK > MOST_SLOTS {
+            let bits = blocks as f64 * BLOCK as f64 * f64::from(width);
+            return Err(Error::TooLarge { bits, max: MOST_SLOTS * u64::from(width) });
+        }
+        Ok(blocks as u32)
     };
-    let mut left = Vec::new();
+    let kernel = RibbonKernel::select(width);
+    let Workspace { band, later, bumped } = workspace;
     for layer in 0..LAYERS {
-        let keys = if layer == 0 { keys } else { &left };
+        let keys = if layer == 0 { keys } else { later.as_slice() };
         if keys.is_empty() {
             break;
         }
         let blocks = layer_blocks(keys.len() as u64);
         entry.blocks[layer] = blocks_of(blocks)?;
         entry.layers += 1;
-        left = fill_layer(keys, layer as u64, blocks, width, columns, thresholds);
+        let first = thresholds.len();
+        thresholds.resize(first + threshold_words(blocks) as usize, 0);
+        band.reset(blocks * BLOCK);
+        bumped.clear();
+        kernel.fill(Filling {
+            keys,
+            layer: layer as u64,
+            starts: starts(blocks),
+            width,
+            band,
+            thresholds: &mut thresholds[first..],
+            bumped,
+        });
+        solve(&kernel, band, width, columns);
+        mem::swap(later, bumped);
+        // In the first layer starts are in the order of the keys, in the next in no order.
+        let next = layer as u64 + 1;
+        let starts = starts(layer_blocks(later.len() as u64));
+        later.sort_unstable_by_key(|key| (start_in(*key, next, starts), *key));
     }
-    let keys = if entry.layers == 0 { keys } else { &left };
+    let keys = if entry.layers == 0 { keys } else { later.as_slice() };
     for failures in 0..=u16::MAX - LAYERS as u16 {
         let blocks = last_blocks(keys.len() as u64, u64::from(failures));
         entry.blocks[LAYERS] = blocks_of(blocks)?;
         entry.last = LAYERS as u16 + failures;
-        let mut band = Band::new(blocks);
-        let equations: Vec<Equation> = keys
-            .iter()
-            .map(|key| Equation::new(*key, u64::from(entry.last), blocks, width))
-            .collect();
-        if band.add(&equations) {
-            back_substitute(&band, width, columns);
+        band.reset(blocks * BLOCK);
+        if band.add_all(keys, u64::from(entry.last), starts(blocks), width) {
+            solve(&kernel, band, width, columns);
             return Ok(entry);
         }
     }
@@ -113,49 +133,9 @@ pub(super) fn build(
     Err(Error::Full { items: keys.len() as u64, planned: keys.len() as u64 })
 }
 
-/// Solves a layer for as many keys as fit, and returns the others.
-fn fill_layer(
-    keys: &[u64],
-    layer: u64,
-    blocks: u64,
-    width: u32,
-    columns: &mut Vec<u64>,
-    thresholds: &mut Vec<u64>,
-) -> Vec<u64> {
-    let starts = starts(blocks);
-    let mut sorted: Vec<u64>;
-    let mut rest = if layer == 0 {
-        keys // In the first layer starts are in the order of the keys.
-    } else {
-        sorted = keys.to_vec();
-        sorted.sort_unstable_by_key(|key| (start_in(*key, layer, starts), *key));
-        &sorted
-    };
-    let first = thresholds.len();
-    thresholds.resize(first + threshold_words(blocks) as usize, 0);
-    let mut band = Band::new(blocks);
-    let (mut bumped, mut equations) = (Vec::new(), Vec::new());
-    for bucket in 0..starts.div_ceil(BUCKET) {
-        let first_slot = bucket * BUCKET;
-        equations.clear();
-        for key in rest {
-            let start = start_in(*key, layer, starts);
-            if start >= first_slot + BUCKET {
-                break;
-            }
-            equations.push(Equation::at(start, *key, layer, width));
-        }
-        let (in_bucket, later) = rest.split_at(equations.len());
-        rest = later;
-
-        // Class by class from the upper end, so that what is bumped is all below some offset.
-        let below = |offset| equations.partition_point(|at| at.start < first_slot + offset);
-        let bounds = THRESHOLDS.map(below);
-        let fits = |class: &usize| band.add(&equations[bounds[class + 1]..bounds[*class]]);
-        let threshold = (0..KEEPS_ALL).take_while(fits).count();
-        bumped.extend_from_slice(&in_bucket[..bounds[threshold]]);
-        thresholds[first + (bucket / 32) as usize] |= (threshold as u64) << (bucket % 32 * 2);
-    }
-    back_substitute(&band, width, columns);
-    bumped
+/// Appends the solution of a band.
+fn solve(kernel: &RibbonKernel, band: &Band, width: u32, columns: &mut Vec<u8>) {
+    let first = columns.len();
+    columns.resize(first + band.slots() / 8 * width as usize, 0);
+    kernel.solve(band, width, &mut columns[first..]);
 }
