@@ -78,7 +78,7 @@ use crate::kernels::ribbon::{
     BUCKET, BumpedKeys, Equation, FirstAnswer, FirstLayer, MOST, OVERREACH, Planes, RibbonKernel,
     is_bumped, start_in,
 };
-use crate::kernels::{Run, Towards, prefetch};
+use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::kind::Kind;
 use crate::kinds::ribbon::plan::{
     ENTRY, LAYERS, MAX_SHARDS, MAX_WIDTH, TAIL, starts, threshold_words,
@@ -174,14 +174,14 @@ impl Ribbon {
     /// ```
     pub fn build(plan: Plan, digests: &[Digest]) -> Result<Ribbon> {
         let layout = Layout::new(plan);
-        let places = sorted(digests.iter().map(|digest| digest.place));
-        let mut rest = places.as_slice();
+        let mut places = sorted(digests.iter().map(|digest| digest.place));
+        let mut rest = places.as_mut_slice();
         let (mut parts, mut workspace) = (Vec::new(), Workspace::default());
         for shard in 0..layout.shards() {
             let last = *layout.places(shard).end();
-            let (of_shard, later) = rest.split_at(rest.partition_point(|place| *place <= last));
+            let (of_shard, later) = rest.split_at_mut(rest.partition_point(|place| *place <= last));
             rest = later;
-            parts.push(layout.build_sorted(shard, of_shard, &mut workspace)?);
+            parts.push(layout.build_in_place(shard, of_shard, &mut workspace)?);
         }
         Ribbon::assemble(plan, &parts)
     }
@@ -209,13 +209,17 @@ impl Ribbon {
     /// Asks for every key that it was built from: a false negative would be a mistake of ours, and
     /// is not to leave this place. They are sorted, so that memory need not be asked for before.
     fn check_members(&self, places: &[u64]) {
+        let Some(planes) = self.planes() else {
+            return assert!(places.is_empty(), "a ribbon without layers has no keys");
+        };
+        let planes = Planes { asks_ahead: false, ..planes };
         let (mut run, mut found) = ([Digest::default(); MOST], [false; MOST]);
         for places in places.chunks(MOST) {
             let (run, found) = (&mut run[..places.len()], &mut found[..places.len()]);
             for (digest, place) in run.iter_mut().zip(places) {
                 digest.place = *place;
             }
-            self.contains_run(run, &[], found);
+            self.contains_all(&planes, Run { keys: run, next: &[] }, found);
             let all_found = found.iter().all(|found| *found);
             assert!(all_found, "the ribbon does not report a key that it was built from");
         }
@@ -323,8 +327,9 @@ impl Ribbon {
     #[inline(always)]
     fn planes(&self) -> Option<Planes<'_>> {
         let layers = self.first_layers.as_slice();
-        let planes = Planes { columns: self.cells.bytes(), thresholds: self.thresholds(), layers };
-        (!layers.is_empty()).then_some(planes)
+        let (columns, thresholds) = (self.cells.bytes(), self.thresholds());
+        let asks_ahead = columns.len() > FITS_IN_L2;
+        (!layers.is_empty()).then_some(Planes { columns, thresholds, layers, asks_ahead })
     }
 
     /// Where a digest would be, and what it would ask of the solution there; None if there is no
@@ -359,6 +364,24 @@ impl Ribbon {
     #[inline(always)]
     fn thresholds(&self) -> &[u8] {
         self.mapped.as_ref().map_or(&self.cells, |mapped| &mapped.thresholds).bytes()
+    }
+
+    /// Answers for a run of any length.
+    fn contains_all(&self, planes: &Planes<'_>, run: Run<'_>, found: &mut [bool]) {
+        let mut bumped = BumpedKeys::new();
+        // Mostly one of each. What is left of the next run when this one is over is all of it.
+        let (mut runs, mut nexts) = (run.keys.chunks(MOST), run.next.chunks(MOST));
+        let mut answers = found.chunks_mut(MOST);
+        loop {
+            let (keys, next) = (runs.next(), nexts.next());
+            if keys.is_none() && next.is_none() {
+                return;
+            }
+            let (keys, next) = (keys.unwrap_or_default(), next.unwrap_or_default());
+            let found = answers.next().unwrap_or_default();
+            self.kernel.contains_all(planes, Run { keys, next }, found, &mut bumped);
+            self.contains_bumped(keys, &bumped, found);
+        }
     }
 
     /// Looks up the keys of a run that the first layer has bumped: asks for the memory of some, and
@@ -452,25 +475,13 @@ impl Membership for Ribbon {
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.ask_for_pages(next);
-        let Some(planes) = self.planes() else {
-            for (digest, found) in run.iter().zip(found) {
-                *found = self.contains(*digest);
+        match self.planes() {
+            Some(planes) => self.contains_all(&planes, Run { keys: run, next }, found),
+            None => {
+                for (digest, found) in run.iter().zip(found) {
+                    *found = self.contains(*digest);
+                }
             }
-            return;
-        };
-        let mut bumped = BumpedKeys::new();
-        // Mostly one of each. What is left of the next run when this one is over is all of it.
-        let (mut runs, mut nexts) = (run.chunks(MOST), next.chunks(MOST));
-        let mut answers = found.chunks_mut(MOST);
-        loop {
-            let (keys, next) = (runs.next(), nexts.next());
-            if keys.is_none() && next.is_none() {
-                return;
-            }
-            let (keys, next) = (keys.unwrap_or_default(), next.unwrap_or_default());
-            let found = answers.next().unwrap_or_default();
-            self.kernel.contains_all(&planes, Run { keys, next }, found, &mut bumped);
-            self.contains_bumped(keys, &bumped, found);
         }
     }
 

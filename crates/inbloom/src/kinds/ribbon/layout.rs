@@ -105,6 +105,30 @@ impl Layout {
         self.build_keys(shard, &keys, workspace)
     }
 
+    /// As `build_sorted`, of places of the shard that ascend and that nobody needs any more.
+    pub(super) fn build_in_place(
+        &self,
+        shard: u64,
+        places: &mut [u64],
+        workspace: &mut Workspace,
+    ) -> Result<Part> {
+        for place in places.iter_mut() {
+            *place = self.key(*place);
+        }
+        // As good as never: then all but the first of each are moved behind the others.
+        let mut distinct = places.len();
+        if places.windows(2).any(|pair| pair[0] == pair[1]) {
+            distinct = 1;
+            for at in 1..places.len() {
+                if places[at] != places[distinct - 1] {
+                    places[distinct] = places[at];
+                    distinct += 1;
+                }
+            }
+        }
+        self.build_keys(shard, &places[..distinct], workspace)
+    }
+
     fn check_places(&self, shard: u64, places: &[u64]) {
         let range = self.places(shard);
         assert!(places.iter().all(|place| range.contains(place)), "a place of another shard");
