@@ -2,7 +2,9 @@
 //!
 //! Their size comes from the plan, as a user's would: the measured rate is what the plan promised.
 
+use std::fs;
 use std::hint::black_box;
+use std::path::PathBuf;
 
 use inbloom::{AsKey, BloomFilter, Digest, Filter, Hasher, Kind, Plan};
 
@@ -77,7 +79,20 @@ pub(crate) fn of_keys<K: Key + AsKey + 'static>(rate: f64) -> Vec<Candidate<K>> 
 
 /// A filter that is made from all its keys at once, be it of a kind that can do without.
 pub(crate) fn built(who: &'static str, plan: Plan) -> Candidate<Digest> {
-    Candidate::planned(who, "", move |_| Built { plan, filter: None, answers: Vec::new() })
+    Candidate::planned(who, "", move |_| Built {
+        plan,
+        filter: None,
+        answers: Vec::new(),
+        file: None,
+    })
+}
+
+/// The same in a file that is mapped, all of which is in memory. To build it is also to save it.
+pub(crate) fn mapped(who: &'static str, plan: Plan) -> Candidate<Digest> {
+    Candidate::planned(who, "a mapped file; build includes saving it", move |_| {
+        let file = std::env::temp_dir().join(format!("inbloom-bench-{}.ib", std::process::id()));
+        Built { plan, filter: None, answers: Vec::new(), file: Some(file) }
+    })
 }
 
 /// The plan for so many keys.
@@ -249,6 +264,17 @@ struct Built {
     plan: Plan,
     filter: Option<Filter>,
     answers: Vec<bool>,
+    /// Where it is saved, to be asked from there.
+    file: Option<PathBuf>,
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        if let Some(path) = &self.file {
+            // There is none if it was not built.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 impl Built {
@@ -276,7 +302,13 @@ impl Contestant<Digest> for Built {
             }
             filter
         };
-        self.filter = Some(filter);
+        self.filter = Some(match &self.file {
+            Some(path) => {
+                filter.save(path).expect("room for the file");
+                Filter::open(path).expect("the file that was just saved")
+            }
+            None => filter,
+        });
     }
 
     fn contains(&mut self, digests: &[Digest]) -> usize {

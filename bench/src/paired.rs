@@ -1,6 +1,6 @@
 //! Two builds of this benchmark in turns, or a contestant beside another: ratios of every cell.
 //!
-//! A round runs `core --rounds 1` once with each build, in processes of their own: memory, code and
+//! A round runs `core --rounds 1` (or `ribbon`) once with each build, in processes of their own: memory, code and
 //! pages lie elsewhere every time, which is what makes two runs of one build differ. The ratio is
 //! taken within a round; its median and interval are reported.
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::pairs::Ratio;
 use crate::race::median;
+use crate::table::count;
 
 /// Options of `paired`.
 #[derive(Args)]
@@ -28,9 +29,12 @@ pub(crate) struct Options {
     /// Pairs to take the median of.
     #[arg(long, default_value_t = 11)]
     rounds: usize,
-    /// Options of `core`, behind `--`.
+    /// Run `ribbon` instead of `core`.
+    #[arg(long)]
+    ribbon: bool,
+    /// Options of `core` or `ribbon`, behind `--`.
     #[arg(last = true)]
-    core: Vec<String>,
+    rest: Vec<String>,
 }
 
 fn two_names(text: &str) -> Result<(String, String), String> {
@@ -62,12 +66,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
         let (left, right) = match (&options.before, &options.against) {
             // Every other round begins with the other.
             (Some(before), _) if round % 2 == 0 => {
-                let before = measure(before, &options.core)?;
-                (measure(&after, &options.core)?, before)
+                let before = measure(before, options)?;
+                (measure(&after, options)?, before)
             }
-            (Some(before), _) => (measure(&after, &options.core)?, measure(before, &options.core)?),
+            (Some(before), _) => (measure(&after, options)?, measure(before, options)?),
             (None, Some((ours, theirs))) => {
-                let times = measure(&after, &options.core)?;
+                let times = measure(&after, options)?;
                 (of(ours, &times), of(theirs, &times))
             }
             (None, None) => unreachable!("one of both is required"),
@@ -82,18 +86,22 @@ pub(crate) fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What one run of `core` takes.
-fn measure(binary: &Path, arguments: &[String]) -> Result<Times, Box<dyn Error>> {
+/// What one run of `core` or `ribbon` takes.
+fn measure(binary: &Path, options: &Options) -> Result<Times, Box<dyn Error>> {
+    let race: &[&str] = if options.ribbon { &["ribbon"] } else { &["core", "--json"] };
     let mut command = Command::new(binary);
-    command.args(["core", "--json", "--rounds", "1"]).args(arguments);
+    command.args(race).args(["--rounds", "1"]).args(&options.rest);
     // The goals, which are for whole tables.
     command.stderr(Stdio::null());
-    let named = |reason: String| format!("{} core: {reason}", binary.display());
+    let named = |reason: String| format!("{} {}: {reason}", binary.display(), race[0]);
     let output = command.output().map_err(|error| named(error.to_string()))?;
     if !output.status.success() {
         return Err(named(format!("{}; run it by itself to see why", output.status)).into());
     }
     let text = String::from_utf8(output.stdout)?;
+    if options.ribbon {
+        return Ok(table(&text));
+    }
     text.lines()
         .map(|line| row(line).ok_or_else(|| named(format!("no row: {line}")).into()))
         .collect()
@@ -110,6 +118,34 @@ fn row(line: &str) -> Option<(Cell, f64)> {
         op: word("op")?,
     };
     Some((cell, row.get("ns")?.as_f64()?))
+}
+
+/// The times in the tables that `ribbon` prints: a title, the names of the columns, and a row for each
+/// contestant, whose name takes 24 letters.
+fn table(text: &str) -> Times {
+    let mut times = Times::new();
+    let (mut items, mut columns) = (0, Vec::new());
+    for line in text.lines() {
+        if let Some((number, _)) = line.split_once(" digests: ns per key") {
+            items = count(number).unwrap_or(0);
+        } else if line.trim_start().starts_with("rate ") {
+            let names = line.split_whitespace().take_while(|name| *name != "note");
+            columns = names.map(str::to_string).collect();
+        } else if let Some((who, numbers)) = line.split_at_checked(24) {
+            let numbers: Vec<&str> = numbers.split_whitespace().take(columns.len()).collect();
+            // The verdicts below a table have no rate there.
+            if !numbers.first().is_some_and(|rate| rate.ends_with('%')) {
+                continue;
+            }
+            for (op, number) in columns.iter().zip(numbers) {
+                let Ok(ns) = number.parse() else { continue };
+                let (kind, target) = ("ribbon".to_string(), String::new());
+                let who = who.trim().to_string();
+                times.insert(Cell { kind, items, target, who, op: op.clone() }, ns);
+            }
+        }
+    }
+    times
 }
 
 /// The times of one contestant, under no name.
@@ -145,6 +181,24 @@ fn print(pairs: &BTreeMap<Cell, Vec<(f64, f64)>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_of_ribbon_are_read_back() {
+        let text = "\n10M digests: ns per key, median of 5; rates over 8388608 absent keys\n\
+                    \x20                             rate  bits/key       build         hit  note\n\
+                    ribbon, 14 bits           0.00551%    14.041      116.99      140.69  \n\
+                    xorf fuse16               0.00169%    18.036       87.23           -  mixes\n\
+                    ribbon, 14 bits size: inbloom classic 20.198 / 14.041 = 1.439  smaller\n";
+        let times = table(text);
+        let of = |who: &str, op: &str| {
+            let cell = times.iter().find(|(cell, _)| cell.who == who && cell.op == op);
+            cell.map(|(cell, ns)| (cell.items, *ns))
+        };
+        assert_eq!(of("ribbon, 14 bits", "build"), Some((10_000_000, 116.99)));
+        assert_eq!(of("ribbon, 14 bits", "hit"), Some((10_000_000, 140.69)));
+        assert_eq!(of("xorf fuse16", "bits/key"), Some((10_000_000, 18.036)));
+        assert_eq!((of("xorf fuse16", "hit"), times.len()), (None, 5));
+    }
 
     #[test]
     fn rows_of_core_are_read_back() {

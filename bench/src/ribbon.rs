@@ -43,6 +43,8 @@ const QUICK: u64 = 1_000_000;
 /// The contestants that the verdicts are about.
 const RIBBON: &str = "ribbon, 14 bits";
 const RIBBON_16: &str = "ribbon, 16 bits";
+const RIBBON_MAPPED: &str = "ribbon, 14 bits, mapped";
+const XORF: &str = "xorf fuse16";
 const RIBBON_EXACT: &str = "ribbon, 0.01%";
 const CLASSIC: &str = "inbloom classic";
 
@@ -82,7 +84,9 @@ fn entrants(items: u64) -> Vec<Entrant<Digest>> {
         let plan = ours::plan(kind, items, rate);
         (ours::built(who, plan), plan.rate_at(items as f64))
     });
-    let all = ours.into_iter().chain(peers::built_once());
+    let plan = ours::plan(Kind::Ribbon, items, RATE);
+    let mapped = (ours::mapped(RIBBON_MAPPED, plan), plan.rate_at(items as f64));
+    let all = ours.into_iter().chain([mapped]).chain(peers::built_once());
     all.map(|(candidate, rate)| candidate.enter(items, rate, &mut Sizes::default())).collect()
 }
 
@@ -141,6 +145,31 @@ fn print_verdicts(
             other.who,
             bits(other),
             bits(peer)
+        )?;
+    }
+    // What it is held to beside a filter of 18 bits: more bits for faster single calls.
+    let (fuse, mapped) = (find(XORF), find(RIBBON_MAPPED));
+    for (what, here, ours, there, theirs, most) in [
+        ("batch", ribbon, Op::HitBatch, fuse, Op::Hit, 0.6),
+        ("batch", ribbon, Op::MissBatch, fuse, Op::Miss, 0.6),
+        ("single", ribbon, Op::Hit, fuse, Op::Hit, 1.3),
+        ("single", ribbon, Op::Miss, fuse, Op::Miss, 1.3),
+        ("build", ribbon, Op::Insert, fuse, Op::Insert, 1.1),
+        ("mapped", mapped, Op::HitBatch, ribbon, Op::HitBatch, 1.05),
+        ("mapped", mapped, Op::MissBatch, ribbon, Op::MissBatch, 1.05),
+        ("mapped", mapped, Op::Hit, ribbon, Op::Hit, 1.05),
+        ("mapped", mapped, Op::Miss, ribbon, Op::Miss, 1.05),
+    ] {
+        let (Some(left), Some(right)) = (here.ns(ours), there.ns(theirs)) else { continue };
+        let ratio = left / right;
+        let verdict = if ratio <= most { "met" } else { "NOT MET" };
+        writeln!(
+            out,
+            "{what}: {} {} / {} {} = {left:.2} / {right:.2} = {ratio:.2}, at most {most}  {verdict}",
+            here.who,
+            ours.name(),
+            there.who,
+            theirs.name(),
         )?;
     }
     let classic = find(CLASSIC);
