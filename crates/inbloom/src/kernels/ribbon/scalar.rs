@@ -10,7 +10,7 @@ pub(super) fn kernel(width: u32) -> RibbonKernel {
     RibbonKernel {
         name: "scalar",
         holds,
-        contains_one: one,
+        contains_one: if width <= 16 { one::<1> } else { one::<2> },
         contains_run: if width <= 16 { run::<1> } else { run::<2> },
         solve,
         fill: band::fill,
@@ -44,9 +44,9 @@ unsafe fn holds(columns: *const u8, width: u32, equation: Equation) -> bool {
     equation.is(unsafe { sum(equation.window(columns, width)) }, width)
 }
 
-fn one(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
+fn one<const SHAPE: usize>(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
     // SAFETY: windows of these planes are there to be read.
-    contains_one(planes, digest, |window| unsafe { sum(window) })
+    contains_one::<SHAPE>(planes, digest, |window| unsafe { sum(window) })
 }
 
 fn run<const SHAPE: usize>(

@@ -49,7 +49,7 @@ macro_rules! kernel {
             #[target_feature(enable = $features)]
             fn one(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
                 // SAFETY: windows of these planes are there to be read.
-                contains_one(planes, digest, |window| unsafe { $sum(window) })
+                contains_one::<$shape>(planes, digest, |window| unsafe { $sum(window) })
             }
 
             #[target_feature(enable = $features)]
