@@ -21,7 +21,7 @@ use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
 use crate::column_values::ColumnValues;
-use crate::output;
+use crate::{output, pipes};
 
 /// One input named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,6 +181,7 @@ impl Input {
                 if stdin_file().is_ok_and(|file| output::is_stdout(&file)) {
                     bail!("standard input is the output too: print to another file");
                 }
+                pipes::enlarge(io::stdin());
                 Box::new(io::stdin())
             }
             Input::File(path) => Box::new(open_file(path)?),

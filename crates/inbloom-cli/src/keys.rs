@@ -6,7 +6,6 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
@@ -20,7 +19,7 @@ use crate::csv::{Chosen, CsvFields, Selector, Unquoted};
 use crate::fields::{self, Delimiter, FieldList, Fields};
 use crate::input::{Encoding, Input};
 use crate::normalize::{Normalization, Rule};
-use crate::{json, numbers, output};
+use crate::{json, numbers, output, pipeline};
 
 /// How inputs are divided into records and records into keys: the same options for every subcommand
 /// that reads any.
@@ -173,8 +172,7 @@ impl InputArgs {
     }
 
     pub fn threads(&self) -> usize {
-        let cores = thread::available_parallelism().ok();
-        self.threads.or(cores).map_or(1, NonZero::get)
+        pipeline::threads(self.threads)
     }
 
     /// The normalization of a filter that is made from this input.

@@ -36,6 +36,7 @@ mod numbers;
 mod output;
 mod overfull;
 mod pipeline;
+mod pipes;
 mod plot;
 mod progress;
 mod remote;

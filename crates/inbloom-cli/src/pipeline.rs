@@ -15,6 +15,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Sender};
@@ -155,6 +156,11 @@ impl<J> Turns<J> {
     pub fn clear(&mut self) {
         self.early.clear();
     }
+}
+
+/// Returns the number of threads that was asked for, or one per core.
+pub fn threads(asked: Option<NonZero<usize>>) -> usize {
+    asked.or(thread::available_parallelism().ok()).map_or(1, NonZero::get)
 }
 
 /// Does `work` for all numbers on some threads, and hands the results over in order. No thread is

@@ -14,7 +14,10 @@
 //! none of them. Its length tells how it is written: 7 digits to the base 36 or 10 to the base 10
 //! for one of 32 bits, as the first two billion lines have it, and 13 to the base 36 for one of 64.
 
+use std::io;
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -23,6 +26,8 @@ use inbloom_server::units::parse_count;
 
 use crate::numbers::exact;
 use crate::output;
+use crate::pipeline::{self, in_order};
+use crate::pipes;
 
 /// Print made-up keys: distinct URLs, and as many others that are not among them
 #[derive(clap::Args)]
@@ -48,6 +53,10 @@ pub struct Args {
     /// Print URLs of the same look that are in no list of this seed, however long
     #[arg(long)]
     absent: bool,
+
+    /// Threads that make lines [default: one per core]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -90,22 +99,37 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes that are printed at once: a pipe takes 64 KiB at a time.
-const AT_ONCE: usize = 64 << 10;
+/// Lines that a thread makes, and that are printed, at once: 256 KiB on average.
+const AT_ONCE: u64 = 6000;
 
+/// Threads make batches of lines; they are printed in order, so that the number of threads does not
+/// show.
 fn print_urls(args: &Args) -> Result<()> {
+    pipes::enlarge(io::stdout());
     let urls = Urls::new(args.seed);
-    let mut text = vec![0; AT_ONCE + LINE];
-    let mut used = 0;
-    for index in args.skip..args.skip + args.items {
-        let number = index * 2 + u64::from(args.absent);
-        used += urls.write(number, (&mut text[used..used + LINE]).try_into().expect("as long"));
-        if used >= AT_ONCE {
-            output::print(&text[..used])?;
-            used = 0;
+    let end = args.skip + args.items;
+    // Batches that were printed: their memory is used again.
+    let spares: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    let spares = || spares.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = |batch: u64| {
+        let spare = spares().pop();
+        let mut text = spare.unwrap_or_else(|| vec![0; AT_ONCE as usize * LONGEST + LINE]);
+        let first = args.skip + batch * AT_ONCE;
+        let mut used = 0;
+        for index in first..end.min(first + AT_ONCE) {
+            let number = index * 2 + u64::from(args.absent);
+            used += urls.write(number, (&mut text[used..used + LINE]).try_into().expect("as long"));
         }
-    }
-    if used == 0 { Ok(()) } else { output::print(&text[..used]) }
+        Ok((text, used))
+    };
+    let batches = args.items.div_ceil(AT_ONCE);
+    let threads =
+        pipeline::threads(args.threads).min(usize::try_from(batches).unwrap_or(usize::MAX));
+    in_order(0..batches, threads, make, |_, (text, used)| {
+        output::print(&text[..used])?;
+        spares().push(text);
+        Ok(())
+    })
 }
 
 /// The URLs of one seed.
@@ -118,6 +142,8 @@ struct Urls {
 
 /// Room for a line: each of its four pieces is written whole, with what lies behind its end.
 const LINE: usize = 128;
+/// Bytes of the longest line, with its newline.
+const LONGEST: usize = 65;
 
 /// A part of a URL. All are copied as 32 bytes, which takes one or two instructions, while a copy
 /// of their own length is a call.
@@ -152,9 +178,13 @@ impl Urls {
         let mut at = self.sites[site as usize].write(line, 0);
         at = self.paths[part(20, PATHS) as usize].write(line, at);
         at = match (is_short, part(28, 4)) {
-            (true, 0) => write_digits::<10, 10>(id, line, at),
-            (true, _) => write_digits::<36, 7>(id, line, at),
-            (false, _) => write_digits::<36, 13>(id, line, at),
+            (true, 0) => write_pairs::<10, 100, 5>(id, line, at),
+            (true, _) => write_seven(id, line, at),
+            // 13 digits, in two halves that do not wait for each other.
+            (false, _) => {
+                let at = write_seven(id / 36_u64.pow(6), line, at);
+                write_pairs::<36, 1296, 3>(id % 36_u64.pow(6), line, at)
+            }
         };
         self.endings[part(30, 8) as usize].write(line, at)
     }
@@ -183,19 +213,44 @@ impl Piece {
     }
 }
 
-/// Writes the last `LENGTH` digits of a number and returns where they end.
+/// All numbers of two digits to a base, whose square `COUNT` is.
+struct Pairs<const BASE: usize, const COUNT: usize>;
+
+impl<const BASE: usize, const COUNT: usize> Pairs<BASE, COUNT> {
+    const TEXT: [[u8; 2]; COUNT] = {
+        let mut text = [[0; 2]; COUNT];
+        let mut number = 0;
+        while number < COUNT {
+            text[number] = [DIGITS[number / BASE], DIGITS[number % BASE]];
+            number += 1;
+        }
+        text
+    };
+}
+
+const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// Writes the last `PAIRS` pairs of digits of a number and returns where they end. Every pair is
+/// divided out of the whole number, so that none waits for another.
 #[inline]
-fn write_digits<const BASE: u64, const LENGTH: usize>(
-    mut number: u64,
+fn write_pairs<const BASE: usize, const COUNT: usize, const PAIRS: usize>(
+    number: u64,
     line: &mut [u8; LINE],
     at: usize,
 ) -> usize {
-    let digits = &mut line[at..at + LENGTH];
-    for digit in digits.iter_mut().rev() {
-        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % BASE) as usize];
-        number /= BASE;
+    let (digits, _) = line[at..at + 2 * PAIRS].as_chunks_mut::<2>();
+    for (pair, digits) in digits.iter_mut().rev().enumerate() {
+        let above = number / (COUNT as u64).pow(pair as u32);
+        *digits = Pairs::<BASE, COUNT>::TEXT[(above % COUNT as u64) as usize];
     }
-    at + LENGTH
+    at + 2 * PAIRS
+}
+
+/// Writes a number below 36^7 as seven digits to the base 36 and returns where they end.
+#[inline]
+fn write_seven(number: u64, line: &mut [u8; LINE], at: usize) -> usize {
+    line[at] = DIGITS[(number / 36_u64.pow(6)) as usize % 36];
+    write_pairs::<36, 1296, 3>(number, line, at + 1)
 }
 
 /// The finalizer of MurmurHash3 (Appleby, 2011): a bijection.
@@ -286,6 +341,27 @@ mod tests {
     }
 
     #[test]
+    fn digits_are_those_of_the_division_by_the_base() {
+        let digits = |mut number: u64, base: u64, length: usize| {
+            let mut text = vec![b'0'; length];
+            for digit in text.iter_mut().rev() {
+                *digit = DIGITS[(number % base) as usize];
+                number /= base;
+            }
+            text
+        };
+        for number in [0, 1, 35, 36, 1295, 1296, 78_364_164_095, u64::from(u32::MAX)] {
+            for number in [number, mix(number) % 36_u64.pow(7)] {
+                let mut line = [0; LINE];
+                assert_eq!(write_seven(number, &mut line, 3), 10);
+                assert_eq!(line[3..10], digits(number, 36, 7), "{number}");
+                assert_eq!(write_pairs::<10, 100, 5>(number, &mut line, 3), 13);
+                assert_eq!(line[3..13], digits(number, 10, 10), "{number}");
+            }
+        }
+    }
+
+    #[test]
     fn urls_have_20_to_64_bytes() {
         let urls = Urls::new(0);
         for number in numbers() {
@@ -296,7 +372,7 @@ mod tests {
         let shortest = |pieces: &[Piece]| pieces.iter().map(|piece| piece.len).min().unwrap_or(0);
         let pieces = [&urls.sites, &urls.paths, &urls.endings];
         // Of any seed: the pieces are the same. An ending has the newline in it.
-        assert!(pieces.map(|list| longest(list)).iter().sum::<usize>() - 1 + 13 <= 64);
+        assert!(pieces.map(|list| longest(list)).iter().sum::<usize>() + 13 <= LONGEST);
         assert!(pieces.map(|list| shortest(list)).iter().sum::<usize>() - 1 + 7 >= 20);
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::io::Read;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::cli::folder::{Folder, exit_code};
 
 fn urls(arguments: &str) -> Vec<String> {
@@ -17,6 +19,23 @@ fn a_million_urls_are_distinct_and_none_is_among_the_absent() {
     assert_eq!((present.len(), absent.len()), (1_000_000, 1_000_000));
     let distinct: HashSet<&String> = present.iter().chain(&absent).collect();
     assert_eq!(distinct.len(), 2_000_000);
+}
+
+/// What everybody has built from a list can be built from it again, by later versions too.
+#[test]
+fn a_list_is_the_same_for_ever_and_for_any_number_of_threads() {
+    for (list, sum) in [
+        ("-n 100000", 0x4ec8_b478_2de8_63dd),
+        ("-n 100000 --absent --seed 9", 0x3510_d47d_5d56_df33),
+        // Where ids become longer.
+        ("-n 30000 --skip 2147473648", 0x2b77_bafb_efa4_65a6),
+        ("-n 20000 --skip 9999980000 --seed 3", 0x4cff_7105_61fb_9473),
+    ] {
+        for threads in ["", "-j 1", "-j 2", "-j 7"] {
+            let printed = Folder::new().run(&format!("gen urls {list} {threads}")).expect(0);
+            assert_eq!(xxh3_64(&printed.stdout), sum, "{list} {threads}");
+        }
+    }
 }
 
 #[test]
