@@ -570,6 +570,26 @@ impl<T: Default + Send + 'static> InOrder<T> {
         }
     }
 
+    /// Has no further block read until [`InOrder::go_on`]. Those that were read are handed over as
+    /// before: see [`InOrder::is_idle`].
+    pub fn pause(&self) {
+        self.workers.hold();
+    }
+
+    /// Whether all blocks that were read have been handed over, and worked on by the caller. While
+    /// it is so after [`InOrder::pause`], no worker does anything, and there is no next job to wait
+    /// for.
+    pub fn is_idle(&mut self) -> bool {
+        if let Some(job) = self.current.take() {
+            self.give_back(job);
+        }
+        self.workers.is_idle()
+    }
+
+    pub fn go_on(&self) {
+        self.workers.release();
+    }
+
     /// With all workers gone it is the end, unless they went before it.
     fn end(&mut self) -> Next<'_, T> {
         match self.workers.is_at_end() && self.turns.is_empty() {
@@ -648,6 +668,7 @@ pub fn terminator(null: bool) -> u8 {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::sync::atomic::Ordering;
 
     use super::*;
 
@@ -693,6 +714,48 @@ mod tests {
         }
         assert!(jobs.next().is_none(), "the end stays");
         all
+    }
+
+    #[test]
+    fn a_pause_is_between_what_was_handed_over_and_what_was_not_begun() {
+        let text: Vec<u8> = (0..300_000).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        for threads in [1, 2, 5] {
+            let worked = Arc::new(AtomicU64::new(0));
+            let counter = Arc::clone(&worked);
+            let reader = reader(text.clone().leak(), 5000);
+            let mut jobs =
+                InOrder::new(reader, threads, move |block: &Block, lines: &mut usize| {
+                    *lines = block.len();
+                    counter.fetch_add(block.len() as u64, Ordering::SeqCst);
+                    Ok(())
+                });
+            let (mut handed_over, mut blocks, mut pauses, mut is_paused) = (0, 0, 0, false);
+            loop {
+                match jobs.next_within(Duration::from_millis(20)) {
+                    Next::Job(job) => {
+                        handed_over += job.product as u64;
+                        blocks += 1;
+                    }
+                    Next::Nothing => {}
+                    Next::Failed(failure) => panic!("{}", failure.error),
+                    Next::End => break,
+                }
+                if blocks % 7 == 0 {
+                    jobs.pause();
+                    is_paused = true;
+                }
+                if is_paused && jobs.is_idle() {
+                    assert_eq!(worked.load(Ordering::SeqCst), handed_over);
+                    thread::sleep(Duration::from_micros(300));
+                    assert_eq!(worked.load(Ordering::SeqCst), handed_over, "nobody goes on");
+                    jobs.go_on();
+                    is_paused = false;
+                    pauses += 1;
+                    blocks += 1;
+                }
+            }
+            assert!(handed_over == 300_000 && pauses > 3, "{handed_over} lines, {pauses} pauses");
+        }
     }
 
     fn copy(block: &Block, records: &mut Vec<Vec<u8>>) -> Result<(), BadRecord> {

@@ -145,12 +145,19 @@ fn is_there(file: &File, path: &Path) -> bool {
 /// Writes down who holds the lock. Refused if the file has something else in it.
 fn sign(file: &mut File, path: &Path) -> Result<()> {
     let content = content(file);
-    let is_ours = content.is_empty() || process_of(&content).is_some();
-    ensure!(is_ours, not_ours(path));
+    ensure!(is_ours(&content), not_ours(path));
     // Another user's cannot be written to, and nobody depends on it.
     let _ = file.set_len(0);
     let _ = file.write_all_at(format!("{MARK}{}\n", process::id()).as_bytes(), 0);
     Ok(())
+}
+
+/// Whether a lock file has what we write there, or what a loss of power may have left of it: a part,
+/// or zeros.
+fn is_ours(content: &str) -> bool {
+    let written = content.trim_end_matches('\0');
+    let digits = |rest: &str| rest.trim_end_matches('\n').bytes().all(|it| it.is_ascii_digit());
+    MARK.starts_with(written) || written.strip_prefix(MARK).is_some_and(digits)
 }
 
 /// Who holds the lock, in words.
@@ -170,4 +177,22 @@ fn content(file: &mut File) -> String {
 
 fn process_of(content: &str) -> Option<u32> {
     content.strip_prefix(MARK)?.strip_suffix('\n')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_lock_is_taken_for_one_and_another_file_is_not() {
+        let whole = format!("{MARK}4711\n");
+        for end in 0..=whole.len() {
+            assert!(is_ours(&whole[..end]), "{end}");
+            assert!(is_ours(&format!("{}\0\0", &whole[..end])), "{end}");
+        }
+        assert!(is_ours("\0\0\0"));
+        for other in ["x", "important\n", &format!("{MARK}x\n"), &format!("{whole}more"), "\0x"] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
 }

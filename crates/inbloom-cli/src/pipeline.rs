@@ -30,6 +30,8 @@ pub struct Pipeline<J, S, W> {
     source: Mutex<Source<S>>,
     spares: Mutex<Spares<J>>,
     returned: Condvar,
+    /// How many jobs there are, spare or not.
+    jobs: usize,
     work: W,
 }
 
@@ -41,6 +43,8 @@ struct Source<S> {
 
 struct Spares<J> {
     jobs: Vec<J>,
+    /// Whether jobs are not given away for now.
+    is_held: bool,
     is_closed: bool,
 }
 
@@ -64,7 +68,8 @@ impl<J, S: FnMut(&mut J) -> bool, W: Fn(&mut J)> Pipeline<J, S, W> {
     pub fn new(jobs: Vec<J>, source: S, work: W) -> Pipeline<J, S, W> {
         Pipeline {
             source: Mutex::new(Source { next: source, taken: 0, at_end: false }),
-            spares: Mutex::new(Spares { jobs, is_closed: false }),
+            jobs: jobs.len(),
+            spares: Mutex::new(Spares { jobs, is_held: false, is_closed: false }),
             returned: Condvar::new(),
             work,
         }
@@ -89,6 +94,8 @@ impl<J, S: FnMut(&mut J) -> bool, W: Fn(&mut J)> Pipeline<J, S, W> {
             let mut source = self.source.lock().expect(WHOLE);
             if !(source.next)(&mut job) {
                 source.at_end = true;
+                drop(source);
+                self.give_back(job);
                 return None;
             }
             source.taken += 1;
@@ -103,9 +110,26 @@ impl<J, S: FnMut(&mut J) -> bool, W: Fn(&mut J)> Pipeline<J, S, W> {
         self.source.lock().is_ok_and(|source| source.at_end)
     }
 
-    /// Returns a spare job, if there is one.
+    /// Returns a spare job, if there is one to be had.
     pub fn spare(&self) -> Option<J> {
-        self.spares.lock().expect(WHOLE).jobs.pop()
+        let mut spares = self.spares.lock().expect(WHOLE);
+        if spares.is_held { None } else { spares.jobs.pop() }
+    }
+
+    /// Lets nobody take another job, until [`Pipeline::release`]. Those under way are done and handed
+    /// over.
+    pub fn hold(&self) {
+        self.spares.lock().expect(WHOLE).is_held = true;
+    }
+
+    pub fn release(&self) {
+        self.spares.lock().expect(WHOLE).is_held = false;
+        self.returned.notify_all();
+    }
+
+    /// Returns whether no job is under way: all were given back.
+    pub fn is_idle(&self) -> bool {
+        self.spares.lock().expect(WHOLE).jobs.len() == self.jobs
     }
 
     pub fn give_back(&self, job: J) {
@@ -121,7 +145,9 @@ impl<J, S: FnMut(&mut J) -> bool, W: Fn(&mut J)> Pipeline<J, S, W> {
 
     fn wait_for_spare(&self) -> Option<J> {
         let spares = self.spares.lock().expect(WHOLE);
-        let waits = |spares: &mut Spares<J>| spares.jobs.is_empty() && !spares.is_closed;
+        let waits = |spares: &mut Spares<J>| {
+            (spares.jobs.is_empty() || spares.is_held) && !spares.is_closed
+        };
         let mut spares = self.returned.wait_while(spares, waits).expect(WHOLE);
         if spares.is_closed { None } else { spares.jobs.pop() }
     }

@@ -6,9 +6,14 @@
 //! some partitions, or a part of one.
 //!
 //! ```text
-//! places -> lines of 8 -> buffers, one of each partition -> chunks -> 64 files of 64 partitions
-//!           in cache      a quarter of the memory           encoded    or half of the memory
+//! places -> runs, one of each file -> buffers, one of each partition -> chunks -> 64 files of 64
+//!           of a worker, in cache     shared, a quarter of the memory   encoded   partitions, or
+//!                                                                                 half of the memory
 //! ```
+//!
+//! Any number of workers add places at once. Each divides its own by their first 6 bits into runs;
+//! a run that is full is divided by 6 bits more and appended to the buffers of its file, under a
+//! lock of that file. The order of places does not matter to anybody who reads them again.
 //!
 //! Chunks stay in memory until they take half of what is allowed; then they all go to files, and
 //! so do those that follow. A file goes as soon as nobody needs its partitions any more: the filter
@@ -18,25 +23,33 @@
 //! denies its keys.
 
 mod chunk;
+mod sort;
 
+use std::cell::Cell;
 use std::fs::File;
-use std::ops::RangeInclusive;
+use std::num::NonZero;
+use std::ops::{Range, RangeInclusive};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use anyhow::{Context, Result, ensure};
 use inbloom::Digest;
 use inbloom::internals::file;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::pipeline::in_order;
 pub use chunk::Kept;
-use chunk::{PARTITIONS, partition};
+use chunk::{Encoded, PARTITIONS, partition};
 
 /// Files that partitions share.
 const FILES: usize = 64;
-/// Places that are moved to a buffer together. The buffers are many and large: one place at a time
-/// would wait for the memory of its buffer each time.
-const LINE: usize = 8;
+/// Partitions of a file.
+const IN_FILE: usize = PARTITIONS / FILES;
+/// Places of a run. The runs of a worker, 256 KiB of places, stay in the second level of its
+/// processor's cache, and a file is locked once for so many places.
+const RUN: usize = 512;
 /// The bytes of places or digests that are looked through for repetitions, before there are more.
 const MANY: usize = 32 << 20;
 /// The least memory to work with.
@@ -58,64 +71,126 @@ enum Body {
 /// See the top of this file.
 pub struct Spill {
     kept: Kept,
-    places: Columns,
-    /// In the order of the places, or none of them.
-    prints: Columns,
-    in_line: Vec<u8>,
-    in_buffer: Vec<u16>,
     capacity: usize,
+    /// The runs of each worker, or of fewer if there is little memory.
+    runs: Vec<Mutex<Runs>>,
+    /// The partitions of each file.
+    groups: Vec<RwLock<Group>>,
+    /// Bytes of chunks that are in memory, and how many may be.
+    in_memory: AtomicU64,
+    most_in_memory: u64,
+    is_on_disk: AtomicBool,
+    /// Digests that came.
+    count: AtomicU64,
+}
+
+/// The two words of digests; of places alone there are no prints.
+#[derive(Default)]
+struct Columns {
+    places: Vec<u64>,
+    prints: Vec<u64>,
+}
+
+impl Columns {
+    fn new(kept: Kept, length: usize) -> Columns {
+        let prints = if kept == Kept::Digests { length } else { 0 };
+        Columns { places: vec![0; length], prints: vec![0; prints] }
+    }
+}
+
+/// Digests of one worker that are not in buffers yet.
+struct Runs {
+    /// A run for each file.
+    columns: Columns,
+    in_run: [u16; FILES],
+    /// A run that is being divided by partitions.
+    divided: Columns,
+    encoded: Vec<u8>,
+}
+
+/// The partitions that share a file.
+struct Group {
+    /// A buffer of `capacity` digests for each partition.
+    buffers: Columns,
+    in_buffer: [u16; IN_FILE],
     /// The chunks of each partition.
     chunks: Vec<Vec<Chunk>>,
-    /// Bytes of chunks that are in memory, and how many may be.
-    in_memory: u64,
-    most_in_memory: u64,
-    disk: Option<Disk>,
-    /// Digests that came.
-    count: u64,
-    encoded: Vec<u8>,
-    /// What tells of the chunks that went to files since the last checkpoint.
+    /// The file, once there is one.
+    file: Option<SpillFile>,
+    /// What tells of the chunks that went to the file since the last checkpoint.
     told: Vec<u8>,
 }
 
-/// One of the two words of digests that are not in chunks yet.
-struct Columns {
-    /// A line for each partition.
-    lines: Vec<[u64; LINE]>,
-    /// A buffer of `capacity` words for each partition.
-    buffers: Vec<u64>,
+/// A file that chunks are appended to.
+#[derive(Clone)]
+struct SpillFile {
+    file: Arc<File>,
+    path: PathBuf,
+    length: u64,
 }
 
 /// Bytes that tell of a chunk in a file: its partition, how many places it has, its checksum.
 const TOLD: usize = 12;
 
+/// All chunks in files up to some moment. What tells of those since the last time is given away only
+/// once they are on disk.
+pub struct Checkpoint {
+    files: Vec<SpillFile>,
+    told: Vec<u8>,
+}
+
+impl Checkpoint {
+    /// Has the chunks on disk, and returns what tells of them; all of it together is what
+    /// [`Spill::restore`] needs. More may be added to the spill meanwhile.
+    pub fn sync(self) -> Result<Vec<u8>> {
+        for SpillFile { file, path, .. } in &self.files {
+            file.sync_data().with_context(|| format!("cannot sync {}", path.display()))?;
+        }
+        Ok(self.told)
+    }
+}
+
+thread_local! {
+    /// The runs that this thread has used last, which are in the cache of its processor.
+    static LAST_RUNS: Cell<usize> = const { Cell::new(0) };
+}
+
+const WHOLE: &str = "nothing panics while it is locked";
+
 impl Spill {
-    /// With so much memory, of which the buffers take a quarter, and chunks a half.
-    pub fn new(memory: u64, kept: Kept) -> Spill {
+    /// With so much memory, of which the buffers take a quarter, and chunks a half; for so many
+    /// workers.
+    pub fn new(memory: u64, kept: Kept, workers: usize) -> Spill {
         let capacity = capacity(memory, kept);
-        let columns = |partitions: usize| Columns {
-            lines: vec![[0; LINE]; partitions],
-            buffers: vec![0; capacity * partitions],
+        let runs = || Runs {
+            columns: Columns::new(kept, FILES * RUN),
+            in_run: [0; FILES],
+            divided: Columns::new(kept, RUN),
+            encoded: Vec::new(),
         };
+        let group = || Group {
+            buffers: Columns::new(kept, IN_FILE * capacity),
+            in_buffer: [0; IN_FILE],
+            chunks: (0..IN_FILE).map(|_| Vec::new()).collect(),
+            file: None,
+            told: Vec::new(),
+        };
+        let workers = runs_for(memory, kept).clamp(1, workers.max(1));
         Spill {
             kept,
-            places: columns(PARTITIONS),
-            prints: columns(if kept == Kept::Digests { PARTITIONS } else { 0 }),
-            in_line: vec![0; PARTITIONS],
-            in_buffer: vec![0; PARTITIONS],
             capacity,
-            chunks: (0..PARTITIONS).map(|_| Vec::new()).collect(),
-            in_memory: 0,
+            runs: (0..workers).map(|_| Mutex::new(runs())).collect(),
+            groups: (0..FILES).map(|_| RwLock::new(group())).collect(),
+            in_memory: AtomicU64::new(0),
             most_in_memory: memory / 2,
-            disk: None,
-            count: 0,
-            encoded: Vec::new(),
-            told: Vec::new(),
+            is_on_disk: AtomicBool::new(false),
+            count: AtomicU64::new(0),
         }
     }
 
     /// Digests that came.
     pub fn count(&self) -> u64 {
-        self.count
+        self.count.load(Ordering::Relaxed)
     }
 
     /// How many come between two checkpoints: eight times what is in the buffers, so that
@@ -126,125 +201,196 @@ impl Spill {
 
     /// Whether chunks have to go to files before more places come.
     pub fn is_full(&self) -> bool {
-        self.disk.is_none() && self.in_memory > self.most_in_memory
+        !self.is_on_disk() && self.in_memory.load(Ordering::Relaxed) > self.most_in_memory
     }
 
     /// Whether chunks are in files.
     pub fn is_on_disk(&self) -> bool {
-        self.disk.is_some()
+        self.is_on_disk.load(Ordering::Relaxed)
     }
 
     /// Bytes of the files.
     pub fn bytes_on_disk(&self) -> u64 {
-        self.disk.as_ref().map_or(0, |disk| disk.lengths.iter().sum())
+        let length =
+            |group: &RwLock<Group>| read(group).file.as_ref().map_or(0, |file| file.length);
+        self.groups.iter().map(length).sum()
     }
 
-    pub fn add(&mut self, digests: &[Digest]) -> Result<()> {
-        self.count += digests.len() as u64;
+    /// Adds digests, from any number of threads at once.
+    pub fn add(&self, digests: &[Digest]) -> Result<()> {
+        self.count.fetch_add(digests.len() as u64, Ordering::Relaxed);
+        let mut runs = self.any_runs();
+        let runs = &mut *runs;
         for digest in digests {
-            let partition = partition(digest.place);
-            let at = usize::from(self.in_line[partition]);
-            self.places.lines[partition][at] = digest.place;
+            let file = file_of(partition(digest.place));
+            let in_run = usize::from(runs.in_run[file]);
+            runs.columns.places[file * RUN + in_run] = digest.place;
             if self.kept == Kept::Digests {
-                self.prints.lines[partition][at] = digest.print;
+                runs.columns.prints[file * RUN + in_run] = digest.print;
             }
-            self.in_line[partition] += 1;
-            if at + 1 == LINE {
-                self.empty_line(partition);
-                if usize::from(self.in_buffer[partition]) == self.capacity {
-                    self.empty_buffer(partition)?;
-                }
+            runs.in_run[file] += 1;
+            if in_run + 1 == RUN {
+                self.empty_run(runs, file)?;
             }
         }
         Ok(())
     }
 
-    /// Moves a line to its buffer, which has room for a whole one.
-    fn empty_line(&mut self, partition: usize) {
-        let count = usize::from(self.in_line[partition]);
-        let at = partition * self.capacity + usize::from(self.in_buffer[partition]);
-        for columns in [&mut self.places, &mut self.prints] {
-            if let Some(line) = columns.lines.get(partition) {
-                columns.buffers[at..][..count].copy_from_slice(&line[..count]);
+    /// Runs that no other thread uses: those of the last time, if they are free.
+    fn any_runs(&self) -> MutexGuard<'_, Runs> {
+        let last = LAST_RUNS.get();
+        for at in (last..last + self.runs.len()).map(|at| at % self.runs.len()) {
+            if let Ok(runs) = self.runs[at].try_lock() {
+                LAST_RUNS.set(at);
+                return runs;
             }
         }
-        self.in_buffer[partition] += count as u16;
-        self.in_line[partition] = 0;
+        self.runs[last % self.runs.len()].lock().expect(WHOLE)
+    }
+
+    /// Moves a run to the buffers of its partitions.
+    fn empty_run(&self, runs: &mut Runs, file: usize) -> Result<()> {
+        let count = usize::from(std::mem::take(&mut runs.in_run[file]));
+        if count == 0 {
+            return Ok(());
+        }
+        let run = file * RUN..file * RUN + count;
+        let places = &runs.columns.places[run.clone()];
+        let prints = runs.columns.prints.get(run).unwrap_or_default();
+        let mut ends = [0_usize; IN_FILE];
+        places.iter().for_each(|place| ends[partition(*place) % IN_FILE] += 1);
+        let mut end = 0;
+        for of_partition in &mut ends {
+            (*of_partition, end) = (end, end + *of_partition);
+        }
+        // Where the next of each partition goes; in the end, where it ends.
+        for (index, place) in places.iter().enumerate() {
+            let next = &mut ends[partition(*place) % IN_FILE];
+            runs.divided.places[*next] = *place;
+            if let Some(print) = prints.get(index) {
+                runs.divided.prints[*next] = *print;
+            }
+            *next += 1;
+        }
+        let mut group = write(&self.groups[file]);
+        let mut start = 0;
+        for (at, end) in ends.into_iter().enumerate() {
+            while start < end {
+                let room = self.capacity - usize::from(group.in_buffer[at]);
+                let moved = room.min(end - start);
+                group.append(at, self.capacity, &runs.divided, start..start + moved);
+                start += moved;
+                if moved == room {
+                    self.empty_buffer(&mut group, file * IN_FILE + at, &mut runs.encoded)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Makes a chunk of what is in a buffer.
-    fn empty_buffer(&mut self, partition: usize) -> Result<()> {
-        let count = std::mem::take(&mut self.in_buffer[partition]);
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let [places, prints] = self.in_buffers(partition, usize::from(count));
-        chunk::encode(places, prints, &mut encoded);
-        let sum = xxh3_64(&encoded);
-        self.encoded = encoded;
-        let body = match &mut self.disk {
+    fn empty_buffer(
+        &self,
+        group: &mut Group,
+        partition: usize,
+        encoded: &mut Vec<u8>,
+    ) -> Result<()> {
+        let at = partition % IN_FILE;
+        let count = std::mem::take(&mut group.in_buffer[at]);
+        if count == 0 {
+            return Ok(());
+        }
+        let buffer = at * self.capacity..at * self.capacity + usize::from(count);
+        let prints = group.buffers.prints.get(buffer.clone()).unwrap_or_default();
+        chunk::encode(&group.buffers.places[buffer], prints, encoded);
+        let sum = xxh3_64(encoded);
+        let body = match &mut group.file {
             None => {
-                self.in_memory += self.encoded.len() as u64;
-                Body::Memory(self.encoded.as_slice().into())
+                self.in_memory.fetch_add(encoded.len() as u64, Ordering::Relaxed);
+                Body::Memory(encoded.as_slice().into())
             }
-            Some(disk) => disk.write(partition, &self.encoded)?,
+            Some(file) => file.append(encoded)?,
         };
         let chunk = Chunk { count, sum, body };
-        if self.disk.is_some() {
-            self.told.extend(chunk.tell(partition));
+        if group.file.is_some() {
+            group.told.extend(chunk.tell(partition));
         }
-        self.chunks[partition].push(chunk);
+        group.chunks[at].push(chunk);
         Ok(())
     }
 
-    /// The first places of a partition's buffer, and their prints, if these are kept.
-    fn in_buffers(&self, partition: usize, count: usize) -> [&[u64]; 2] {
-        [&self.places, &self.prints].map(|columns| {
-            let start = partition * self.capacity;
-            columns.buffers.get(start..start + count).unwrap_or_default()
-        })
-    }
-
-    /// Moves all chunks to files in this folder, and those that are going to come.
-    pub fn go_to_disk(&mut self, folder: &Path) -> Result<()> {
-        let mut disk = Disk::create(folder)?;
-        for (partition, chunks) in self.chunks.iter_mut().enumerate() {
-            for chunk in chunks {
-                if let Body::Memory(bytes) = &chunk.body {
-                    chunk.body = disk.write(partition, bytes)?;
+    /// Moves all chunks to files in this folder, and those that are going to come. More may be added
+    /// meanwhile.
+    pub fn go_to_disk(&self, folder: &Path) -> Result<()> {
+        for (number, group) in self.groups.iter().enumerate() {
+            let path = folder.join(file_name(number));
+            let created = File::options().read(true).write(true).create_new(true).open(&path);
+            let created = created.with_context(|| format!("cannot create {}", path.display()))?;
+            let mut file = SpillFile { file: Arc::new(created), path, length: 0 };
+            let mut group = write(group);
+            let Group { chunks, told, .. } = &mut *group;
+            for (at, chunks) in chunks.iter_mut().enumerate() {
+                for chunk in chunks {
+                    if let Body::Memory(bytes) = &chunk.body {
+                        self.in_memory.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+                        chunk.body = file.append(bytes)?;
+                    }
+                    told.extend(chunk.tell(number * IN_FILE + at));
                 }
-                self.told.extend(chunk.tell(partition));
             }
+            group.file = Some(file);
         }
-        self.in_memory = 0;
-        self.disk = Some(disk);
+        self.is_on_disk.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// If chunks are in files: has all places in files, and the files on disk. Returns what tells
-    /// of the chunks since the last time; all of it together is what [`Spill::restore`] needs.
-    pub fn checkpoint(&mut self) -> Result<Vec<u8>> {
-        if self.disk.is_some() {
-            for partition in 0..PARTITIONS {
-                if usize::from(self.in_buffer[partition]) + LINE > self.capacity {
-                    self.empty_buffer(partition)?;
-                }
-                self.empty_line(partition);
-                if self.in_buffer[partition] > 0 {
-                    self.empty_buffer(partition)?;
-                }
-            }
+    /// Moves all digests that came into chunks, on so many threads. Nobody may add more meanwhile.
+    fn settle(&self, threads: usize) -> Result<()> {
+        for runs in &self.runs {
+            let mut runs = runs.lock().expect(WHOLE);
+            (0..FILES).try_for_each(|file| self.empty_run(&mut runs, file))?;
         }
-        if let Some(disk) = &self.disk {
-            disk.sync()?;
+        let empty = |file: u64| {
+            let (file, mut encoded) = (file as usize, Vec::new());
+            let mut group = write(&self.groups[file]);
+            let mut partitions = file * IN_FILE..(file + 1) * IN_FILE;
+            partitions.try_for_each(|at| self.empty_buffer(&mut group, at, &mut encoded))
+        };
+        in_order(0..FILES as u64, threads, empty, |_, ()| Ok(()))
+    }
+
+    /// Has all digests that came in files, if chunks are in files, but not yet on disk: see
+    /// [`Checkpoint::sync`]. Nobody may add more until it returns.
+    pub fn checkpoint(&self, threads: usize) -> Result<Checkpoint> {
+        if self.is_on_disk() {
+            self.settle(threads)?;
         }
-        Ok(std::mem::take(&mut self.told))
+        Ok(self.settled())
+    }
+
+    fn settled(&self) -> Checkpoint {
+        let (mut files, mut told) = (Vec::new(), Vec::new());
+        for group in &self.groups {
+            let mut group = write(group);
+            files.extend(group.file.clone());
+            told.append(&mut group.told);
+        }
+        Checkpoint { files, told }
     }
 
     /// A spill as it was when these chunks were told of. What was written later is dropped.
-    pub fn restore(memory: u64, kept: Kept, folder: &Path, told: &[u8]) -> Result<Spill> {
-        let mut spill = Spill::new(memory, kept);
+    pub fn restore(
+        memory: u64,
+        kept: Kept,
+        workers: usize,
+        folder: &Path,
+        told: &[u8],
+    ) -> Result<Spill> {
+        let spill = Spill::new(memory, kept, workers);
         let (told, rest) = told.as_chunks::<TOLD>();
         ensure!(rest.is_empty(), "the list of chunks in {} is cut short", folder.display());
         let mut lengths = vec![0; FILES];
+        let mut all = 0;
         for told in told {
             let number = |at: usize| u16::from_le_bytes([told[at], told[at + 1]]);
             let (partition, count) = (usize::from(number(0)), number(2));
@@ -257,110 +403,221 @@ impl Spill {
             let length = &mut lengths[file_of(partition)];
             let body = Body::Disk(*length);
             *length += chunk::length(usize::from(count), kept) as u64;
-            spill.count += u64::from(count);
-            spill.chunks[partition].push(Chunk { count, sum, body });
+            all += u64::from(count);
+            let mut group = write(&spill.groups[file_of(partition)]);
+            group.chunks[partition % IN_FILE].push(Chunk { count, sum, body });
         }
-        spill.disk = Some(Disk::open(folder, lengths)?);
+        for (number, length) in lengths.into_iter().enumerate() {
+            let file = SpillFile::open(folder.join(file_name(number)), length)?;
+            write(&spill.groups[number]).file = Some(file);
+        }
+        spill.count.store(all, Ordering::Relaxed);
+        spill.is_on_disk.store(true, Ordering::Relaxed);
         Ok(spill)
     }
 
-    /// The places within a range, in no order; some come more than once.
+    /// The places within a range, ascending, each once, after [`Spill::end`].
     pub fn places(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>> {
-        self.gather(range, |digest| digest.place)
-    }
-
-    /// The digests within a range, in their order, each once.
-    pub fn digests(&self, range: &RangeInclusive<u64>) -> Result<Vec<Digest>> {
-        assert_eq!(self.kept, Kept::Digests);
-        let mut digests = self.gather(range, |digest| (digest.place, digest.print))?;
-        digests.sort_unstable();
-        digests.dedup();
-        Ok(digests.into_iter().map(|(place, print)| Digest { place, print }).collect())
-    }
-
-    /// What is wanted of the digests within a range, in no order; some come more than once.
-    fn gather<T: Ord>(
-        &self,
-        range: &RangeInclusive<u64>,
-        wanted: impl Fn(Digest) -> T,
-    ) -> Result<Vec<T>> {
-        let (mut found, mut bytes) = (Vec::new(), Vec::new());
-        let many = MANY / size_of::<T>();
-        let mut most = many;
-        let take = |digest: Digest, found: &mut Vec<T>| {
-            if range.contains(&digest.place) {
-                found.push(wanted(digest));
-            }
-        };
+        // Places are even: about as many, and some more.
+        let share = (range.end() - range.start()) as f64 / u64::MAX as f64;
+        let mut found = Vec::with_capacity((self.count() as f64 * share * 1.01) as usize + 4096);
         for partition in partition(*range.start())..=partition(*range.end()) {
-            for chunk in &self.chunks[partition] {
-                // A key that comes a billion times is kept a few million times.
-                if found.len() >= most {
-                    found.sort_unstable();
+            let start = found.len();
+            self.gather(partition, MANY / size_of::<u64>(), |batch| {
+                let sorted = found.len();
+                sort::places(partition, range, batch, &mut found);
+                if start < sorted {
+                    // More than a batch: two sorted parts are one after the other.
+                    found[start..].sort();
                     found.dedup();
-                    most = many.max(2 * found.len());
                 }
-                let count = usize::from(chunk.count);
-                let chunk_bytes = match (&chunk.body, &self.disk) {
-                    (Body::Memory(bytes), _) => bytes,
-                    (Body::Disk(at), Some(disk)) => {
-                        bytes.resize(chunk::length(count, self.kept), 0);
-                        disk.read(partition, *at, &mut bytes)?;
-                        bytes.as_slice()
-                    }
-                    (Body::Disk(_), None) => unreachable!("only a disk has chunks on disk"),
-                };
-                ensure!(
-                    xxh3_64(chunk_bytes) == chunk.sum,
-                    "temporary files were changed, or the disk does not give back what was written: \
-                     check it, and build again",
-                );
-                chunk::decode(partition, count, self.kept, chunk_bytes, |digest| {
-                    take(digest, &mut found);
-                });
-            }
-            // Those that are not in chunks.
-            let in_buffer = self.in_buffers(partition, usize::from(self.in_buffer[partition]));
-            let in_line = [&self.places, &self.prints].map(|columns| {
-                let line = columns.lines.get(partition);
-                line.map_or(&[][..], |line| &line[..usize::from(self.in_line[partition])])
-            });
-            for [places, prints] in [in_buffer, in_line] {
-                for (index, place) in places.iter().enumerate() {
-                    let print = prints.get(index).copied().unwrap_or(0);
-                    take(Digest { place: *place, print }, &mut found);
-                }
-            }
+            })?;
         }
         Ok(found)
     }
 
-    /// Gives the memory of the buffers back, when no more places come and all are in files.
-    pub fn end(&mut self) -> Result<Vec<u8>> {
-        let told = self.checkpoint()?;
-        if self.disk.is_some() {
-            self.places.buffers = Vec::new();
-            self.prints.buffers = Vec::new();
+    /// The digests within a range, in their order, each once, after [`Spill::end`].
+    pub fn digests(&self, range: &RangeInclusive<u64>) -> Result<Vec<Digest>> {
+        assert_eq!(self.kept, Kept::Digests);
+        let mut found = Vec::new();
+        for partition in partition(*range.start())..=partition(*range.end()) {
+            let mut digests = Vec::new();
+            self.gather(partition, MANY / size_of::<Digest>(), |batch| {
+                for chunk in batch {
+                    chunk.digests(partition, |digest| {
+                        if range.contains(&digest.place) {
+                            digests.push((digest.place, digest.print));
+                        }
+                    });
+                }
+                digests.sort_unstable();
+                digests.dedup();
+            })?;
+            found.extend(digests.into_iter().map(|(place, print)| Digest { place, print }));
         }
-        Ok(told)
+        Ok(found)
+    }
+
+    /// Reads the chunks of a partition, in batches of `many` digests or a chunk more: a key that
+    /// comes a billion times must not take memory a billion times.
+    fn gather(
+        &self,
+        partition: usize,
+        many: usize,
+        mut take: impl FnMut(&[Encoded]),
+    ) -> Result<()> {
+        let group = read(&self.groups[file_of(partition)]);
+        let mut chunks = group.chunks[partition % IN_FILE].as_slice();
+        let mut bytes = Vec::new();
+        while !chunks.is_empty() {
+            let mut before = 0;
+            let full = chunks.iter().position(|chunk| {
+                before += usize::from(chunk.count);
+                before >= many
+            });
+            let (batch, later) = chunks.split_at(full.map_or(chunks.len(), |last| last + 1));
+            chunks = later;
+            self.read_chunks(&group, batch, &mut bytes)?;
+            let mut rest = bytes.as_slice();
+            let mut encoded = Vec::with_capacity(batch.len());
+            for chunk in batch {
+                let count = usize::from(chunk.count);
+                let bytes = match &chunk.body {
+                    Body::Memory(bytes) => bytes,
+                    Body::Disk(_) => {
+                        let (bytes, later) = rest.split_at(chunk::length(count, self.kept));
+                        rest = later;
+                        bytes
+                    }
+                };
+                ensure!(
+                    xxh3_64(bytes) == chunk.sum,
+                    "temporary files were changed, or the disk does not give back what was written: \
+                     check it, and build again",
+                );
+                encoded.push(Encoded::new(count, self.kept, bytes));
+            }
+            take(&encoded);
+        }
+        Ok(())
+    }
+
+    /// Reads those of some chunks that are in their group's file, one after the other.
+    fn read_chunks(&self, group: &Group, chunks: &[Chunk], bytes: &mut Vec<u8>) -> Result<()> {
+        let on_disk = |chunk: &&Chunk| matches!(chunk.body, Body::Disk(_));
+        let length = |chunk: &Chunk| chunk::length(chunk.count.into(), self.kept);
+        bytes.resize(chunks.iter().filter(on_disk).map(length).sum(), 0);
+        let mut rest = bytes.as_mut_slice();
+        for chunk in chunks {
+            if let (Body::Disk(at), Some(file)) = (&chunk.body, &group.file) {
+                let (bytes, later) = rest.split_at_mut(length(chunk));
+                rest = later;
+                let read = file.file.read_exact_at(bytes, *at);
+                read.with_context(|| format!("cannot read {}", file.path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the system read what is going to be gathered of a range, while others work.
+    #[cfg(target_os = "linux")]
+    pub fn read_ahead(&self, range: &RangeInclusive<u64>) {
+        use rustix::fs::{Advice, fadvise};
+
+        for partition in partition(*range.start())..=partition(*range.end()) {
+            let group = read(&self.groups[file_of(partition)]);
+            let Some(file) = &group.file else { return };
+            for chunk in &group.chunks[partition % IN_FILE] {
+                let length = chunk::length(chunk.count.into(), self.kept) as u64;
+                if let (Body::Disk(at), Some(length)) = (&chunk.body, NonZero::new(length)) {
+                    // Without it, reading takes longer.
+                    let _ = fadvise(&file.file, *at, Some(length), Advice::WillNeed);
+                }
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn read_ahead(&self, _range: &RangeInclusive<u64>) {}
+
+    /// Has all digests in chunks, and gives the memory of the buffers back, when no more come.
+    pub fn end(&self, threads: usize) -> Result<Checkpoint> {
+        self.settle(threads)?;
+        for runs in &self.runs {
+            let mut runs = runs.lock().expect(WHOLE);
+            (runs.columns, runs.divided) = (Columns::default(), Columns::default());
+        }
+        for group in &self.groups {
+            write(group).buffers = Columns::default();
+        }
+        Ok(self.settled())
     }
 
     /// The memory that the digests of a partition take while they are worked on, about.
     pub fn of_partition(&self) -> u64 {
-        3 * bytes_of(self.kept) as u64 * self.count / PARTITIONS as u64
+        3 * bytes_of(self.kept) as u64 * self.count() / PARTITIONS as u64
     }
 
     /// Frees the files of partitions that are all before this place.
     pub fn free_before(&self, place: u64) -> Result<()> {
-        match &self.disk {
-            Some(disk) => (0..file_of(partition(place))).try_for_each(|file| disk.free(file)),
-            None => Ok(()),
+        for group in &self.groups[..file_of(partition(place))] {
+            if let Some(file) = &read(group).file {
+                // It stays open, so that to remove it would not be enough.
+                let freed = file.file.set_len(0);
+                freed.with_context(|| format!("cannot empty {}", file.path.display()))?;
+            }
         }
+        Ok(())
     }
 
     /// The file that a place would be in: those before are free after [`Spill::free_before`].
     pub fn file_of(place: u64) -> usize {
         file_of(partition(place))
+    }
+}
+
+fn read(group: &RwLock<Group>) -> RwLockReadGuard<'_, Group> {
+    group.read().expect(WHOLE)
+}
+
+fn write(group: &RwLock<Group>) -> RwLockWriteGuard<'_, Group> {
+    group.write().expect(WHOLE)
+}
+
+impl Group {
+    /// Appends some digests to the buffer of a partition, which has room for them.
+    fn append(&mut self, at: usize, capacity: usize, from: &Columns, some: Range<usize>) {
+        let end = at * capacity + usize::from(self.in_buffer[at]);
+        self.in_buffer[at] += some.len() as u16;
+        let to = end..end + some.len();
+        self.buffers.places[to.clone()].copy_from_slice(&from.places[some.clone()]);
+        if let Some(prints) = self.buffers.prints.get_mut(to) {
+            prints.copy_from_slice(&from.prints[some]);
+        }
+    }
+}
+
+impl SpillFile {
+    /// Opens a file and cuts it to this length. An empty one was free.
+    fn open(path: PathBuf, told: u64) -> Result<SpillFile> {
+        let file = file::open_without_links(&path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        ensure!(
+            length == 0 || length >= told,
+            "{} has {length} bytes, and should have {told}: remove the folder, and build anew",
+            path.display(),
+        );
+        file.set_len(length.min(told)).with_context(|| format!("{}", path.display()))?;
+        Ok(SpillFile { file: Arc::new(file), path, length: told })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<Body> {
+        let at = self.length;
+        let written = self.file.write_all_at(bytes, at);
+        written.with_context(|| format!("cannot write to {}", self.path.display()))?;
+        self.length += bytes.len() as u64;
+        Ok(Body::Disk(at))
     }
 }
 
@@ -400,7 +657,13 @@ pub fn disk_for(count: u64, kept: Kept, memory: u64) -> u64 {
 /// The places of a buffer.
 fn capacity(memory: u64, kept: Kept) -> usize {
     let of_partition = memory.max(LEAST_MEMORY) as usize / 4 / PARTITIONS / bytes_of(kept);
-    (of_partition / LINE * LINE).min(chunk::MOST)
+    of_partition.min(chunk::MOST)
+}
+
+/// How many workers may have runs of their own, which take a sixteenth of the memory.
+fn runs_for(memory: u64, kept: Kept) -> usize {
+    let of_worker = FILES * RUN * bytes_of(kept);
+    (memory as usize / 16 / of_worker).max(1)
 }
 
 fn bytes_of(kept: Kept) -> usize {
@@ -411,7 +674,7 @@ fn bytes_of(kept: Kept) -> usize {
 }
 
 fn file_of(partition: usize) -> usize {
-    partition / (PARTITIONS / FILES)
+    partition / IN_FILE
 }
 
 impl Chunk {
@@ -421,78 +684,6 @@ impl Chunk {
         told[2..4].copy_from_slice(&self.count.to_le_bytes());
         told[4..].copy_from_slice(&self.sum.to_le_bytes());
         told
-    }
-}
-
-/// The files, once there are any.
-struct Disk {
-    folder: PathBuf,
-    files: Vec<File>,
-    lengths: Vec<u64>,
-}
-
-impl Disk {
-    fn create(folder: &Path) -> Result<Disk> {
-        let open = |file| {
-            let mut options = File::options();
-            options.read(true).write(true).create_new(true);
-            let path = folder.join(file_name(file));
-            options.open(&path).with_context(|| format!("cannot create {}", path.display()))
-        };
-        let files = (0..FILES).map(open).collect::<Result<_>>()?;
-        Ok(Disk { folder: folder.to_owned(), files, lengths: vec![0; FILES] })
-    }
-
-    /// Opens files and cuts them to these lengths. An empty one was free.
-    fn open(folder: &Path, lengths: Vec<u64>) -> Result<Disk> {
-        let open = |(file, told): (usize, &u64)| {
-            let path = folder.join(file_name(file));
-            let opened = file::open_without_links(&path);
-            let opened = opened.with_context(|| format!("cannot open {}", path.display()))?;
-            let length = opened.metadata().map_or(0, |metadata| metadata.len());
-            ensure!(
-                length == 0 || length >= *told,
-                "{} has {length} bytes, and should have {told}: remove the folder, and build anew",
-                path.display(),
-            );
-            opened.set_len(length.min(*told)).with_context(|| format!("{}", path.display()))?;
-            Ok(opened)
-        };
-        let files = lengths.iter().enumerate().map(open).collect::<Result<_>>()?;
-        Ok(Disk { folder: folder.to_owned(), files, lengths })
-    }
-
-    fn write(&mut self, partition: usize, bytes: &[u8]) -> Result<Body> {
-        let file = file_of(partition);
-        let at = self.lengths[file];
-        let written = self.files[file].write_all_at(bytes, at);
-        written.with_context(|| format!("cannot write to {}", self.path(file).display()))?;
-        self.lengths[file] += bytes.len() as u64;
-        Ok(Body::Disk(at))
-    }
-
-    fn read(&self, partition: usize, at: u64, bytes: &mut [u8]) -> Result<()> {
-        let file = file_of(partition);
-        let read = self.files[file].read_exact_at(bytes, at);
-        read.with_context(|| format!("cannot read {}", self.path(file).display()))
-    }
-
-    fn sync(&self) -> Result<()> {
-        for (number, file) in self.files.iter().enumerate() {
-            let synced = file.sync_data();
-            synced.with_context(|| format!("cannot sync {}", self.path(number).display()))?;
-        }
-        Ok(())
-    }
-
-    /// Gives the room of a file back. It stays open, so that to remove it would not be enough.
-    fn free(&self, file: usize) -> Result<()> {
-        let freed = self.files[file].set_len(0);
-        freed.with_context(|| format!("cannot empty {}", self.path(file).display()))
-    }
-
-    fn path(&self, file: usize) -> PathBuf {
-        self.folder.join(file_name(file))
     }
 }
 
@@ -508,6 +699,7 @@ fn file_name(file: usize) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::thread;
 
     use super::*;
 
@@ -522,8 +714,10 @@ mod tests {
         (0..count).map(|n| digest(n % (count * 9 / 10).max(1))).collect()
     }
 
+    /// Ascending, each once.
     fn sorted(mut places: Vec<u64>) -> Vec<u64> {
         places.sort_unstable();
+        places.dedup();
         places
     }
 
@@ -533,15 +727,17 @@ mod tests {
 
     /// All places. Where digests are kept, each is there with its print.
     fn all(spill: &Spill) -> Vec<u64> {
-        let places = sorted(spill.places(&(0..=u64::MAX)).expect("they are there"));
+        let places = spill.places(&(0..=u64::MAX)).expect("they are there");
         if spill.kept == Kept::Digests {
             let digests = spill.digests(&(0..=u64::MAX)).expect("they are there");
             assert!(digests.iter().all(|digest| digest.print == !digest.place.rotate_left(7)));
-            let mut once = places.clone();
-            once.dedup();
-            assert!(digests.iter().map(|digest| digest.place).eq(once));
+            assert!(digests.iter().map(|digest| &digest.place).eq(&places));
         }
         places
+    }
+
+    fn restored(kept: Kept, folder: &Path, told: &[u8]) -> Spill {
+        Spill::restore(2 * LEAST_MEMORY, kept, 2, folder, told).expect("it is restored")
     }
 
     #[test]
@@ -551,14 +747,14 @@ mod tests {
             .flat_map(|count| BOTH.map(|kept| (count, kept)))
         {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut spill = Spill::new(LEAST_MEMORY, kept);
-            spill.add(&digests(count)).expect("there is memory");
             let expected = places_of(&digests(count));
+            let spill = Spill::new(LEAST_MEMORY, kept, 2);
+            spill.add(&digests(count)).expect("there is memory");
+            spill.end(2).expect("there is memory");
             assert!(all(&spill) == expected, "{count} in memory");
+            assert_eq!(spill.bytes_on_disk(), 0);
             spill.go_to_disk(folder.path()).expect("it can be written to");
             assert!(all(&spill) == expected, "{count}, chunks on disk");
-            spill.checkpoint().expect("it can be written to");
-            assert!(all(&spill) == expected, "{count} on disk");
             assert_eq!(spill.count(), count);
             let most = disk_for(count, kept, LEAST_MEMORY).max(LEAST_MEMORY / 2 + (4096 * 1024));
             assert!(spill.bytes_on_disk() <= most, "{count}: {}", spill.bytes_on_disk());
@@ -566,12 +762,68 @@ mod tests {
     }
 
     #[test]
+    fn workers_add_at_once_while_chunks_go_to_files() {
+        let all_digests = digests(1_500_000);
+        for (kept, memory) in
+            BOTH.into_iter().flat_map(|kept| [(kept, LEAST_MEMORY), (kept, 1 << 30)])
+        {
+            for workers in [1, 2, 5] {
+                let folder = tempfile::tempdir().expect("a folder");
+                let spill = Spill::new(memory, kept, workers);
+                thread::scope(|scope| {
+                    for some in all_digests.chunks(all_digests.len().div_ceil(5)) {
+                        let add = |some| spill.add(some).expect("there is disk");
+                        scope.spawn(move || some.chunks(3001).for_each(add));
+                    }
+                    spill.go_to_disk(folder.path()).expect("it can be written to");
+                });
+                let told = spill.end(3).and_then(Checkpoint::sync).expect("there is disk");
+                assert_eq!(spill.count(), all_digests.len() as u64);
+                assert!(all(&spill) == places_of(&all_digests), "{kept:?}, {workers} workers");
+                let again = restored(kept, folder.path(), &told);
+                assert_eq!(again.count(), spill.count());
+                assert!(all(&again) == all(&spill));
+            }
+        }
+    }
+
+    /// What the top of this file and [`least_memory`] say that buffers take.
+    #[test]
+    fn buffers_take_their_share_of_the_memory_whatever_comes() {
+        for (kept, workers) in BOTH.into_iter().flat_map(|kept| [(kept, 1), (kept, 2), (kept, 64)])
+        {
+            for memory in [LEAST_MEMORY, 100_000_000, 1_000_000_000, 8_000_000_000] {
+                let spill = Spill::new(memory, kept, workers);
+                let bytes = |columns: &Columns| {
+                    8 * (columns.places.capacity() + columns.prints.capacity()) as u64
+                };
+                let buffers: u64 =
+                    spill.groups.iter().map(|group| bytes(&read(group).buffers)).sum();
+                assert!(buffers <= memory / 4, "{kept:?}, {memory}: {buffers}");
+                let runs = spill.runs.iter().map(|runs| {
+                    let runs = runs.lock().expect(WHOLE);
+                    bytes(&runs.columns) + bytes(&runs.divided)
+                });
+                let runs: u64 = runs.sum();
+                // Those of one worker are always there.
+                assert!(runs <= (memory / 15).max(530_000), "{kept:?}, {memory}: {runs}");
+                assert!(spill.runs.len() <= workers);
+                spill.add(&digests(70_000)).expect("there is memory");
+                spill.end(1).expect("there is memory");
+                let left: u64 = spill.groups.iter().map(|group| bytes(&read(group).buffers)).sum();
+                assert_eq!(left, 0, "all is in chunks");
+            }
+        }
+    }
+
+    #[test]
     fn a_range_gives_the_places_within() {
-        let mut spill = Spill::new(LEAST_MEMORY, Kept::Digests);
+        let spill = Spill::new(LEAST_MEMORY, Kept::Digests, 2);
         spill.add(&digests(200_000)).expect("there is memory");
+        spill.end(1).expect("there is memory");
         let all = places_of(&digests(200_000));
         for range in [0..=0, 0..=u64::MAX / 3, u64::MAX / 3 + 1..=u64::MAX / 2, 7 << 52..=8 << 52] {
-            let found = sorted(spill.places(&range).expect("they are there"));
+            let found = spill.places(&range).expect("they are there");
             let expected = all.iter().copied().filter(|place| range.contains(place));
             assert!(expected.eq(found.iter().copied()), "{range:?}");
             let parts: Vec<_> = divided(range.clone()).collect();
@@ -579,7 +831,7 @@ mod tests {
                 (parts[0].start(), parts[parts.len() - 1].end()),
                 (range.start(), range.end())
             );
-            let of_parts = parts.iter().map(|part| sorted(spill.places(part).expect("there")));
+            let of_parts = parts.iter().map(|part| spill.places(part).expect("there"));
             assert!(of_parts.collect::<Vec<_>>().concat() == found, "{range:?}");
         }
         let ranges: Vec<_> = partitions().collect();
@@ -592,23 +844,27 @@ mod tests {
     fn a_restored_spill_has_what_was_there_at_the_checkpoint() {
         for kept in BOTH {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut spill = Spill::new(LEAST_MEMORY, kept);
+            let spill = Spill::new(LEAST_MEMORY, kept, 2);
             let mut told = Vec::new();
             spill.add(&digests(100_000)).expect("there is memory");
             spill.go_to_disk(folder.path()).expect("it can be written to");
             for round in 0..3 {
                 spill.add(&digests(200_000)[round * 1000..]).expect("there is disk");
-                told.extend(spill.checkpoint().expect("there is disk"));
+                let checkpoint = spill.checkpoint(2).expect("there is disk");
+                // More comes before it is synced.
+                spill.add(&digests(10_000)).expect("there is disk");
+                told.extend(checkpoint.sync().expect("there is disk"));
             }
-            let (expected, count) = (all(&spill), spill.count());
+            let count = 100_000 + 200_000 + 199_000 + 198_000 + 2 * 10_000;
+            let expected = places_of(&[digests(100_000), digests(200_000)].concat());
             // A kill comes in the middle of later chunks.
             spill.add(&digests(300_000)).expect("there is disk");
             drop(spill);
-            let spill = Spill::restore(2 * LEAST_MEMORY, kept, folder.path(), &told);
-            let mut spill = spill.expect("it is restored");
+            let spill = restored(kept, folder.path(), &told);
             assert_eq!(spill.count(), count);
             assert!(all(&spill) == expected);
             spill.add(&digests(5000)).expect("there is disk");
+            spill.end(1).expect("there is disk");
             assert!(all(&spill) == sorted([expected, places_of(&digests(5000))].concat()));
         }
     }
@@ -616,16 +872,18 @@ mod tests {
     #[test]
     fn a_key_that_comes_very_often_takes_little_memory() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut spill = Spill::new(LEAST_MEMORY, Kept::Places);
+        let spill = Spill::new(LEAST_MEMORY, Kept::Places, 1);
         spill.go_to_disk(folder.path()).expect("it can be written to");
         let few: Vec<Digest> = (0..1000).map(|place| Digest { place, print: 0 }).collect();
         (0..20_000).for_each(|_| spill.add(&few).expect("there is disk"));
-        spill.end().expect("there is disk");
+        spill.end(1).expect("there is disk");
+        let mut most = 0;
+        let many = MANY / 8;
+        let count = |batch: &[Encoded]| most = most.max(batch.iter().map(Encoded::len).sum());
+        spill.gather(0, many, count).expect("they are there");
+        assert!(most >= many && most < many + chunk::MOST, "{most}");
         let gathered = spill.places(&(0..=u64::MAX)).expect("they are there");
-        assert!(gathered.len() < MANY / 8 + chunk::MOST, "{}", gathered.len());
-        let mut different = sorted(gathered);
-        different.dedup();
-        assert!(different.into_iter().eq(0..1000));
+        assert!(gathered.into_iter().eq(0..1000));
     }
 
     /// The list of chunks of so many, each as full as it gets.
@@ -648,10 +906,10 @@ mod tests {
     #[test]
     fn files_are_freed_and_damage_is_noticed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut spill = Spill::new(LEAST_MEMORY, Kept::Places);
+        let spill = Spill::new(LEAST_MEMORY, Kept::Places, 2);
         spill.add(&digests(500_000)).expect("there is memory");
         spill.go_to_disk(folder.path()).expect("it can be written to");
-        spill.checkpoint().expect("it can be written to");
+        spill.end(2).expect("it can be written to");
         let half = 1 << 63;
         spill.free_before(half).expect("it can be written to");
         for file in 0..FILES {

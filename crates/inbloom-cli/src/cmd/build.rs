@@ -9,6 +9,7 @@
 //! All cores split and hash lines; one inserts them, in order, so that the same input gives the
 //! same file to the byte, and the number of new keys does not depend on chance.
 
+mod keeper;
 mod out_of_core;
 mod overlay;
 mod unfinished;

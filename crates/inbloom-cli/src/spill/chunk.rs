@@ -12,6 +12,8 @@
 //! place; the fewer there are, the more weigh the 512 bytes of the buckets. Prints, if they are kept,
 //! are in the same order.
 
+use std::ops::RangeInclusive;
+
 use inbloom::Digest;
 
 /// What is kept of a digest.
@@ -41,12 +43,12 @@ impl Kept {
 /// Bits of a place that choose its partition, and then its bucket.
 const PARTITION_BITS: u32 = 12;
 const BUCKET_BITS: u32 = 12;
-const REST_BITS: u32 = 64 - PARTITION_BITS - BUCKET_BITS;
+pub const REST_BITS: u32 = 64 - PARTITION_BITS - BUCKET_BITS;
 const REST_BYTES: usize = REST_BITS as usize / 8;
 
 /// Partitions of all places.
 pub const PARTITIONS: usize = 1 << PARTITION_BITS;
-const BUCKETS: usize = 1 << BUCKET_BITS;
+pub const BUCKETS: usize = 1 << BUCKET_BITS;
 
 /// Places of a chunk at most: as many as fit into the second level of a processor's cache while
 /// they are encoded.
@@ -58,6 +60,12 @@ pub fn partition(place: u64) -> usize {
     (place >> (64 - PARTITION_BITS)) as usize
 }
 
+/// The bucket of a place in its partition. They are in the order of the places too.
+#[inline]
+pub fn bucket(place: u64) -> usize {
+    (place >> REST_BITS) as usize % BUCKETS
+}
+
 /// The bytes of a chunk of so many places or digests.
 pub fn length(count: usize, kept: Kept) -> usize {
     count * (REST_BYTES + kept.print()) + (count + BUCKETS).div_ceil(8)
@@ -67,7 +75,6 @@ pub fn length(count: usize, kept: Kept) -> usize {
 pub fn encode(places: &[u64], prints: &[u64], chunk: &mut Vec<u8>) {
     debug_assert!(places.len() <= MOST && (prints.is_empty() || prints.len() == places.len()));
     let kept = Kept::of(prints);
-    let bucket = |place: u64| (place >> REST_BITS) as usize % BUCKETS;
     let mut next = [0_u16; BUCKETS];
     places.iter().for_each(|place| next[bucket(*place)] += 1);
     let mut end = 0;
@@ -92,37 +99,73 @@ pub fn encode(places: &[u64], prints: &[u64], chunk: &mut Vec<u8>) {
     }
 }
 
-/// Calls `take` with the digests of a chunk of `count` of a partition; where only places were kept,
-/// their prints are 0.
-///
-/// Panics if the chunk is not as long as one of so many.
-pub fn decode(
-    partition: usize,
-    count: usize,
-    kept: Kept,
-    chunk: &[u8],
-    mut take: impl FnMut(Digest),
-) {
-    assert_eq!(chunk.len(), length(count, kept), "a chunk of {count} {kept:?}");
-    let (rests, bits) = chunk.split_at(count * REST_BYTES);
-    let (bits, prints) = bits.split_at(bits.len() - count * kept.print());
-    let (rests, _) = rests.as_chunks::<REST_BYTES>();
-    let (prints, _) = prints.as_chunks::<8>();
-    let partition = (partition as u64) << (64 - PARTITION_BITS);
-    let mut rests = rests.iter().enumerate();
-    for (byte, bits) in bits.iter().enumerate() {
-        let mut bits = *bits;
-        while bits != 0 {
-            let set = byte * 8 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            let Some((index, rest)) = rests.next() else { return };
-            let bucket = (set - index) as u64;
-            let mut bytes = [0; 8];
-            bytes[..REST_BYTES].copy_from_slice(rest);
-            let place = partition | bucket << REST_BITS | u64::from_le_bytes(bytes);
-            let print = prints.get(index).map_or(0, |print| u64::from_le_bytes(*print));
-            take(Digest { place, print });
+/// A chunk that is read again.
+pub struct Encoded<'a> {
+    rests: &'a [[u8; REST_BYTES]],
+    bits: &'a [u8],
+    /// None, or as many as rests.
+    prints: &'a [[u8; 8]],
+}
+
+impl<'a> Encoded<'a> {
+    /// A chunk of so many places or digests. Panics if it is not as long as one.
+    pub fn new(count: usize, kept: Kept, chunk: &'a [u8]) -> Encoded<'a> {
+        assert_eq!(chunk.len(), length(count, kept), "a chunk of {count} {kept:?}");
+        let (rests, bits) = chunk.split_at(count * REST_BYTES);
+        let (bits, prints) = bits.split_at(bits.len() - count * kept.print());
+        Encoded { rests: rests.as_chunks().0, bits, prints: prints.as_chunks().0 }
+    }
+
+    /// How many places or digests there are.
+    pub fn len(&self) -> usize {
+        self.rests.len()
+    }
+
+    /// Calls `take` with the number of each rest in the chunk and its bucket, for those of some
+    /// buckets, in their order.
+    #[inline]
+    pub fn each(&self, buckets: &RangeInclusive<usize>, mut take: impl FnMut(usize, usize)) {
+        let (words, rest) = self.bits.as_chunks();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let mut index = 0;
+        for (at, word) in words.iter().chain([&last]).enumerate() {
+            let mut word = u64::from_le_bytes(*word);
+            let ones = word.count_ones() as usize;
+            // Each zero is the end of a bucket.
+            if 64 * (at + 1) - index - ones < *buckets.start() {
+                index += ones;
+                continue;
+            }
+            while word != 0 {
+                let bucket = 64 * at + word.trailing_zeros() as usize - index;
+                if bucket > *buckets.end() || index == self.len() {
+                    return;
+                }
+                if bucket >= *buckets.start() {
+                    take(index, bucket);
+                }
+                index += 1;
+                word &= word - 1;
+            }
         }
+    }
+
+    /// The place of a rest of a partition.
+    #[inline]
+    pub fn place(&self, partition: usize, index: usize, bucket: usize) -> u64 {
+        let mut rest = [0; 8];
+        rest[..REST_BYTES].copy_from_slice(&self.rests[index]);
+        let above = partition << BUCKET_BITS | bucket;
+        (above as u64) << REST_BITS | u64::from_le_bytes(rest)
+    }
+
+    /// Calls `take` with all digests; where only places were kept, their prints are 0.
+    pub fn digests(&self, partition: usize, mut take: impl FnMut(Digest)) {
+        self.each(&(0..=BUCKETS - 1), |index, bucket| {
+            let print = self.prints.get(index).map_or(0, |print| u64::from_le_bytes(*print));
+            take(Digest { place: self.place(partition, index, bucket), print });
+        });
     }
 }
 
@@ -140,15 +183,15 @@ mod tests {
         let (mut chunk, mut decoded) = (vec![7; 99], Vec::new());
         encode(places, &[], &mut chunk);
         let count = places.len();
-        decode(partition, count, Kept::Places, &chunk, |digest| decoded.push(digest.place));
+        let encoded = Encoded::new(count, Kept::Places, &chunk);
+        encoded.digests(partition, |digest| decoded.push(digest.place));
         decoded.sort_unstable();
 
         let prints: Vec<u64> = mixed(count).map(|print| !print).collect();
         let (mut pairs, mut expected) = (Vec::new(), Vec::new());
         encode(places, &prints, &mut chunk);
-        decode(partition, count, Kept::of(&prints), &chunk, |digest| {
-            pairs.push((digest.place, digest.print));
-        });
+        let encoded = Encoded::new(count, Kept::of(&prints), &chunk);
+        encoded.digests(partition, |digest| pairs.push((digest.place, digest.print)));
         expected.extend(places.iter().copied().zip(prints));
         pairs.sort_unstable();
         expected.sort_unstable();
@@ -196,7 +239,7 @@ mod tests {
             for kept in [Kept::Places, Kept::Digests] {
                 let chunk = vec![byte; length(100, kept)];
                 let mut decoded = 0;
-                decode(1, 100, kept, &chunk, |_| decoded += 1);
+                Encoded::new(100, kept, &chunk).digests(1, |_| decoded += 1);
                 assert!(decoded <= 100);
             }
         }

@@ -26,6 +26,7 @@ mod out_of_core;
 mod overfull;
 mod overlay;
 mod plan;
+mod power_loss;
 mod remove;
 mod seeds;
 mod serve;

@@ -113,8 +113,9 @@ impl BlockedWriter {
         Ok(kept.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
-    /// Has what was appended on disk.
-    pub fn sync(&self) -> Result<()> {
+    /// Returns what has on disk, when it is called, all that was appended before this. Pieces may be
+    /// appended meanwhile, on another thread.
+    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
         self.payload.sync()
     }
 

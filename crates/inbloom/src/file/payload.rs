@@ -123,9 +123,12 @@ impl Payload {
         Ok(xxh3_64(part))
     }
 
-    /// Has what was appended on disk.
-    pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(failed("syncing", &self.path))
+    /// Returns what has on disk, when it is called, all that was appended before this. Appending may
+    /// go on meanwhile.
+    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
+        let file = self.file.try_clone().map_err(failed("opening", &self.path))?;
+        let path = self.path.clone();
+        Ok(move || file.sync_data().map_err(failed("syncing", &path)))
     }
 
     /// Completes the file with what stands behind the parts, and has it on disk, under the name that

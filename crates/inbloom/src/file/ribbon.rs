@@ -122,8 +122,9 @@ impl RibbonWriter {
         self.keys += lengths.keys;
     }
 
-    /// Has what was appended on disk.
-    pub fn sync(&self) -> Result<()> {
+    /// Returns what has on disk, when it is called, all that was appended before this. Shards may be
+    /// appended meanwhile, on another thread.
+    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
         self.payload.sync()
     }
 

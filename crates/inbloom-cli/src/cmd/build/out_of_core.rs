@@ -29,7 +29,8 @@ use std::io::Read;
 use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -39,15 +40,17 @@ use inbloom::{Digest, Filter, Plan};
 use inbloom_server::units::{self, machine};
 use signal_hook::consts::SIGINT;
 
-use super::unfinished::{self, Output, Position, Unfinished};
+use super::keeper::Keeper;
+use super::unfinished::{self, Output, Position, State, Unfinished};
 use super::{Args, Builder};
 use crate::blocks::{InOrder, Next};
 use crate::input::Input;
+use crate::keys::Digests;
 use crate::pipeline::in_order;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
 use crate::spill::{self, Kept, Spill};
-use crate::{filter_file, numbers, output};
+use crate::{filter_file, memory, numbers, output};
 use parts::{OneFile, Parts, Shards};
 
 /// So many keys can be one shard, whatever was planned.
@@ -147,7 +150,7 @@ pub enum Built {
 pub fn build(builder: &mut Builder) -> Result<Built> {
     let mut work = Work::begin(builder)?;
     let outcome = work.run().map_err(|error| work.name_full(error));
-    let unfinished = work.unfinished.take();
+    let unfinished = work.keeper.take().map(Keeper::end);
     let (error, unfinished) = match (outcome, unfinished) {
         (Ok(Finished::Filter(filter)), None) => return Ok(Built::Filter(filter)),
         (Ok(Finished::Filter(filter)), Some(unfinished)) => {
@@ -235,8 +238,12 @@ struct Work<'a, 'b> {
     memory: u64,
     /// Digests in the order in which they came, until they become too many.
     early: Option<Vec<Digest>>,
-    spill: Spill,
-    unfinished: Option<Unfinished>,
+    spill: Arc<Spill>,
+    /// How far the build had come that goes on, and what it kept of the parts that it wrote.
+    begun: State,
+    begun_parts: Vec<u8>,
+    /// There once something is on disk.
+    keeper: Option<Keeper>,
     /// Listened for once there are files to remove.
     signals: Option<&'static Signals>,
 }
@@ -277,28 +284,39 @@ impl<'a, 'b> Work<'a, 'b> {
             false => Kept::Digests,
         };
         let early = (!builder.in_parts).then(Vec::new);
-        let (spill, signals) = (Spill::new(memory, kept), None);
-        let mut work =
-            Work { builder, output, folder, asked, memory, early, spill, unfinished, signals };
-        match &work.unfinished {
-            Some(unfinished) => {
-                let (chunks, _) = unfinished.lists()?;
-                work.spill = Spill::restore(memory, kept, &work.folder, &chunks)?;
-                work.signals = Some(Signals::catch()?);
-                work.builder.missing = unfinished.state.missing;
-                output::say(format_args!(
-                    "going on in {}: {} {}",
-                    work.folder.display(),
-                    numbers::keys(work.spill.count()),
-                    if unfinished.state.all_read {
-                        "were read, which were all: no more are read"
-                    } else {
-                        "were read"
-                    },
-                ));
-            }
-            None => work.check_room(kept)?,
-        }
+        let threads = args.input.threads();
+        let mut work = Work {
+            builder,
+            output,
+            folder,
+            asked,
+            memory,
+            early,
+            spill: Arc::new(Spill::new(memory, kept, threads)),
+            begun: State::default(),
+            begun_parts: Vec::new(),
+            keeper: None,
+            signals: None,
+        };
+        let Some(unfinished) = unfinished else {
+            work.check_room(kept)?;
+            return Ok(work);
+        };
+        let (chunks, parts) = unfinished.lists()?;
+        let spill = Spill::restore(memory, kept, threads, &work.folder, &chunks)?;
+        (work.spill, work.begun, work.begun_parts) = (Arc::new(spill), unfinished.state, parts);
+        work.signals = Some(Signals::catch()?);
+        work.builder.missing = work.begun.missing;
+        output::say(format_args!(
+            "going on in {}: {} {}",
+            work.folder.display(),
+            numbers::keys(work.spill.count()),
+            match work.begun.all_read {
+                true => "were read, which were all: no more are read",
+                false => "were read",
+            },
+        ));
+        work.keeper = Some(Keeper::new(unfinished));
         Ok(work)
     }
 
@@ -307,7 +325,7 @@ impl<'a, 'b> Work<'a, 'b> {
     }
 
     fn run(&mut self) -> Result<Finished> {
-        if !self.unfinished.as_ref().is_some_and(|unfinished| unfinished.state.all_read) {
+        if !self.begun.all_read {
             self.read()?;
         }
         if let Some(digests) = self.early.take() {
@@ -315,6 +333,7 @@ impl<'a, 'b> Work<'a, 'b> {
             return Ok(Finished::Filter(Box::new(filter)));
         }
         self.builder.read = self.spill.count();
+        memory::keep_for_a_while();
         let plan = self.plan()?;
         match (&self.output, plan.kind().is_static()) {
             (Output::Shards(..), _) => self.write_shards(plan),
@@ -364,16 +383,21 @@ impl<'a, 'b> Work<'a, 'b> {
     fn read(&mut self) -> Result<()> {
         let start = Instant::now();
         let input = &self.args().input;
-        let mut position = self
-            .unfinished
-            .as_ref()
-            .map(|unfinished| unfinished.state.position)
-            .unwrap_or_default();
+        let mut position = self.begun.position;
         let reader = input.reader(&self.builder.inputs).starting_at(position.input, position.bytes);
         let mut progress = Progress::new("reading", &self.builder.inputs, &reader, Beside::Nothing);
         let keys = self.builder.keys()?;
-        let digests = move |block: &_, digests: &mut _| keys.digests(block, digests);
-        let mut jobs = InOrder::new(reader, self.threads(), digests);
+        let spill = Arc::clone(&self.spill);
+        let in_order = Arc::new(AtomicBool::new(self.early.is_some()));
+        let keeps_order = Arc::clone(&in_order);
+        // Workers add to the spill themselves, unless digests are kept in their order.
+        let work = move |block: &_, made: &mut Made| {
+            keys.digests(block, &mut made.digests)?;
+            let is_spilled = !keeps_order.load(Ordering::Relaxed);
+            made.spilled = is_spilled.then(|| spill.add(&made.digests));
+            Ok(())
+        };
+        let mut jobs = InOrder::new(reader, self.threads(), work);
         let mut kept = self.spill.count();
         loop {
             match jobs.next_within(LOOK) {
@@ -381,11 +405,13 @@ impl<'a, 'b> Work<'a, 'b> {
                     let (input, bytes) = (job.block.input, job.block.bytes() as u64);
                     let before = if input == position.input { position.bytes } else { 0 };
                     position = Position { input, bytes: before + bytes };
-                    match &mut self.early {
-                        Some(early) => early.extend_from_slice(&job.product),
-                        None => self.spill.add(&job.product)?,
+                    let Made { digests, spilled } = &mut job.product;
+                    match (spilled.take(), &mut self.early) {
+                        (Some(spilled), _) => spilled?,
+                        (None, Some(early)) => early.extend_from_slice(digests),
+                        (None, None) => self.spill.add(digests)?,
                     }
-                    self.builder.missing += job.product.missing().len() as u64;
+                    self.builder.missing += digests.missing().len() as u64;
                     progress.step(job.block.len());
                 }
                 Next::Failed(failure) => return Err(failure.error),
@@ -395,6 +421,7 @@ impl<'a, 'b> Work<'a, 'b> {
             self.look()?;
             let bytes = self.early.as_ref().map_or(0, |early| mem::size_of_val(early.as_slice()));
             if bytes as u64 > self.memory / 2 {
+                in_order.store(false, Ordering::Relaxed);
                 let early = self.early.take().unwrap_or_default();
                 self.spill.add(&early)?;
                 self.builder.in_parts = true;
@@ -402,42 +429,60 @@ impl<'a, 'b> Work<'a, 'b> {
             if self.spill.is_full() {
                 self.go_to_disk()?;
             }
-            let since = self.spill.count() - kept;
-            if self.spill.is_on_disk() && since >= self.spill.between_checkpoints() {
-                self.keep_read(position, false)?;
-                kept = self.spill.count();
+            let is_due = self.spill.count() - kept >= self.spill.between_checkpoints();
+            // One that takes longer than until the next is due is not waited for.
+            if is_due && self.keeper.as_ref().is_some_and(|keeper| !keeper.is_busy()) {
+                // A checkpoint has all keys before a position of the input, and none behind.
+                jobs.pause();
+                if jobs.is_idle() {
+                    self.keep_read(position, false)?;
+                    kept = self.spill.count();
+                    jobs.go_on();
+                }
             }
         }
         drop(progress);
         if matches!(self.output, Output::Shards(..)) && !self.spill.is_on_disk() {
             self.go_to_disk()?;
         }
-        if self.spill.is_on_disk() {
-            self.keep_read(position, true)?;
-            output::say(format_args!(
-                "{} read in {}, {} in {}",
-                numbers::keys(self.spill.count()),
-                shown(start.elapsed()),
-                numbers::bytes(self.spill.bytes_on_disk()),
-                self.folder.display(),
-            ));
+        if !self.spill.is_on_disk() {
+            return self.spill.end(self.threads()).map(drop);
         }
+        self.keep_read(position, true)?;
+        output::say(format_args!(
+            "{} read in {}, {} in {}",
+            numbers::keys(self.spill.count()),
+            shown(start.elapsed()),
+            numbers::bytes(self.spill.bytes_on_disk()),
+            self.folder.display(),
+        ));
         Ok(())
     }
 
     fn go_to_disk(&mut self) -> Result<()> {
         self.signals = Some(Signals::catch()?);
         Unfinished::clear(&self.folder)?;
-        self.unfinished = Some(Unfinished::begin(&self.folder, self.asked.clone())?);
+        let unfinished = Unfinished::begin(&self.folder, self.asked.clone())?;
+        self.keeper = Some(Keeper::new(unfinished));
         self.spill.go_to_disk(&self.folder)
     }
 
+    /// Has all that was read kept in the background.
     fn keep_read(&mut self, position: Position, all_read: bool) -> Result<()> {
-        let chunks = if all_read { self.spill.end()? } else { self.spill.checkpoint()? };
-        let unfinished = self.unfinished.as_mut().expect("what is on disk is unfinished");
-        (unfinished.state.position, unfinished.state.all_read) = (position, all_read);
-        unfinished.state.missing = self.builder.missing;
-        unfinished.save(&chunks, &[])
+        let threads = self.threads();
+        let checkpoint = match all_read {
+            true => self.spill.end(threads)?,
+            false => self.spill.checkpoint(threads)?,
+        };
+        let missing = self.builder.missing;
+        let keeper = self.keeper.as_mut().expect("what is on disk is unfinished");
+        keeper.start(move |unfinished| {
+            // Only what is on disk may be told of.
+            let chunks = checkpoint.sync()?;
+            let state = &mut unfinished.state;
+            (state.position, state.all_read, state.missing) = (position, all_read, missing);
+            unfinished.save(&chunks, &[])
+        })
     }
 
     /// Refuses what would fill a disk, or not fit into memory, before hours of reading.
@@ -466,9 +511,9 @@ impl<'a, 'b> Work<'a, 'b> {
             (filter_file::folder_of(&self.folder), filter_file::folder_of(self.output.path()));
         // What is to be changed after it was built is written again.
         let again = if self.args().living.is_wanted() { filter } else { 0 };
-        // Of many parts, one file in 64 is there together with the part of the filter that it
+        // Of many parts, two files in 64 are there together with the part of the filter that they
         // became; of few all may be.
-        let beside = if parts < 64 { filter } else { (temporary + filter) / 64 };
+        let beside = if parts < 64 { filter } else { (temporary + filter) / 32 };
         let (for_tmp, for_output) = match on_one_disk(&tmp, &output) {
             true => ((temporary + beside).max(filter + again), 0),
             false => (temporary, filter + again),
@@ -551,8 +596,7 @@ impl<'a, 'b> Work<'a, 'b> {
         if self.builder.size_is_known() && fits {
             return Ok(args.sizing.plan(args.kind)?);
         }
-        let counted = self.unfinished.as_ref().and_then(|unfinished| unfinished.state.different);
-        let different = match counted {
+        let different = match self.begun.different {
             Some(different) => different,
             None => self.count_different()?,
         };
@@ -563,21 +607,21 @@ impl<'a, 'b> Work<'a, 'b> {
         let start = Instant::now();
         let ranges: Vec<_> = spill::partitions().collect();
         let mut progress = Progress::steps("counting", ranges.len() as u64);
+        let threads = self.threads_for(self.spill.of_partition());
         let count = |range: u64| {
-            let mut places = self.spill.places(&ranges[range as usize])?;
-            places.sort_unstable();
-            places.dedup();
-            Ok(places.len() as u64)
+            let ahead = ranges.get(range as usize + threads);
+            ahead.inspect(|ahead| self.spill.read_ahead(ahead));
+            Ok(self.spill.places(&ranges[range as usize])?.len() as u64)
         };
         let mut different = 0;
-        let threads = self.threads_for(self.spill.of_partition());
         in_order(0..ranges.len() as u64, threads, count, |_, count| {
             different += count;
             progress.step(1);
             self.look()
         })?;
         drop(progress);
-        if let Some(unfinished) = &mut self.unfinished {
+        if let Some(keeper) = &mut self.keeper {
+            let mut unfinished = keeper.wait()?;
             unfinished.state.different = Some(different);
             unfinished.save(&[], &[])?;
             let (different, time) = (numbers::exact(different), shown(start.elapsed()));
@@ -597,7 +641,13 @@ impl<'a, 'b> Work<'a, 'b> {
         progress.step(first as usize);
         // What was built waits until it is written.
         let threads = self.threads_for(2 * parts.memory() + self.spill.of_partition());
-        let build = |part| parts.build(part, &self.spill);
+        let build = |part| {
+            // What this thread, or another one, is going to build next but for those under way.
+            if part + (threads as u64) < parts.count() {
+                self.spill.read_ahead(&parts.places(part + threads as u64));
+            }
+            parts.build(part, &self.spill)
+        };
         in_order(first..parts.count(), threads, build, |number, part| {
             self.look()?;
             take(number, part)?;
@@ -611,7 +661,7 @@ impl<'a, 'b> Work<'a, 'b> {
         self.args().describe(&mut like)?;
         let (file, most) = (self.one_file(), self.args().sizing.bytes);
         let parts = parts::Ribbon { layout: Layout::new(plan), file, like: &like, most };
-        if self.unfinished.is_some() {
+        if self.keeper.is_some() {
             let path = parts.file.path.clone();
             return self.write(&parts).map(|()| Finished::Written(path));
         }
@@ -627,11 +677,11 @@ impl<'a, 'b> Work<'a, 'b> {
     }
 
     fn build_blocked(&mut self, plan: Plan) -> Result<Finished> {
-        if self.unfinished.is_none() && !self.fits(&plan) {
+        if self.keeper.is_none() && !self.fits(&plan) {
             self.go_to_disk()?;
             self.keep_read(Position::default(), true)?;
         }
-        if self.unfinished.is_some() {
+        if self.keeper.is_some() {
             let like = self.builder.filter(Plan::builder(plan.kind()).items(1).build()?)?;
             let (pieces, file) = (Pieces::new(plan), self.one_file());
             let path = file.path.clone();
@@ -676,10 +726,10 @@ impl<'a, 'b> Work<'a, 'b> {
     /// Writes all parts, keeping the state from time to time.
     fn write<P: Parts>(&mut self, parts: &P) -> Result<()> {
         let start = Instant::now();
-        let mut unfinished = self.unfinished.take().expect("what is on disk is unfinished");
+        let mut keeper = self.keeper.take().expect("what is on disk is unfinished");
         // Given back whatever happens: it is to be removed, or to be spoken of.
-        let written = self.write_parts(parts, &mut unfinished);
-        self.unfinished = Some(unfinished);
+        let written = self.write_parts(parts, &mut keeper);
+        self.keeper = Some(keeper);
         written?;
         output::say(format_args!(
             "{} {} in {}",
@@ -690,33 +740,39 @@ impl<'a, 'b> Work<'a, 'b> {
         Ok(())
     }
 
-    fn write_parts<P: Parts>(&self, parts: &P, unfinished: &mut Unfinished) -> Result<()> {
-        if let Some(complete) = unfinished.state.complete
+    fn write_parts<P: Parts>(&self, parts: &P, keeper: &mut Keeper) -> Result<()> {
+        if let Some(complete) = self.begun.complete
             && parts.is_published(complete)?
         {
             return Ok(()); // It had its name already when the build was killed.
         }
-        let (_, kept) = unfinished.lists()?;
         // From here on the unfinished files are ours: the writer has locked them.
-        let mut writer = parts.writer(&kept)?;
+        let mut writer = parts.writer(&self.begun_parts)?;
         let (mut fresh, mut freed) = (Vec::new(), 0);
         let built = self.each_part(parts, parts.written(&writer), |number, part| {
             fresh.extend(parts.append(&mut writer, part)?);
             self.check_limit(parts.plan(), parts.inserted(&writer))?;
             let next = parts.places(number).end().saturating_add(1);
-            if Spill::file_of(next) > freed {
-                // Only what is on disk may be forgotten.
-                parts.sync(&writer)?;
-                unfinished.save(&[], &fresh)?;
-                fresh.clear();
-                self.spill.free_before(next)?;
-                freed = Spill::file_of(next);
+            let file = Spill::file_of(next);
+            // A checkpoint that is not finished is waited for only where the disk would hold more
+            // than two files that nobody needs.
+            if file > freed && (file > freed + 1 || !keeper.is_busy()) {
+                let (sync, fresh) = (parts.sync(&writer)?, mem::take(&mut fresh));
+                let spill = Arc::clone(&self.spill);
+                freed = file;
+                keeper.start(move |unfinished| {
+                    // Only what is on disk may be told of, and only then what it was made from be
+                    // forgotten.
+                    sync()?;
+                    unfinished.save(&[], &fresh)?;
+                    spill.free_before(next)
+                })?;
             }
             Ok(())
         });
         let sealed = built.and_then(|()| parts.seal(&mut writer));
         match sealed {
-            Ok(complete) => unfinished.state.complete = Some(complete),
+            Ok(complete) => keeper.wait()?.state.complete = Some(complete),
             Err(error) => {
                 if is_over(&error) {
                     parts.partials().iter().try_for_each(|path| remove_if_there(path))?;
@@ -724,9 +780,17 @@ impl<'a, 'b> Work<'a, 'b> {
                 return Err(error);
             }
         }
-        unfinished.save(&[], &fresh)?;
+        keeper.wait()?.save(&[], &fresh)?;
         parts.publish(writer)
     }
+}
+
+/// What workers make of a block.
+#[derive(Default)]
+struct Made {
+    digests: Digests,
+    /// How adding them to the spill ended, if the worker did it.
+    spilled: Option<Result<()>>,
 }
 
 fn remove_if_there(path: &Path) -> Result<()> {

@@ -102,9 +102,8 @@ impl Unfinished {
         made.with_context(|| format!("cannot create folder {}", folder.display()))?;
         let lock = lock(folder)?;
         // A folder is on disk only once that above it is.
-        if let Some(Ok(above)) = folder.parent().map(File::open) {
-            above.sync_all().with_context(|| format!("cannot sync {}", folder.display()))?;
-        }
+        let above = File::open(filter_file::folder_of(folder)).and_then(|above| above.sync_all());
+        above.with_context(|| format!("cannot sync {}", folder.display()))?;
         for list in [CHUNKS, PARTS] {
             let path = folder.join(list);
             File::create_new(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -202,6 +201,10 @@ impl Unfinished {
         });
         let saved = saved.and_then(|()| {
             let (new, path) = (self.folder.join(NEW_STATE), self.folder.join(STATE));
+            if !path.exists() {
+                // The files that it tells of have their names on disk before it has.
+                File::open(&self.folder)?.sync_all()?;
+            }
             // One that is there was left by a kill, and is not opened: it might be a link.
             remove_if_there(&new)?;
             let mut file = File::create_new(&new)?;

@@ -20,7 +20,7 @@ use crate::{filter_file, numbers};
 
 /// Parts are built by any thread, and written in order by one. What is kept of those that were
 /// written is enough to go on after a kill.
-pub trait Parts: Sync {
+pub trait Parts: std::marker::Sync {
     type Part: Send;
     type Writer;
 
@@ -59,8 +59,8 @@ pub trait Parts: Sync {
     /// How many keys of the parts that were written were new.
     fn inserted(&self, writer: &Self::Writer) -> u64;
 
-    /// Has what was written on disk.
-    fn sync(&self, writer: &Self::Writer) -> Result<()>;
+    /// Returns what has on disk, when it is called, all that was written before this.
+    fn sync(&self, writer: &Self::Writer) -> Result<Sync>;
 
     /// Completes it, and returns what tells it from others.
     fn seal(&self, writer: &mut Self::Writer) -> Result<u64>;
@@ -68,6 +68,9 @@ pub trait Parts: Sync {
     /// Gives it its name.
     fn publish(&self, writer: Self::Writer) -> Result<()>;
 }
+
+/// Has something on disk, on whichever thread calls it.
+pub type Sync = Box<dyn FnOnce() -> Result<()> + Send>;
 
 /// One file, which has another name until it is complete.
 pub struct OneFile {
@@ -167,8 +170,9 @@ impl Parts for Ribbon<'_> {
         writer.keys()
     }
 
-    fn sync(&self, writer: &file::RibbonWriter) -> Result<()> {
-        Ok(writer.sync()?)
+    fn sync(&self, writer: &file::RibbonWriter) -> Result<Sync> {
+        let sync = writer.sync()?;
+        Ok(Box::new(|| Ok(sync()?)))
     }
 
     fn seal(&self, writer: &mut file::RibbonWriter) -> Result<u64> {
@@ -250,8 +254,9 @@ impl Parts for Blocked<'_> {
         writer.inserted()
     }
 
-    fn sync(&self, writer: &file::BlockedWriter) -> Result<()> {
-        Ok(writer.sync()?)
+    fn sync(&self, writer: &file::BlockedWriter) -> Result<Sync> {
+        let sync = writer.sync()?;
+        Ok(Box::new(|| Ok(sync()?)))
     }
 
     fn seal(&self, writer: &mut file::BlockedWriter) -> Result<u64> {
@@ -401,14 +406,16 @@ impl Parts for Shards<'_> {
     }
 
     /// Each is on disk when it is appended; its name is once the folder is.
-    fn sync(&self, _written: &Written) -> Result<()> {
+    fn sync(&self, _written: &Written) -> Result<Sync> {
         let folder = filter_file::folder_of(&self.path(0));
-        let synced = File::open(&folder).and_then(|folder| folder.sync_all());
-        synced.with_context(|| format!("cannot sync {}", folder.display()))
+        Ok(Box::new(move || {
+            let synced = File::open(&folder).and_then(|folder| folder.sync_all());
+            synced.with_context(|| format!("cannot sync {}", folder.display()))
+        }))
     }
 
     fn seal(&self, written: &mut Written) -> Result<u64> {
-        self.sync(written)?;
+        self.sync(written)?()?;
         Ok(0) // There is no one file of which it could be the checksum.
     }
 
