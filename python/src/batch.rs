@@ -149,7 +149,11 @@ fn visit_elements<V: Visitor + Send>(
         } else if let Ok(bytes) = element.cast_exact::<PyBytes>() {
             bytes.as_bytes()
         } else {
-            match takes.any(&element)? {
+            let any = match takes.plain_integer(&element) {
+                Some((bytes, width)) => Any::Made(Other::Integer(bytes, width)),
+                None => takes.any(&element)?,
+            };
+            match any {
                 Any::Kept(bytes) => bytes,
                 Any::Made(Other::Integer(bytes, width)) => {
                     if integers.is_empty() {

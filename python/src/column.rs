@@ -32,7 +32,7 @@ pub enum Problem {
 }
 
 /// So many keys are taken at once: enough for the batch pipeline, few enough for the nearer caches.
-const CHUNK: usize = 2048;
+const CHUNK: usize = 1024;
 
 /// Keys of equal type, somewhere in memory.
 pub struct Column {

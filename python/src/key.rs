@@ -9,7 +9,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyString};
 
 /// The bytes of integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +130,28 @@ impl Keys {
         if let Ok(bytes) = key.cast_exact::<PyBytes>() {
             return call(bytes.as_bytes());
         }
+        if let Some((bytes, width)) = self.plain_integer(key) {
+            return call(&bytes[..width.bytes()]);
+        }
         self.with_other(key, call)
+    }
+
+    /// The bytes of an int that fits without a sign: what most are. Of others, `other` tells.
+    #[inline]
+    pub fn plain_integer(&self, key: &Bound<'_, PyAny>) -> Option<([u8; 8], Width)> {
+        let form = self.integers?;
+        key.cast_exact::<PyInt>().ok()?;
+        // SAFETY: the object is an int, and the thread is attached.
+        let value = unsafe { ffi::PyLong_AsUnsignedLongLong(key.as_ptr()) };
+        if value == u64::MAX {
+            // Perhaps an error, which is found again by whoever asks next.
+            drop(PyErr::take(key.py()));
+            return None;
+        }
+        match form.width {
+            Width::Four if value >= 1 << 32 => None,
+            width => Some((form.arrange(value), width)),
+        }
     }
 
     #[inline(never)]

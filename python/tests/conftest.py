@@ -45,38 +45,40 @@ def command():
     return str(found[-1])
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def wait_for_port(port, process):
+    """Waits until a server that was started answers."""
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            time.sleep(0.05)
+    raise AssertionError("the server did not start")
+
+
 class Server:
     """An inbloom server on a free port."""
 
     def __init__(self, command, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.files = folder / "files"
         self.files.mkdir()
         self.url = f"redis://127.0.0.1:{self.port}"
-        arguments = [
-            command,
-            "serve",
-            "--listen",
-            f"127.0.0.1:{self.port}",
-            "--dir",
-            str(folder / "data"),
-        ]
-        arguments += ["--import-dir", str(folder / "files")]
-        self.arguments = arguments
+        listen = ["--listen", f"127.0.0.1:{self.port}"]
+        folders = ["--dir", str(folder / "data"), "--import-dir", str(self.files)]
+        self.arguments = [command, "serve", *listen, *folders]
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(self.arguments, stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert self.process.poll() is None, "the server ended"
-                time.sleep(0.05)
-        raise AssertionError("the server did not start")
+        wait_for_port(self.port, self.process)
 
     def stop(self):
         self.process.terminate()

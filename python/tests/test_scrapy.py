@@ -11,7 +11,7 @@ from pathlib import Path
 
 import inbloom
 import pytest
-from conftest import module, skip
+from conftest import free_port, module, skip, wait_for_port
 from local_site import Site
 
 HERE = Path(__file__).resolve().parent
@@ -256,37 +256,43 @@ def test_the_remote_filter_survives_a_server_that_starts_again(command, tmp_path
     server.stop()
 
 
-def test_scrapy_redis_takes_the_remote_filter(server, monkeypatch):
+@pytest.fixture
+def redis_url():
+    """A plain Redis, for the queue of scrapy-redis."""
+    if shutil.which("redis-server") is None:
+        skip("redis-server is not installed (Debian's package redis-server)")
+    port = free_port()
+    arguments = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL)
+    wait_for_port(port, process)
+    yield f"redis://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(60)
+
+
+def test_scrapy_redis_takes_the_remote_filter(server, redis_url):
     module("scrapy_redis")
     scrapy = module("scrapy")
     from scrapy.utils.test import get_crawler
     from scrapy_redis.scheduler import Scheduler
 
-    settings = {"DUPEFILTER_CLASS": REMOTE, "INBLOOM_URL": server.url, "SCHEDULER_PERSIST": True}
-    settings |= {"REDIS_URL": server.url, "SCHEDULER_DUPEFILTER_CLASS": REMOTE}
+    settings = {"DUPEFILTER_CLASS": REMOTE, "INBLOOM_URL": server.url, "REDIS_URL": redis_url}
 
     class Spider(scrapy.Spider):
         name = "pages"
 
     crawler = get_crawler(Spider, settings)
-    spider = crawler._create_spider() if crawler.spider is None else crawler.spider
-    crawler.spider = spider
-    monkeypatch.setattr("scrapy_redis.connection.from_settings", lambda settings: FakeRedis())
+    crawler.spider = Spider.from_crawler(crawler)
     scheduler = Scheduler.from_crawler(crawler)
-    scheduler.open(spider)
+    scheduler.open(crawler.spider)
     request = scrapy.Request("http://127.0.0.1/page/1")
     assert scheduler.enqueue_request(request)
     assert not scheduler.enqueue_request(request.copy())
+    assert len(scheduler) == 1 and scheduler.next_request().url == request.url
     assert scheduler.df.request_seen(request)
-    scheduler.flush()
+    # Without SCHEDULER_PERSIST it forgets everything at the end.
+    scheduler.close("finished")
     assert not scheduler.df.request_seen(request)
-
-
-class FakeRedis:
-    """The queue of scrapy-redis needs a plain Redis; here its filter is what is tested."""
-
-    def __getattr__(self, name):
-        return lambda *arguments, **more: 0
 
 
 def memory_of(script):
