@@ -112,7 +112,7 @@ pub enum Error {
     /// A change is on its master, but not on as many replicas or disks as were asked for. It may
     /// be lost in a failover.
     #[error(
-        "{wanted} confirmed copies were asked for, {got} confirmed within {} s: check the replicas, then repeat the call",
+        "asked for {wanted} confirmed copies, got {got} within {:.1} s: check the replicas, then repeat the call",
         .waited.as_secs_f64()
     )]
     NotReplicated {
@@ -124,9 +124,9 @@ pub enum Error {
         waited: Duration,
     },
     /// The deadline passed while the server could not be reached, or could not answer.
-    #[error("no answer within {} s; the last problem: {last}", .waited.as_secs_f64())]
+    #[error("{}", unavailable(*.waited, last))]
     Unavailable {
-        /// How long the call tried in vain.
+        /// How long the call tried in vain: not at all for the first connection.
         waited: Duration,
         /// What happened last.
         last: String,
@@ -157,4 +157,11 @@ pub enum Error {
         /// The reply, shortened.
         reply: String,
     },
+}
+
+fn unavailable(waited: Duration, last: &str) -> String {
+    if waited.is_zero() {
+        return format!("cannot connect to {last}: check the address, and that the server runs");
+    }
+    format!("no answer within {:.1} s; the last problem: {last}", waited.as_secs_f64())
 }

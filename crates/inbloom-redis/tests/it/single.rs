@@ -401,4 +401,5 @@ fn a_server_that_is_not_there_is_an_error_at_once() {
     let nobody = "redis://127.0.0.1:1".parse().expect("an address");
     let error = inbloom_redis::Client::connect(&nobody, Options::default()).expect_err("nobody");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:1: "), "{error}");
 }
