@@ -16,6 +16,7 @@ use inbloom_server::units;
 use crate::keys::{InputArgs, Keys};
 use crate::numbers;
 use crate::progress::Progress;
+use crate::sizing::Sizing;
 
 /// How to talk to the Redis of an address.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -127,6 +128,21 @@ pub fn refuse_address(path: &Path, instead: &str) -> Result<()> {
     match address_of(path)? {
         Some(address) => bail!("{address} is on Redis: {instead}"),
         None => Ok(()),
+    }
+}
+
+/// Plans a filter for Redis. Where the options leave the size and the probes open, it has few probes:
+/// that saves Redis work for every key that is added later.
+///
+/// # Errors
+///
+/// The options contradict each other, or no filter of kind blocked follows them.
+pub fn plan(sizing: &Sizing) -> inbloom::Result<Plan> {
+    let plan = sizing.plan(inbloom_redis::KIND)?;
+    let is_open = sizing.bytes.is_none() && sizing.bits_per_key.is_none();
+    match is_open && sizing.probes.is_none() && sizing.tier.is_none() {
+        true => inbloom_redis::plan(plan.items(), plan.rate()),
+        false => Ok(plan),
     }
 }
 

@@ -36,6 +36,13 @@ pub trait FilterStore: Send + Sync {
     /// See [`StoreError`].
     fn ping(&self) -> Result<(), StoreError>;
 
+    /// Plans a blocked filter for so many items at a rate, as it is cheapest for the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`PlanBuilder::build`](inbloom::PlanBuilder::build).
+    fn plan_for(&self, items: u64, rate: f64) -> inbloom::Result<Plan>;
+
     /// Creates an empty filter. Returns false if the name is taken, by whatever filter.
     ///
     /// # Errors
@@ -315,6 +322,15 @@ impl StoredFilters {
         if self.trouble.lock().is_some() {
             let _ = self.count(|store| store.ping()); // The answer is noted.
         }
+    }
+
+    /// Plans a filter for so many items at a rate.
+    ///
+    /// # Errors
+    ///
+    /// See [`FilterStore::plan_for`].
+    pub fn plan_for(&self, items: u64, rate: f64) -> inbloom::Result<Plan> {
+        self.store.plan_for(items, rate)
     }
 
     /// Creates an empty filter. Returns false if the name is taken.

@@ -484,6 +484,9 @@ impl Builder<'_> {
             let (plan, _) = container.plan(items, sizing.rate.unwrap_or(DEFAULT_RATE))?;
             return Ok(plan);
         }
+        if self.args.is_temporary {
+            return Ok(remote::plan(sizing)?);
+        }
         Ok(sizing.plan_for(self.args.kind, self.overfull)?)
     }
 

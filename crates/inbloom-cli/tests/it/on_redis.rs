@@ -44,6 +44,12 @@ fn lines(prefix: &str, count: usize) -> String {
     (0..count).map(|number| format!("{prefix}{number}\n")).collect()
 }
 
+fn probes(address: &str) -> u64 {
+    let info = out(&inbloom(&["info", "--json", address], ""));
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    info["probes"].as_u64().unwrap()
+}
+
 /// Every subcommand that takes a filter's name takes its address.
 fn drive(server: &str) {
     let seen = &format!("{server}/seen");
@@ -88,6 +94,16 @@ fn drive(server: &str) {
     assert!(measured.contains("verdict         kept"), "{measured}");
     let listed = out(&inbloom(&["info", server], ""));
     assert!(listed.starts_with("seen\t50,000 keys planned\trate 0.100%\t"), "{listed}");
+    // A filter that is made on Redis has few probes, unless they are asked for.
+    for make in [["dedup", "--filter"], ["build", "-o"]] {
+        for (options, expected) in [(&[][..], 4), (&["--probes", "8"], 8)] {
+            let few = &format!("{server}/few");
+            let sizes = ["-n", "1000", "-p", "0.01"];
+            out(&inbloom(&[&make[..], &[few], &sizes, options].concat(), "a\n"));
+            assert_eq!(probes(few), expected, "{make:?} {options:?}");
+            out(&inbloom(&["delete", few], ""));
+        }
+    }
     // delete: now, later, never.
     out(&inbloom(&["delete", "--after", "100s", seen], ""));
     let info = out(&inbloom(&["info", "--json", seen], ""));
@@ -154,10 +170,13 @@ fn addresses_that_name_no_filter_are_errors_that_say_what_to_write() {
         assert!(text(&output.stderr).contains(expected), "{output:?}");
     }
     // Nobody listens there.
+    let refused = "cannot connect to 127.0.0.1:1: ";
     let output = inbloom(&["check", "redis://127.0.0.1:1/seen"], "a\n");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains(refused), "{output:?}");
     let output = inbloom(&["serve", "--store", "redis://127.0.0.1:1"], "");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains(refused), "{output:?}");
     let output = inbloom(&["serve", "--store", "redis://127.0.0.1:1", "--dir", "x"], "");
     assert!(text(&output.stderr).contains("cannot be used with"), "{output:?}");
 }
@@ -168,9 +187,11 @@ fn exchange(server: &str) {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (built, back, other) = (&file("built.ib"), &file("back.ib"), &file("other.ib"));
     let keys = &lines("key:", 200_000);
+    // With as many probes as a filter has that is built on Redis.
     let sizes = ["-n", "300k", "-p", "0.0001", "--note", "of May", "--normalize", "trim"];
-    out(&inbloom(&[&["build", "-o", built][..], &sizes].concat(), keys));
-    out(&inbloom(&[&["build", "-o", other][..], &sizes].concat(), &lines("other:", 50_000)));
+    let local = |output| [&["build", "-o", output, "--probes", "8"][..], &sizes].concat();
+    out(&inbloom(&local(built), keys));
+    out(&inbloom(&local(other), &lines("other:", 50_000)));
     // There and back: the same bytes.
     let seen = &format!("{server}/pushed");
     let pushed = inbloom(&["push", built, seen], "");
@@ -254,6 +275,7 @@ fn a_store_that_loses_a_filter_or_goes_away_is_an_error_and_never_an_absent_item
     let address = redis.address();
     let server = Server::start(&["--store", &address, "--redis-timeout", "1s"]);
     assert_eq!(server.cli("bf.reserve seen 0.01 1000"), "OK");
+    assert_eq!(probes(&format!("{address}/seen")), 4, "as many as are best for Redis");
     assert_eq!(server.cli("bf.madd seen a b"), "1\n1");
     // All values of the filter are gone, its description is not.
     let values = redis.ask(&["KEYS", "ib:{*"]);

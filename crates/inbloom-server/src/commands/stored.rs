@@ -13,8 +13,6 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use inbloom::{Kind, Plan};
-
 use super::bloom::{FULL, Facts, InsertOptions, NO_GROWTH_ON_STORE, wish};
 use super::extensions::Estimated;
 use super::glob;
@@ -86,7 +84,7 @@ pub fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
 /// Creates a filter of a fixed size. False if the name is taken.
 fn create(server: &Server, name: &[u8], wish: Wish) -> Result<bool, ReplyError> {
     wish.check().map_err(ReplyError::because)?;
-    let plan = Plan::builder(Kind::Blocked).items(wish.capacity).rate(wish.rate()).build();
+    let plan = filters(server).plan_for(wish.capacity, wish.rate());
     let plan = plan.map_err(ReplyError::because)?;
     server.limits.check_filter(plan.bytes())?;
     filters(server).create(name, &plan).map_err(failed)

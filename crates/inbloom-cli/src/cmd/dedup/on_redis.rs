@@ -178,7 +178,7 @@ fn new_spec(args: &Args, normalization: Normalization) -> Result<Spec> {
     if kind != inbloom_redis::KIND {
         bail!("there is no filter of this name yet, and one on Redis cannot grow: give -n");
     }
-    let mut spec = Spec::new(sizing.plan(kind)?);
+    let mut spec = Spec::new(remote::plan(&sizing)?);
     spec.hasher = args.hash.hasher(kind)?;
     spec.normalization = normalization.to_string();
     Ok(spec)

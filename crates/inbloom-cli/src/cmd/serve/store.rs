@@ -165,6 +165,10 @@ impl FilterStore for RedisStore {
         }
     }
 
+    fn plan_for(&self, items: u64, rate: f64) -> inbloom::Result<Plan> {
+        remote::plan(items, rate)
+    }
+
     fn create(&self, name: &[u8], plan: &Plan) -> Result<bool, StoreError> {
         let mut spec = Spec::new(*plan);
         spec.hasher = self.hasher;

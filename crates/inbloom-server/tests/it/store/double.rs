@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use inbloom::{Filter, Plan};
+use inbloom::{Filter, Kind, Plan};
 use inbloom_server::filter_store::{Added, FilterStore, Lookup, StoreError};
 
 /// What goes wrong.
@@ -74,6 +74,10 @@ impl FilterStore for Double {
 
     fn ping(&self) -> Result<(), StoreError> {
         self.fault().map(|_| ())
+    }
+
+    fn plan_for(&self, items: u64, rate: f64) -> inbloom::Result<Plan> {
+        Plan::builder(Kind::Blocked).items(items).rate(rate).build()
     }
 
     fn create(&self, name: &[u8], plan: &Plan) -> Result<bool, StoreError> {
