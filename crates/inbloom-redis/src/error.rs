@@ -73,6 +73,14 @@ pub enum Error {
         /// All chunks of the filter.
         chunks: u64,
     },
+    /// The server has lost one of the two copies of the filter's description, and so perhaps its keys.
+    #[error(
+        "the server lost a part of the filter {name:?}, one of the two copies of its description: delete the filter, then build it again or push a copy of it"
+    )]
+    LostDescription {
+        /// The filter's name.
+        name: String,
+    },
     /// What the server holds under a filter's name is no description of one.
     #[error("the description of the filter {name:?} is not valid: {problem}")]
     Metadata {

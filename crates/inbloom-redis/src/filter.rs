@@ -9,12 +9,13 @@ use inbloom::{AsKey, Digest, Estimate, Filter, Hasher, Plan, SecretKey};
 use redis::Value;
 
 use crate::chunk_job::EachChunk;
-use crate::client::{Client, Conversation, Interrupted, Job, Outcome, ask_when_ready, unexpected};
+use crate::client::{Client, Job, Outcome, ask_when_ready, unexpected};
 use crate::command::{Commands, NumberedKey};
+use crate::description::{Description, is_wrong_type, millis_at, read_all, shown};
 use crate::error::{Error, Result};
 use crate::lane::Access;
-use crate::layout::{FIRST_SENTINEL, Layout, holds, metadata_key, set_sentinels};
-use crate::metadata::{MAX_BYTES, Metadata, Pushed};
+use crate::layout::{FIRST_SENTINEL, Layout, description_pattern, holds, name_in, set_sentinels};
+use crate::metadata::{Held, Metadata, Pushed, Verdict};
 use crate::options::{Eviction, Reads};
 use crate::retry::random;
 use crate::wire::{Trouble, Wire};
@@ -98,6 +99,8 @@ pub struct Listed {
     pub plan: Plan,
     /// When it was created.
     pub created: SystemTime,
+    /// Whether a server has lost a part of its description: it cannot be opened, only deleted.
+    pub is_lost: bool,
 }
 
 /// A membership filter whose bits are in a Redis or Valkey server, or in a cluster of them.
@@ -202,9 +205,11 @@ impl RedisFilter {
         check_texts(spec)?;
         check_eviction(client, spec.expires.is_some())?;
         let prefix = &client.options().prefix;
-        let (key, slot) = metadata_key(prefix, name);
-        if let Some((_, existing)) = read_metadata(client, name)? {
-            return Err(exists(name, spec, &existing));
+        let description = Description::new(client, name);
+        match description.look()? {
+            Verdict::Missing => {}
+            Verdict::Whole(existing) => return Err(exists(name, spec, &existing.metadata)),
+            Verdict::Half(_) => return Err(description.lost()),
         }
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let metadata = Metadata {
@@ -223,29 +228,16 @@ impl RedisFilter {
         let filter = RedisFilter { client, name, metadata, json, hasher, layout };
 
         let made = filter.make_chunks(fill, spec.expires).and_then(|()| {
-            let left = spec.expires.map(|time| millis_left(time).to_string());
-            let mut set: Vec<&[u8]> = vec![b"SET", &key, &filter.json, b"NX"];
-            if let Some(left) = &left {
-                set.extend([b"PX".as_slice(), left.as_bytes()]);
-            }
-            match filter.client.call(slot, Access::Write, &set)? {
-                Value::Nil => {}
-                _ => return Ok(()),
-            }
-            // Somebody was first. Or we were ourselves, and the reply was lost.
-            match read_metadata(&filter.client, &filter.name)? {
-                Some((_, winner)) if winner.id == filter.metadata.id => Ok(()),
-                Some((_, winner)) => Err(exists(&filter.name, spec, &winner)),
-                None => Err(Error::Deleted { name: shown(&filter.name) }),
+            let (description, id) = (filter.description(), filter.metadata.id);
+            match description.create(&filter.json, id, spec.expires)? {
+                None => Ok(()),
+                Some(winner) => Err(exists(&filter.name, spec, &winner)),
             }
         });
-        if let Err(error) = &made {
+        if made.is_err() {
             // What is left behind if this fails too is lost memory, and no wrong answer. The description
             // may be ours though we were not told: without its chunks it would be of use to nobody.
-            let _ = match error {
-                Error::Exists { .. } => filter.unlink_chunks(),
-                _ => filter.delete().map(drop),
-            };
+            let _ = filter.delete();
         }
         made.map(|()| filter)
     }
@@ -254,8 +246,8 @@ impl RedisFilter {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Missing`] if there is none. A filter under a secret key needs
-    /// [`RedisFilter::open_keyed`].
+    /// Fails with [`Error::Missing`] if there is none, and with [`Error::LostDescription`] if a server
+    /// has lost the description of one. A filter under a secret key needs [`RedisFilter::open_keyed`].
     pub fn open(client: &Client, name: impl AsRef<[u8]>) -> Result<RedisFilter> {
         RedisFilter::open_keyed(client, name, None)
     }
@@ -271,15 +263,23 @@ impl RedisFilter {
         secret: Option<&SecretKey>,
     ) -> Result<RedisFilter> {
         let name = name.as_ref();
-        let Some((json, metadata)) = read_metadata(client, name)? else {
-            return Err(Error::Missing { name: shown(name) });
+        let description = Description::new(client, name);
+        let held = match description.look()? {
+            Verdict::Missing => return Err(Error::Missing { name: shown(name) }),
+            Verdict::Whole(held) => held,
+            Verdict::Half(_) => return Err(description.lost()),
         };
-        let hasher = hasher_of(metadata.hash, secret)?;
-        let layout = Layout::new(&client.options().prefix, metadata.id, &metadata.plan)?;
-        let (client, name) = (client.clone(), name.to_vec());
-        let filter = RedisFilter { client, name, metadata, json, hasher, layout };
+        let hasher = hasher_of(held.metadata.hash, secret)?;
+        let filter = RedisFilter::described(client, name, held, hasher)?;
         filter.check_types(1)?;
         Ok(filter)
+    }
+
+    fn described(client: &Client, name: &[u8], held: Held, hasher: Hasher) -> Result<RedisFilter> {
+        let Held { json, metadata, .. } = held;
+        let layout = Layout::new(&client.options().prefix, metadata.id, &metadata.plan)?;
+        let (client, name) = (client.clone(), name.to_vec());
+        Ok(RedisFilter { client, name, metadata, json, hasher, layout })
     }
 
     /// Returns all filters on the server, sorted by name.
@@ -289,28 +289,23 @@ impl RedisFilter {
     /// Fails if a server cannot be reached. Descriptions that cannot be read are left out.
     pub fn list(client: &Client) -> Result<Vec<Listed>> {
         let names = RedisFilter::names(client)?;
-        let prefix = &client.options().prefix;
-        let keys: Vec<_> = names.iter().map(|name| metadata_key(prefix, name)).collect();
-        let mut job = Describe { keys: &keys, found: vec![None; keys.len()] };
-        match client.run(&mut job, keys.len(), Access::Read).into_result() {
-            Err(error) if is_wrong_type(&error) => {}
-            result => result?,
-        }
-        let listed = names.into_iter().zip(job.found).filter_map(|(name, metadata)| {
-            let Metadata { plan, created, .. } = metadata?;
-            Some(Listed { name, plan, created: UNIX_EPOCH + Duration::from_secs(created) })
+        let listed = read_all(client, &names)?.into_iter().zip(names).filter_map(|(read, name)| {
+            let (Metadata { plan, created, .. }, is_whole) = read?;
+            let created = UNIX_EPOCH + Duration::from_secs(created);
+            Some(Listed { name, plan, created, is_lost: !is_whole })
         });
         Ok(listed.collect())
     }
 
-    /// Returns the names of all filters on the server, sorted.
+    /// Returns the names of all filters on the server, sorted: also of those that are lost, or are just
+    /// created or deleted.
     ///
     /// # Errors
     ///
     /// Fails if a server cannot be reached.
     pub fn names(client: &Client) -> Result<Vec<Vec<u8>>> {
-        let prefix = format!("{}:m:", client.options().prefix);
-        let pattern = format!("{prefix}*");
+        let prefix = &client.options().prefix;
+        let pattern = description_pattern(prefix);
         let scan = |wire: &mut Wire| {
             let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
             loop {
@@ -319,15 +314,14 @@ impl RedisFilter {
                 let reply = ask_when_ready(wire, &scan)?;
                 let invalid = || Trouble::Fatal(unexpected(&wire.node, "SCAN", &reply));
                 let (next, keys) = scanned(&reply).ok_or_else(invalid)?;
-                let name = |key: &[u8]| key.strip_prefix(prefix.as_bytes()).map(<[u8]>::to_vec);
-                names.extend(keys.filter_map(name));
+                names.extend(keys.filter_map(|key| name_in(prefix, key).map(<[u8]>::to_vec)));
                 if next == b"0" {
                     return Ok(names);
                 }
                 cursor = next.to_vec();
             }
         };
-        // A slot that moves meanwhile may be scanned twice.
+        // Every name comes twice, and a slot that moves meanwhile may be scanned twice.
         let names: BTreeSet<_> =
             client.on_masters(scan)?.into_iter().flat_map(|(_, names)| names).collect();
         Ok(names.into_iter().collect())
@@ -341,8 +335,31 @@ impl RedisFilter {
     ///
     /// Fails if a server cannot be reached. Call it again then: what is left of the chunks is found.
     pub fn delete(&self) -> Result<bool> {
-        let deleted = self.delete_metadata()?;
+        let [deleted, _] = self.description().delete(&self.json)?;
         self.unlink_chunks()?;
+        Ok(deleted)
+    }
+
+    /// Deletes the filter of a name, also one whose description is lost in part. Its secret key is not
+    /// needed. Returns false if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisFilter::delete`].
+    pub fn delete_named(client: &Client, name: impl AsRef<[u8]>) -> Result<bool> {
+        let name = name.as_ref();
+        let copies = match Description::new(client, name).look()? {
+            Verdict::Missing => return Ok(false),
+            Verdict::Whole(held) => vec![held],
+            Verdict::Half(copies) => copies.first.into_iter().chain(copies.second).collect(),
+        };
+        let mut deleted = false;
+        for held in copies {
+            // No key is looked up: any hash will do.
+            let filter = RedisFilter::described(client, name, held, Hasher::default())?;
+            deleted |= filter.description().delete(&filter.json)?.contains(&true);
+            filter.unlink_chunks()?;
+        }
         Ok(deleted)
     }
 
@@ -355,8 +372,14 @@ impl RedisFilter {
     pub fn expire_at(&self, time: SystemTime) -> Result<()> {
         check_eviction(&self.client, true)?;
         self.expire_chunks(time)?;
-        let at = millis_at(time);
-        self.change_metadata(&[b"PEXPIREAT", &self.metadata_key().0, at.as_bytes()])
+        self.expire_description(Some(time))
+    }
+
+    fn expire_description(&self, time: Option<SystemTime>) -> Result<()> {
+        match self.description().expire(&self.json, time)? {
+            true => Ok(()),
+            false => Err(self.fate()?.unwrap_or_else(|| self.deleted())),
+        }
     }
 
     /// Lets the chunks expire a minute after the filter.
@@ -400,7 +423,7 @@ impl RedisFilter {
             commands.text("PERSIST");
             commands.key(key);
         })?;
-        self.change_metadata(&[b"PERSIST", &self.metadata_key().0])
+        self.expire_description(None)
     }
 
     /// Returns how long the filter has until it expires, if it does.
@@ -409,13 +432,10 @@ impl RedisFilter {
     ///
     /// Fails with [`Error::Deleted`] if it is not there any more.
     pub fn time_to_live(&self) -> Result<Option<Duration>> {
-        let (key, slot) = self.metadata_key();
-        match self.client.call(slot, Access::Read, &[b"PTTL", &key])? {
-            Value::Int(-1) => Ok(None),
-            Value::Int(millis) if millis >= 0 => {
-                Ok(Some(Duration::from_millis(millis.unsigned_abs())))
-            }
-            _ => Err(Error::Deleted { name: shown(&self.name) }),
+        match self.description().time_to_live()? {
+            -1 => Ok(None),
+            millis if millis >= 0 => Ok(Some(Duration::from_millis(millis.unsigned_abs()))),
+            _ => Err(self.fate()?.unwrap_or_else(|| self.deleted())),
         }
     }
 
@@ -604,8 +624,23 @@ impl RedisFilter {
 
     // ------------------------------------------------------------------------------- the rest is ours
 
-    pub(crate) fn metadata_key(&self) -> (Vec<u8>, u16) {
-        metadata_key(&self.client.options().prefix, &self.name)
+    fn description(&self) -> Description<'_> {
+        Description::new(&self.client, &self.name)
+    }
+
+    fn deleted(&self) -> Error {
+        Error::Deleted { name: shown(&self.name) }
+    }
+
+    /// Returns what became of the filter; None if its description is there.
+    fn fate(&self) -> Result<Option<Error>> {
+        let description = self.description();
+        Ok(match description.look()? {
+            Verdict::Whole(now) if now.metadata.id == self.metadata.id => None,
+            Verdict::Whole(_) => Some(Error::Replaced { name: shown(&self.name) }),
+            Verdict::Half(_) => Some(description.lost()),
+            Verdict::Missing => Some(self.deleted()),
+        })
     }
 
     pub(crate) fn lost(&self, lost: Vec<u64>) -> Error {
@@ -629,15 +664,11 @@ impl RedisFilter {
                 result => result,
             };
         }
-        let name = shown(&self.name);
-        let error = match read_metadata(&self.client, &self.name)? {
-            Some((_, now)) if now.id == self.metadata.id => {
-                return Err(self.lost(lost.into_iter().collect()));
-            }
-            Some(_) => Error::Replaced { name },
-            None => Error::Deleted { name },
+        let Some(error) = self.fate()? else {
+            return Err(self.lost(lost.into_iter().collect()));
         };
-        if access == Access::Write {
+        let is_gone = matches!(error, Error::Deleted { .. } | Error::Replaced { .. });
+        if access == Access::Write && is_gone {
             // Inserts into chunks that were not there have made them: nobody will look for them.
             let _ = self.unlink(&lost.into_iter().collect::<Vec<_>>());
         }
@@ -764,58 +795,6 @@ impl RedisFilter {
         }
         Ok(())
     }
-
-    /// Deletes the description, unless it is another filter's by now. Returns whether it did.
-    fn delete_metadata(&self) -> Result<bool> {
-        let (key, slot) = self.metadata_key();
-        // Redis 8.4, Valkey 9.0; others have neither.
-        let compared: [&[&[u8]]; 2] =
-            [&[b"DELEX", &key, b"IFEQ", &self.json], &[b"DELIFEQ", &key, &self.json]];
-        for command in compared {
-            match self.client.call(slot, Access::Write, command) {
-                Ok(Value::Int(deleted)) => return Ok(deleted == 1),
-                Ok(reply) => return Err(unexpected(self.client.server(), "DELEX", &reply)),
-                Err(Error::Server { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.transact(&[b"DEL", &key])
-    }
-
-    /// Runs a command on the description, if it still is that of this filter.
-    fn change_metadata(&self, command: &[&[u8]]) -> Result<()> {
-        if self.transact(command)? {
-            return Ok(());
-        }
-        let name = shown(&self.name);
-        Err(match read_metadata(&self.client, &self.name)? {
-            Some(_) => Error::Replaced { name },
-            None => Error::Deleted { name },
-        })
-    }
-
-    /// Runs a command if the description is still ours, in a transaction. Returns whether it is.
-    fn transact(&self, command: &[&[u8]]) -> Result<bool> {
-        let (key, slot) = self.metadata_key();
-        let attempt = |talk: &mut Conversation| -> std::result::Result<bool, Interrupted> {
-            talk.ask(&[b"WATCH", &key])?;
-            let now = talk.ask(&[b"GET", &key])?;
-            if !matches!(&now, Value::BulkString(json) if *json == self.json) {
-                talk.ask(&[b"UNWATCH"])?;
-                return Ok(false);
-            }
-            talk.ask(&[b"MULTI"])?;
-            talk.ask(command)?;
-            match talk.ask(&[b"EXEC"])? {
-                // Somebody changed it in between: look again.
-                Value::Nil => Err(Interrupted::Setback(crate::retry::Setback::Later(
-                    "another client changed the filter's description".to_owned(),
-                ))),
-                _ => Ok(true),
-            }
-        };
-        self.client.converse(slot, attempt)
-    }
 }
 
 /// Adds the command that reads the sentinel of a chunk's first block.
@@ -824,28 +803,6 @@ pub(crate) fn write_sentinel(layout: &Layout, chunk: u64, commands: &mut Command
     commands.text("GETBIT");
     commands.key(layout.key(chunk));
     commands.number(FIRST_SENTINEL);
-}
-
-/// Reads the description of a filter, with its text.
-fn read_metadata(client: &Client, name: &[u8]) -> Result<Option<(Vec<u8>, Metadata)>> {
-    let (key, slot) = metadata_key(&client.options().prefix, name);
-    // A range, so that a huge value of somebody else's does not fill our memory.
-    let end = MAX_BYTES.to_string();
-    let reply = client.call(slot, Access::Read, &[b"GETRANGE", &key, b"0", end.as_bytes()]);
-    match reply {
-        Ok(Value::BulkString(json)) if json.is_empty() => Ok(None),
-        Ok(Value::BulkString(json)) => {
-            let metadata = Metadata::decode(&json);
-            let invalid = |problem| Error::Metadata { name: shown(name), problem };
-            Ok(Some((json, metadata.map_err(invalid)?)))
-        }
-        Ok(reply) => Err(unexpected(client.server(), "GETRANGE", &reply)),
-        Err(error) if is_wrong_type(&error) => {
-            let found = "value of another type".to_owned();
-            Err(Error::WrongType { key: shown(&key), found })
-        }
-        Err(error) => Err(error),
-    }
 }
 
 fn exists(name: &[u8], wanted: &Spec, existing: &Metadata) -> Error {
@@ -870,11 +827,6 @@ fn check_texts(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a server found a value of another type than a command works on.
-fn is_wrong_type(error: &Error) -> bool {
-    matches!(error, Error::Server { text, .. } if text.starts_with("WRONGTYPE"))
-}
-
 /// Refuses servers that may evict chunks: any, or those of a filter that expires. Servers that do not
 /// say are trusted.
 fn check_eviction(client: &Client, expires: bool) -> Result<()> {
@@ -897,15 +849,6 @@ fn check_eviction(client: &Client, expires: bool) -> Result<()> {
     Ok(())
 }
 
-/// A time as servers take it: in milliseconds since 1970.
-fn millis_at(time: SystemTime) -> String {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis()).to_string()
-}
-
-fn millis_left(time: SystemTime) -> u128 {
-    time.duration_since(SystemTime::now()).map_or(1, |left| left.as_millis().max(1))
-}
-
 /// Reads the reply to SCAN: the next cursor, and keys.
 fn scanned(reply: &Value) -> Option<(&[u8], impl Iterator<Item = &[u8]>)> {
     let Value::Array(parts) = reply else { return None };
@@ -915,35 +858,6 @@ fn scanned(reply: &Value) -> Option<(&[u8], impl Iterator<Item = &[u8]>)> {
         _ => None,
     });
     Some((cursor, keys))
-}
-
-/// A name as messages show it.
-pub(crate) fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
-}
-
-/// Reads descriptions.
-struct Describe<'a> {
-    keys: &'a [(Vec<u8>, u16)],
-    found: Vec<Option<Metadata>>,
-}
-
-impl Job for Describe<'_> {
-    fn slot(&self, item: usize) -> u16 {
-        self.keys[item].1
-    }
-
-    fn write(&self, item: usize, commands: &mut Commands) {
-        let end = MAX_BYTES.to_string();
-        commands.command(&[b"GETRANGE", &self.keys[item].0, b"0", end.as_bytes()]);
-    }
-
-    fn accept(&mut self, item: usize, replies: &[Value]) -> Result<()> {
-        if let Value::BulkString(json) = &replies[0] {
-            self.found[item] = Metadata::decode(json).ok();
-        }
-        Ok(())
-    }
 }
 
 /// Inserts digests.

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! ib:m:NAME               the description (metadata.rs)
+//! ib:c:{1x}:NAME          its second copy; the tag leads to a slot half of all slots away
 //! ib:{5f0c..d21k}:17      chunk 17: `5f0c..d2` is the filter's id, `1k` the suffix of its group
 //!
 //! chunk    0 1 2 3 4 5 ...                 chunk mod groups = group
@@ -28,7 +29,7 @@ use inbloom::internals::chunks::{ChunkLine, Chunks};
 use inbloom::{Digest, Kind, Plan};
 
 use crate::command::{Commands, NumberedKey};
-use crate::slots::{SLOTS, slot_of, suffixes};
+use crate::slots::{SLOTS, slot_of, suffixes, tag_near};
 
 /// The most groups of chunks, and so of hash tags.
 const MAX_GROUPS: u64 = 1024;
@@ -211,11 +212,34 @@ pub(crate) fn clear_sentinels(chunk: &mut [u8]) -> bool {
     whole
 }
 
-/// Returns the key of the description of a filter, and its slot.
-pub(crate) fn metadata_key(prefix: &str, name: &[u8]) -> (Vec<u8>, u16) {
-    let key = [prefix.as_bytes(), b":m:", name].concat();
-    let slot = slot_of(&key);
-    (key, slot)
+/// How far from the opposite slot the second copy of a description may be: near enough for two masters
+/// that have a half each, and found with few attempts.
+const NEAR: u16 = 128;
+
+/// Returns the keys of both copies of a filter's description, with their slots.
+pub(crate) fn description_keys(prefix: &str, name: &[u8]) -> [(Vec<u8>, u16); 2] {
+    let first = [prefix.as_bytes(), b":m:", name].concat();
+    let slot = slot_of(&first);
+    let tag = tag_near((slot + SLOTS / 2) % SLOTS, NEAR);
+    let second = [prefix.as_bytes(), b":c:{", tag.as_bytes(), b"}:", name].concat();
+    let opposite = slot_of(&second);
+    [(first, slot), (second, opposite)]
+}
+
+/// Returns the pattern of the keys of all descriptions.
+pub(crate) fn description_pattern(prefix: &str) -> String {
+    format!("{prefix}:[mc]:*")
+}
+
+/// Returns the name of the filter that a key of a description is for.
+pub(crate) fn name_in<'a>(prefix: &str, key: &'a [u8]) -> Option<&'a [u8]> {
+    let rest = key.strip_prefix(prefix.as_bytes())?;
+    if let Some(name) = rest.strip_prefix(b":m:") {
+        return Some(name);
+    }
+    let tagged = rest.strip_prefix(b":c:{")?;
+    let end = tagged.iter().position(|byte| *byte == b'}')?;
+    tagged[end + 1..].strip_prefix(b":")
 }
 
 #[cfg(test)]
@@ -265,6 +289,35 @@ mod tests {
             let distinct: std::collections::HashSet<_> = keys.iter().collect();
             assert_eq!(distinct.len(), keys.len());
         }
+    }
+
+    #[test]
+    fn copies_of_a_description_lie_in_opposite_slots_and_name_the_filter() {
+        for number in 0..2000 {
+            let name = format!("{{n}}:{number}}}:").into_bytes();
+            let name = if number % 2 == 0 { &name[3..] } else { &name };
+            let [first, second] = description_keys("ib", name);
+            assert_eq!((first.1, second.1), (slot_of(&first.0), slot_of(&second.0)));
+            let apart = (i32::from(first.1) - i32::from(second.1)).abs();
+            assert!((8192 - 128..=8192 + 128).contains(&apart), "{apart}");
+            for (key, _) in [first, second] {
+                assert_eq!(name_in("ib", &key), Some(name), "{}", key.escape_ascii());
+            }
+        }
+        for other in ["ib:{5f0c1k}:17", "ib:x:name", "jb:m:name", "ib:c:name", "ib:c:{name"] {
+            assert_eq!(name_in("ib", other.as_bytes()), None, "{other}");
+        }
+    }
+
+    /// The names are on servers: they stay.
+    #[test]
+    fn names_of_descriptions_stay() {
+        let keys = |name: &str| {
+            description_keys("ib", name.as_bytes())
+                .map(|(key, _)| String::from_utf8(key).expect("a text"))
+        };
+        assert_eq!(keys("seen"), ["ib:m:seen", "ib:c:{66}:seen"]);
+        assert_eq!(keys("a{b}c"), ["ib:m:a{b}c", "ib:c:{l}:a{b}c"]);
     }
 
     /// The names are on servers: they stay.

@@ -32,8 +32,9 @@
 //!   it, a failover may lose inserts that were answered, and nothing shows it.
 //! - A filter that is deleted and created again shares no key with the one before: an insert that comes
 //!   late cannot reach the new one.
-//! - The description of a filter is one value. A node that loses it loses the filter: it is reported as
-//!   [`Error::Missing`], and [`RedisFilter::open_or_create`] makes a new one.
+//! - The description of a filter is kept twice, on two nodes of a cluster. If one of them loses it, the
+//!   filter is reported as [`Error::LostDescription`], never as missing. Only a server that loses both
+//!   copies, as a single one that restarts empty, has no trace of a filter.
 //!
 //! # Filters of others
 //!
@@ -46,6 +47,7 @@ mod address;
 mod chunk_job;
 mod client;
 mod command;
+mod description;
 mod error;
 mod filter;
 mod lane;

@@ -1,15 +1,31 @@
-//! What a server holds about a filter: one JSON text that never changes, under `ib:m:NAME`.
+//! What a server holds about a filter: one JSON text that never changes, in two copies under `ib:m:NAME`
+//! and `ib:c:{TAG}:NAME`.
 //!
 //! ```json
 //! {"v":1,"id":"5f0c...","kind":"blocked","items":1000000,"rate":0.01,"bits":10124288,"probes":8,
 //!  "lines":1,"chunk_blocks":16383,"chunks":2,"groups":2,"hash":1,"hash_value":"0","created":1795000000}
 //! ```
 //!
-//! The fields come in any order. `id` names one incarnation of the filter: the keys of its chunks contain it, so that a filter that
-//! is deleted and created again shares no key with the one before. `hash` is the number of the hash
+//! The fields come in any order. `id` names one incarnation of the filter: the keys of its chunks contain
+//! it, so that a filter that is deleted and created again shares no key with the one before. `hash` is the number of the hash
 //! scheme as in files (docs/format.md), `hash_value` its seed or the check of its secret key, in
 //! hexadecimal. `note` and `normalization` are there if the filter has them. `pushed` holds what the
 //! header of a pushed file counted: the keys that were new, and the bits that are set.
+//!
+//! What the two copies say together (`description.rs` has the order in which they are written):
+//!
+//! | `ib:m:` | `ib:c:` | the filter |
+//! |---|---|---|
+//! | there | the same text | is there |
+//! | there, lasting | none, or another text | is lost: a server lost the copy |
+//! | there, fading | any | is there |
+//! | none | there, lasting | is lost: a server lost the first |
+//! | none | none, or fading | is missing |
+//!
+//! A copy is fading if it expires within a minute. That covers clients that stop between two commands,
+//! and servers whose clocks differ by less.
+
+use std::time::Duration;
 
 use inbloom::internals::chunks::Chunks;
 use inbloom::{Kind, Plan};
@@ -45,6 +61,77 @@ pub(crate) struct Pushed {
     pub inserted: u64,
     /// Bits that are set. As long as the server has as many, `inserted` holds.
     pub ones: u64,
+}
+
+/// A copy that has at most so long to live says nothing about the other.
+pub(crate) const FADING: Duration = Duration::from_secs(60);
+
+/// What a server answered about one copy of a description.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reply {
+    /// Empty if it is not there.
+    pub json: Vec<u8>,
+    /// As PTTL has it: -1 if it does not expire, -2 if it is not there.
+    pub millis_left: i64,
+}
+
+/// One copy of a description.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Held {
+    pub json: Vec<u8>,
+    pub metadata: Metadata,
+    /// Whether it is not fading.
+    lasts: bool,
+}
+
+impl Held {
+    fn decode(reply: &Reply) -> Result<Option<Held>, String> {
+        let Reply { json, millis_left } = reply;
+        if json.is_empty() || *millis_left == -2 {
+            return Ok(None);
+        }
+        let lasts = *millis_left == -1 || i128::from(*millis_left) > FADING.as_millis() as i128;
+        Ok(Some(Held { json: json.clone(), metadata: Metadata::decode(json)?, lasts }))
+    }
+}
+
+/// Both copies of a description, as far as they are there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Copies {
+    pub first: Option<Held>,
+    pub second: Option<Held>,
+}
+
+/// What both copies say about a filter.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, beside calls over a network")]
+pub(crate) enum Verdict {
+    /// There is none.
+    Missing,
+    /// It is there.
+    Whole(Held),
+    /// A server has lost one of the copies.
+    Half(Copies),
+}
+
+impl Copies {
+    /// Reads both. Returns what is wrong with one of them.
+    pub fn decode(first: &Reply, second: &Reply) -> Result<Copies, String> {
+        Ok(Copies { first: Held::decode(first)?, second: Held::decode(second)? })
+    }
+
+    /// Returns what they say together: the table above.
+    pub fn judge(self) -> Verdict {
+        match (&self.first, &self.second) {
+            (Some(first), Some(second)) if first.json == second.json => {
+                Verdict::Whole(first.clone())
+            }
+            (Some(first), _) if !first.lasts => Verdict::Whole(first.clone()),
+            (None, Some(second)) if !second.lasts => Verdict::Missing,
+            (None, None) => Verdict::Missing,
+            _ => Verdict::Half(self),
+        }
+    }
 }
 
 impl Metadata {
@@ -190,6 +277,49 @@ mod tests {
         let plan = Plan::blocked(1000, 0.01, 10_240, 8, 1).expect("a plan");
         assert_eq!((metadata.plan, metadata.hash), (plan, (1, 42)));
         assert_eq!((metadata.id, metadata.created), (0x0012_3456_789a_bcde, 1_795_000_000));
+    }
+
+    #[test]
+    fn one_copy_without_the_other_is_a_loss_unless_it_fades() {
+        let text = |id| Metadata { id, ..sample() }.encode().expect("a blocked plan").into_bytes();
+        let reply = |id: u64, millis_left| match id {
+            0 => Reply { json: Vec::new(), millis_left: -2 },
+            _ => Reply { json: text(id), millis_left },
+        };
+        let minute = 60_000;
+        for (first, second, expected) in [
+            ((0, -2), (0, -2), "missing"),
+            ((1, -1), (1, -1), "whole"),
+            ((1, -1), (1, minute), "whole"),
+            ((1, minute), (1, minute), "whole"),
+            ((1, minute), (0, -2), "whole"),
+            ((1, minute), (2, -1), "whole"),
+            ((1, minute + 1), (0, -2), "half"),
+            ((1, -1), (0, -2), "half"),
+            ((1, -1), (2, -1), "half"),
+            ((1, -1), (2, minute), "half"),
+            ((0, -2), (1, -1), "half"),
+            ((0, -2), (1, minute + 1), "half"),
+            ((0, -2), (1, minute), "missing"),
+            ((0, -2), (1, 0), "missing"),
+        ] {
+            let copies = Copies::decode(&reply(first.0, first.1), &reply(second.0, second.1));
+            let got = match copies.expect("valid").judge() {
+                Verdict::Missing => "missing",
+                Verdict::Whole(held) => {
+                    assert_eq!(held.metadata.id, first.0);
+                    "whole"
+                }
+                Verdict::Half(_) => "half",
+            };
+            assert_eq!(got, expected, "{first:?} {second:?}");
+        }
+        // One that was deleted between the two commands that read it.
+        let gone = Reply { json: text(1), millis_left: -2 };
+        let copies = Copies::decode(&gone, &gone).expect("valid");
+        assert_eq!(copies.judge(), Verdict::Missing);
+        let damaged = Reply { json: b"hello".to_vec(), millis_left: -1 };
+        assert!(Copies::decode(&gone, &damaged).is_err());
     }
 
     #[test]

@@ -47,6 +47,16 @@ pub(crate) fn suffixes(prefix: &[u8], wanted: &[u16]) -> Vec<String> {
     found.into_iter().flatten().collect()
 }
 
+/// Returns a tag whose slot is at most `distance` from one: the first number, in base 36, that leads there.
+pub(crate) fn tag_near(slot: u16, distance: u16) -> String {
+    let is_near = |text: &str| {
+        let apart = slot.abs_diff(slot_of(text.as_bytes()));
+        apart.min(SLOTS - apart) <= distance
+    };
+    // Numbers of four digits lead to every slot.
+    (0..).map(base_36).find(|text| is_near(text)).expect("CRC16 maps them onto all slots")
+}
+
 fn base_36(mut number: u32) -> String {
     let mut digits = Vec::new();
     loop {
@@ -101,6 +111,18 @@ mod tests {
             ("{bar", 4015),
         ] {
             assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_tag_leads_near_every_slot() {
+        for slot in 0..SLOTS {
+            for distance in [0, 128].into_iter().skip(usize::from(slot % 64 != 0)) {
+                let tag = tag_near(slot, distance);
+                let apart = slot.abs_diff(slot_of(tag.as_bytes()));
+                assert!(apart <= distance || SLOTS - apart <= distance, "{tag}: {slot}");
+                assert!(tag.len() <= if distance == 0 { 4 } else { 3 }, "{tag}: {slot}");
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use inbloom_redis::{Address, Error, RedisFilter};
 use inbloom_server::units;
 
@@ -56,6 +56,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn delete(args: &Args, address: &Address) -> Result<()> {
     let client = args.redis.connect(address.server())?;
+    if !args.never && args.after.is_none() {
+        let deleted = RedisFilter::delete_named(&client, address.name())?;
+        ensure!(deleted, "there is no such filter");
+        output::say(format_args!("{address} is deleted"));
+        return Ok(());
+    }
     let filter = match RedisFilter::open_keyed(&client, address.name(), args.key.key()?.as_ref()) {
         Ok(filter) => filter,
         Err(Error::Missing { .. }) => bail!("there is no such filter"),
@@ -67,9 +73,6 @@ fn delete(args: &Args, address: &Address) -> Result<()> {
     } else if let Some(after) = args.after {
         filter.expire_at(SystemTime::now() + after)?;
         output::say(format_args!("{address} is deleted in {} s", after.as_secs()));
-    } else {
-        filter.delete()?;
-        output::say(format_args!("{address} is deleted"));
     }
     Ok(())
 }

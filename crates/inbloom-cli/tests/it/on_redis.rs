@@ -299,6 +299,20 @@ fn a_store_that_loses_a_filter_or_goes_away_is_an_error_and_never_an_absent_item
     assert_eq!(second.cli("del seen"), "1");
     assert_eq!(second.cli("bf.add seen b"), "1");
     assert_eq!(server.cli("bf.mexists seen a b"), "0\n1");
+    // One of the two copies of its description is gone: lost, not absent, for both servers.
+    redis.ask(&["DEL", "ib:m:seen"]);
+    std::thread::sleep(std::time::Duration::from_millis(1100)); // So long it is not looked at.
+    for line in ["bf.exists seen b", "bf.add seen b", "bf.card seen", "bf.reserve seen 0.01 9"] {
+        for server in [&server, &second] {
+            let reply = server.cli(line);
+            assert!(reply.starts_with("LOST the server lost a part"), "{line}: {reply}");
+        }
+    }
+    assert!(out(&inbloom(&["info", &address], "")).ends_with("\tlost: delete it\n"));
+    let check = inbloom(&["check", &format!("{address}/seen")], "b\n");
+    assert_eq!(check.status.code(), Some(2), "{check:?}");
+    out(&inbloom(&["delete", &format!("{address}/seen")], ""));
+    assert_eq!(server.cli("bf.add seen b"), "1");
     redis.kill();
     let reply = server.cli("bf.exists seen b");
     assert!(reply.starts_with("STOREDOWN no answer within"), "{reply}");

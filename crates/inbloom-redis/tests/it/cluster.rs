@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use inbloom_redis::{Added, Durability, Found, Options, Reads, RedisFilter};
+use inbloom_redis::{Added, Durability, Error, Found, Options, Reads, RedisFilter};
 use inbloom_testing::redis::{RedisCluster, Reply};
 
 use crate::support::{connect, connect_with, plan};
@@ -116,6 +116,47 @@ fn replicas_answer_queries_where_they_may() {
     let asked = of_first() - before;
     // It has two or three of seven chunks, of which the last is small.
     assert!((500..2600).contains(&asked), "{asked} of 5000 keys");
+}
+
+/// The two copies of a description are on two masters: whichever loses its memory, the other knows.
+#[test]
+fn a_master_that_loses_a_description_makes_no_filter_look_missing() {
+    let Some(cluster) = RedisCluster::start("redis-server") else { return };
+    let client = connect(&cluster.address());
+    let small = plan(1000, 0.01);
+    for round in 0..12 {
+        let name = format!("f{round}");
+        let filter = RedisFilter::create(&client, &name, small).expect("created");
+        filter.insert("x").expect("inserted");
+        let has = |pattern: String| {
+            let masters = cluster.masters();
+            let mut having = masters.into_iter().filter(|master| {
+                let keys = cluster.nodes[*master].ask(&["KEYS", &pattern]);
+                matches!(keys, Reply::Array(keys) if !keys.is_empty())
+            });
+            having.next().expect("one has it")
+        };
+        let (first, second) = (has(format!("ib:m:{name}")), has(format!("ib:c:{{*}}:{name}")));
+        assert_ne!(first, second, "{name}");
+        cluster.nodes[if round % 2 == 0 { first } else { second }].ask(&["FLUSHALL"]);
+        for error in [
+            RedisFilter::open(&client, &name).expect_err("lost"),
+            RedisFilter::open_or_create(&client, &name, small).expect_err("lost"),
+        ] {
+            assert!(matches!(error, Error::LostDescription { .. }), "{error}");
+        }
+        // The bits may be lost too, but no key is absent.
+        match filter.contains("x") {
+            Ok(found) => assert!(found),
+            Err(error) => assert!(matches!(error, Error::LostDescription { .. }), "{error}"),
+        }
+        assert!(RedisFilter::delete_named(&client, &name).expect("deleted"));
+        RedisFilter::open_or_create(&client, &name, small).expect("made again");
+        assert!(RedisFilter::delete_named(&client, &name).expect("deleted"));
+    }
+    for master in cluster.masters() {
+        assert_eq!(cluster.nodes[master].ask(&["DBSIZE"]), Reply::Int(0));
+    }
 }
 
 /// A client that has not spoken to the cluster since then knows a master that is gone.

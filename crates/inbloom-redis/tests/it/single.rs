@@ -186,6 +186,76 @@ fn lost_blocks_are_reported_and_never_absent() {
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
 }
 
+/// Without the one copy the filter is lost for everybody, and not missing. It can be deleted.
+#[test]
+fn a_filter_without_a_copy_of_its_description_is_lost_and_never_missing() {
+    let Some(server) = server() else { return };
+    let client = connect(&server.address());
+    let is_lost = |error: Error| {
+        assert!(matches!(error, Error::LostDescription { .. }), "{error}");
+        assert!(error.to_string().contains("delete the filter, then build it again"), "{error}");
+    };
+    for copy in ["ib:m:f", "ib:c:{*}:f"] {
+        let small = plan(1000, 0.01);
+        let filter = RedisFilter::create(&client, "f", small).expect("created");
+        filter.insert("x").expect("inserted");
+        let Reply::Array(keys) = server.ask(&["KEYS", copy]) else { panic!("keys") };
+        let [key] = &keys[..] else { panic!("{keys:?}") };
+        assert_eq!(server.ask(&["DEL", &key.text()]), Reply::Int(1));
+
+        is_lost(RedisFilter::open(&client, "f").expect_err("lost"));
+        is_lost(RedisFilter::create(&client, "f", small).expect_err("lost"));
+        is_lost(RedisFilter::open_or_create(&client, "f", small).expect_err("lost"));
+        let local = inbloom::Filter::new(small).expect("memory");
+        is_lost(RedisFilter::push(&client, "f", &local, |_, _| ()).expect_err("lost"));
+        is_lost(filter.expire_at(SystemTime::now() + Duration::from_secs(100)).expect_err("lost"));
+        is_lost(filter.persist().expect_err("lost"));
+        let listed = RedisFilter::list(&client).expect("listed");
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].is_lost && listed[0].plan == small, "{listed:?}");
+        // Its bits are there, and a client that has opened it goes on.
+        assert!(filter.contains("x").expect("answered"));
+        let Reply::Array(chunks) = server.ask(&["KEYS", "ib:{*"]) else { panic!("keys") };
+        server.ask(&["DEL", &chunks[0].text()]);
+        is_lost(filter.contains("x").expect_err("lost"));
+        is_lost(filter.insert("x").expect_err("lost"));
+
+        assert!(RedisFilter::delete_named(&client, "f").expect("deleted"));
+        assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
+        assert!(!RedisFilter::delete_named(&client, "f").expect("there is none"));
+        assert!(matches!(RedisFilter::open(&client, "f"), Err(Error::Missing { .. })));
+    }
+}
+
+/// Clients that stopped between the two copies leave no filter that looks whole, and none that stays.
+#[test]
+fn what_a_client_left_that_stopped_between_both_copies_goes_away() {
+    let Some(server) = server() else { return };
+    let mut options = Options::default();
+    options.deadline = Duration::from_millis(300);
+    let client = connect_with(&server.address(), options);
+    let small = plan(1000, 0.01);
+    let filter = RedisFilter::create(&client, "f", small).expect("created");
+    let Reply::Array(keys) = server.ask(&["KEYS", "ib:c:{*}:f"]) else { panic!("keys") };
+    let copy = keys[0].text();
+    // While it was deleted, before the first copy was: it is there, and can be deleted.
+    server.ask(&["PEXPIRE", &copy, "60000"]);
+    RedisFilter::open(&client, "f").expect("it is there");
+    // While it was created, before the first copy was written; or deleted, after that.
+    server.ask(&["DEL", "ib:m:f"]);
+    assert!(matches!(RedisFilter::open(&client, "f"), Err(Error::Missing { .. })));
+    assert_eq!(RedisFilter::list(&client).expect("listed"), []);
+    let error = RedisFilter::create(&client, "f", small).expect_err("another may be at it");
+    assert!(error.to_string().contains("free again after a minute"), "{error}");
+    assert_eq!(server.ask(&["EXISTS", &copy]), Reply::Int(1), "it is not touched");
+    // After the minute.
+    server.ask(&["PEXPIRE", &copy, "100"]);
+    let created = RedisFilter::open_or_create(&client, "f", small).expect("it is free");
+    assert!(!filter.delete().expect("it was deleted before"));
+    assert!(created.delete().expect("deleted"));
+    assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
+}
+
 #[test]
 fn other_types_and_damaged_descriptions_have_errors_of_their_own() {
     let Some(server) = server() else { return };
@@ -266,9 +336,12 @@ fn servers_that_compare_and_delete_are_let_do_it() {
         let client = connect(&address);
         let filter = RedisFilter::create(&client, command, plan(1000, 0.01)).expect("created");
         assert!(filter.delete().expect("the server says that it did"), "{command}");
-        // It did not: nothing else was sent that deletes the description.
-        let key = format!("ib:m:{command}");
-        assert_eq!(server.ask(&["DEL", &key]), Reply::Int(1), "{command}");
+        // It did not: nothing else was sent that deletes the description, in either copy.
+        let Reply::Array(copies) = server.ask(&["KEYS", "ib:[mc]:*"]) else { panic!("keys") };
+        assert_eq!(copies.len(), 2, "{command}");
+        for copy in copies {
+            assert_eq!(server.ask(&["DEL", &copy.text()]), Reply::Int(1), "{command}");
+        }
     }
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Int(0));
 }

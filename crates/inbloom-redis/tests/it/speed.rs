@@ -136,7 +136,22 @@ fn speed_beside_bit_by_bit() {
             .map(|_| rate_of(&server, BULK, || filter.merge(&local, |_, _| ()).expect("merged")))
             .collect();
         assert_eq!(filter.occupied().expect("counted"), local.occupied());
-        println!("rate {rate}: bulk merge {:.0} M keys/s", median(rates) / 1e6);
         filter.delete().expect("deleted");
+        let pushes = (0..3).map(|_| {
+            let mut pushed = None;
+            let rate = rate_of(&server, BULK, || {
+                pushed =
+                    Some(RedisFilter::push(&client, "bulk", &local, |_, _| ()).expect("pushed"));
+            });
+            let pushed = pushed.expect("pushed");
+            assert_eq!(pushed.occupied().expect("counted"), local.occupied());
+            pushed.delete().expect("deleted");
+            rate
+        });
+        println!(
+            "rate {rate}: bulk merge {:.0} M keys/s, push {:.0} M keys/s",
+            median(rates) / 1e6,
+            median(pushes.collect()) / 1e6,
+        );
     }
 }

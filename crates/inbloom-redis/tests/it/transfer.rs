@@ -91,7 +91,7 @@ fn merged_filters_hold_the_keys_of_both() {
                 other => panic!("{other:?}"),
             }
         });
-        assert_eq!(chunks.sum::<u64>(), remote.chunks() + 1);
+        assert_eq!(chunks.sum::<u64>(), remote.chunks() + 2);
         remote.delete().expect("deleted");
     }
 }

@@ -141,11 +141,12 @@ fn row_as_text(filter: &Listed) -> String {
     let plan = &filter.plan;
     let name = String::from_utf8_lossy(&filter.name);
     format!(
-        "{}\t{} planned\trate {}\t{}\n",
+        "{}\t{} planned\trate {}\t{}{}\n",
         output::printable(&name),
         numbers::keys(plan.items()),
         numbers::rate(plan.rate()),
         numbers::bytes(plan.bytes()),
+        if filter.is_lost { "\tlost: delete it" } else { "" },
     )
 }
 
@@ -156,5 +157,6 @@ fn row_as_json(filter: &Listed) -> Value {
         "promised_rate": filter.plan.rate(),
         "bytes": filter.plan.bytes(),
         "created": seconds(filter.created),
+        "lost": filter.is_lost,
     })
 }

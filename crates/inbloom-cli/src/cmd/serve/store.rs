@@ -147,7 +147,7 @@ impl RedisStore {
 fn told(error: Error) -> StoreError {
     match error {
         Error::Missing { .. } | Error::Deleted { .. } => StoreError::Missing,
-        Error::Lost { .. } => StoreError::Lost(error.to_string()),
+        Error::Lost { .. } | Error::LostDescription { .. } => StoreError::Lost(error.to_string()),
         Error::Unavailable { .. } => StoreError::Unavailable(error.to_string()),
         _ => StoreError::Refused(error.to_string()),
     }
@@ -160,7 +160,7 @@ impl FilterStore for RedisStore {
 
     fn ping(&self) -> Result<(), StoreError> {
         match RedisFilter::open(&self.client, "ping") {
-            Ok(_) | Err(Error::Missing { .. }) => Ok(()),
+            Ok(_) | Err(Error::Missing { .. } | Error::LostDescription { .. }) => Ok(()),
             Err(error) => Err(told(error)),
         }
     }
@@ -227,14 +227,7 @@ impl FilterStore for RedisStore {
 
     fn delete(&self, name: &[u8]) -> Result<bool, StoreError> {
         self.forget(name);
-        match self.open(name) {
-            Ok(filter) => {
-                self.forget(name);
-                filter.delete().map_err(told)
-            }
-            Err(StoreError::Missing) => Ok(false),
-            Err(error) => Err(error),
-        }
+        RedisFilter::delete_named(&self.client, name).map_err(told)
     }
 
     fn expiry(&self, name: &[u8]) -> Result<Option<u64>, StoreError> {
