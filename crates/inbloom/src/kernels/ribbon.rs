@@ -104,9 +104,9 @@ impl Equation {
 
     /// The part of a layer that the equation reaches. The pointer is to the first of its columns.
     #[inline(always)]
-    fn window(&self, columns: *const u8, width: u32) -> Window {
+    fn window(&self, columns: *const u8, width: u32) -> SlotWindow {
         let (shift, stride) = (self.start % GROUP, 2 * width as usize);
-        Window {
+        SlotWindow {
             at: columns.wrapping_add((self.start / GROUP) as usize * stride),
             stride,
             // Where nothing is asked of a fifth group there may be none: the fourth is taken twice.
@@ -128,7 +128,7 @@ impl Equation {
 /// What of the columns is added up: groups of `stride` bytes at `at`, at three times the stride
 /// behind it, and at `last`, by the four pieces of `low` and the lowest of `high`.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct SlotWindow {
     at: *const u8,
     stride: usize,
     last: usize,
@@ -204,7 +204,7 @@ impl<'a> Planes<'a> {
 
     /// The answer of the first layer, which counts if the key was not bumped.
     #[inline(always)]
-    fn holds(&self, located: &Located<'_>, sum: impl Fn(Window) -> u64) -> bool {
+    fn holds(&self, located: &Located<'_>, sum: impl Fn(SlotWindow) -> u64) -> bool {
         let equation = Equation::at(located.start, located.key, 0);
         let columns = self.columns.as_ptr().wrapping_add(located.layer.columns);
         let width = located.layer.width;
@@ -247,9 +247,9 @@ impl BumpedKeys {
 
 /// Whether the solution makes an equation hold. The pointer is to the first of the layer's columns.
 type Holds = unsafe fn(*const u8, u32, Equation) -> bool;
-type ContainsOne = unsafe fn(&Planes<'_>, Digest) -> FirstAnswer;
+type RibbonContainsOne = unsafe fn(&Planes<'_>, Digest) -> FirstAnswer;
 /// Answers for as many keys as the run has, at most [`MOST`], and as there must be answers.
-type ContainsRun = unsafe fn(&Planes<'_>, Run<'_>, &mut [bool], &mut BumpedKeys);
+type RibbonContainsRun = unsafe fn(&Planes<'_>, Run<'_>, &mut [bool], &mut BumpedKeys);
 /// Solves a band: see [`RibbonKernel::solve`].
 type Solve = unsafe fn(&Band, u32, &mut [u8]);
 
@@ -259,8 +259,8 @@ pub(crate) struct RibbonKernel {
     #[cfg_attr(not(test), expect(dead_code, reason = "tests say which one failed"))]
     pub name: &'static str,
     holds: Holds,
-    contains_one: ContainsOne,
-    contains_run: ContainsRun,
+    contains_one: RibbonContainsOne,
+    contains_run: RibbonContainsRun,
     solve: Solve,
     fill: unsafe fn(Filling<'_>),
 }
@@ -344,7 +344,7 @@ impl RibbonKernel {
 fn contains_one<const SHAPE: usize>(
     planes: &Planes<'_>,
     digest: Digest,
-    sum: impl Fn(Window) -> u64,
+    sum: impl Fn(SlotWindow) -> u64,
 ) -> FirstAnswer {
     let located = planes.locate(digest);
     // Vectors that lie in two lines wait for one after the other. With all lines asked for before, a
@@ -364,7 +364,7 @@ fn contains_run<const SHAPE: usize>(
     Run { keys, next }: Run<'_>,
     found: &mut [bool],
     bumped: &mut BumpedKeys,
-    sum: impl Fn(Window) -> u64,
+    sum: impl Fn(SlotWindow) -> u64,
 ) {
     let mut count = 0;
     let mut work = |at: usize, located: &Located<'_>, found: &mut bool| {

@@ -8,7 +8,7 @@ use core::arch::aarch64::*;
 use super::band;
 use super::scalar;
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, Window, contains_one,
+    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
     contains_run,
 };
 
@@ -33,9 +33,9 @@ fn kernel<const VECTORS: usize>() -> RibbonKernel {
 /// The groups, and what of the vectors is behind the last, are there to be read.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn sum<const VECTORS: usize>(window: Window) -> u64 {
+unsafe fn sum<const VECTORS: usize>(window: SlotWindow) -> u64 {
     const PLACES: [i16; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
-    let Window { at, stride, last, low, high } = window;
+    let SlotWindow { at, stride, last, low, high } = window;
     let pieces = [
         vdupq_n_u16(low as u16),
         vdupq_n_u16((low >> 16) as u16),

@@ -2,7 +2,7 @@
 
 use super::band::{self, Band};
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, Window, contains_one,
+    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
     contains_run,
 };
 
@@ -23,7 +23,7 @@ pub(super) fn kernel(width: u32) -> RibbonKernel {
 ///
 /// The groups of the window are there to be read.
 #[inline(always)]
-unsafe fn sum(window: Window) -> u64 {
+unsafe fn sum(window: SlotWindow) -> u64 {
     let pieces = (u128::from(window.high) << 64) | u128::from(window.low);
     let mut sum = 0;
     for column in 0..window.stride / 2 {

@@ -4,7 +4,7 @@ use core::arch::x86_64::*;
 
 use super::band::{self, Band, Filling};
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, Window, contains_one,
+    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
     contains_run,
 };
 
@@ -148,8 +148,8 @@ mod avx2 {
     /// The groups, and what of a vector is behind the last, are there to be read.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn parities(window: Window, pieces: [__m256i; 5]) -> u64 {
-        let Window { at, stride, last, .. } = window;
+    unsafe fn parities(window: SlotWindow, pieces: [__m256i; 5]) -> u64 {
+        let SlotWindow { at, stride, last, .. } = window;
         // SAFETY: the caller's promise; the loads take any alignment.
         let groups = unsafe {
             [
@@ -176,7 +176,7 @@ mod avx2 {
     /// As that of `parities`.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn sum_narrow(window: Window) -> u64 {
+    pub(super) unsafe fn sum_narrow(window: SlotWindow) -> u64 {
         // SAFETY: the caller's promise.
         unsafe { parities(window, pieces(window.low, window.high)) }
     }
@@ -186,9 +186,9 @@ mod avx2 {
     /// As that of `parities`, for vectors of 64 bytes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn sum_wide(window: Window) -> u64 {
+    pub(super) unsafe fn sum_wide(window: SlotWindow) -> u64 {
         let pieces = pieces(window.low, window.high);
-        let upper = Window { at: window.at.wrapping_add(32), ..window };
+        let upper = SlotWindow { at: window.at.wrapping_add(32), ..window };
         // SAFETY: the caller's promise.
         unsafe { parities(window, pieces) | parities(upper, pieces) << 16 }
     }
@@ -279,8 +279,8 @@ mod avx512_16 {
     /// The groups, and what of a vector is behind the last, are there to be read.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
-    pub(super) unsafe fn sum(window: Window) -> u64 {
-        let Window { at, stride, last, low, high } = window;
+    pub(super) unsafe fn sum(window: SlotWindow) -> u64 {
+        let SlotWindow { at, stride, last, low, high } = window;
         // SAFETY: the caller's promise; the load takes any alignment.
         let load = |offset| unsafe { _mm256_loadu_epi16(at.add(offset).cast()) };
         let groups = [load(0), load(stride), load(2 * stride), load(3 * stride), load(last)];
@@ -341,8 +341,8 @@ mod avx512_32 {
     /// The groups, and what of a vector is behind the last, are there to be read.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
-    pub(super) unsafe fn sum(window: Window) -> u64 {
-        let Window { at, stride, last, low, high } = window;
+    pub(super) unsafe fn sum(window: SlotWindow) -> u64 {
+        let SlotWindow { at, stride, last, low, high } = window;
         // SAFETY: the caller's promise; the load takes any alignment.
         let load = |offset| unsafe { _mm512_loadu_epi16(at.add(offset).cast()) };
         let groups = [load(0), load(stride), load(2 * stride), load(3 * stride), load(last)];
