@@ -46,9 +46,12 @@ pub static COMMANDS: &[Command] = &[
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item once more to a cuckoo filter, which is created if there is none",
         syntax: "key item",
-        handler: |call| add_one(call, Action::Add),
+        handler: |call| add_one(call, CuckooAction::Add),
         cost: Cost::By(items_are_heavy),
-        batched: Some(Batched { answer: |batch| answer_additions(batch, Action::Add), ..BATCHED }),
+        batched: Some(Batched {
+            answer: |batch| answer_additions(batch, CuckooAction::Add),
+            ..BATCHED
+        }),
         ..CF
     },
     Command {
@@ -57,10 +60,10 @@ pub static COMMANDS: &[Command] = &[
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         summary: "Adds an item to a cuckoo filter unless it seems to be there",
         syntax: "key item",
-        handler: |call| add_one(call, Action::AddNew),
+        handler: |call| add_one(call, CuckooAction::AddNew),
         cost: Cost::By(items_are_heavy),
         batched: Some(Batched {
-            answer: |batch| answer_additions(batch, Action::AddNew),
+            answer: |batch| answer_additions(batch, CuckooAction::AddNew),
             ..BATCHED
         }),
         ..CF
@@ -72,7 +75,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Adds items to a cuckoo filter, which is created by the options if there is none",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
-        handler: |call| insert_items(call, Action::Add),
+        handler: |call| insert_items(call, CuckooAction::Add),
         cost: Cost::By(items_are_heavy),
         ..CF
     },
@@ -83,7 +86,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Adds those of the items to a cuckoo filter that do not seem to be there",
         syntax: "key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]",
         complexity: "O(N * F) for N items and F sub-filters",
-        handler: |call| insert_items(call, Action::AddNew),
+        handler: |call| insert_items(call, CuckooAction::AddNew),
         cost: Cost::By(items_are_heavy),
         ..CF
     },
@@ -212,7 +215,7 @@ const BATCHED: Batched = Batched {
 
 /// What is done with items.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
+enum CuckooAction {
     /// Each is there once more.
     Add,
     /// Those that seem to be there stay as they are.
@@ -221,12 +224,12 @@ enum Action {
     Remove,
 }
 
-impl Action {
+impl CuckooAction {
     fn on(self, hashes: &[Hash]) -> Items<'_> {
         match self {
-            Action::Add => Items::AddHashes(hashes),
-            Action::AddNew => Items::AddNewHashes(hashes),
-            Action::Remove => Items::RemoveHashes(hashes),
+            CuckooAction::Add => Items::AddHashes(hashes),
+            CuckooAction::AddNew => Items::AddNewHashes(hashes),
+            CuckooAction::Remove => Items::RemoveHashes(hashes),
         }
     }
 }
@@ -357,7 +360,7 @@ fn options(words: Arguments<'_>, mut wish: CuckooWish) -> Result<CuckooWish, Rep
     Ok(wish)
 }
 
-fn add_one(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
+fn add_one(call: &mut Call<'_>, action: CuckooAction) -> Result<(), ReplyError> {
     let name = &call.arguments[1];
     let entry = match find(call)? {
         Some(entry) => entry,
@@ -374,7 +377,7 @@ fn add_one(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
 fn change_one(
     call: &mut Call<'_>,
     entry: &Entry,
-    action: Action,
+    action: CuckooAction,
     hash: Hash,
 ) -> Result<bool, ReplyError> {
     let answers = &mut call.session.scratch.answers;
@@ -405,7 +408,7 @@ fn refused(server: &Server, refusal: Refusal) -> ReplyError {
 fn change_each(
     server: &Server,
     entry: &Entry,
-    action: Action,
+    action: CuckooAction,
     hashes: &[Hash],
     answers: &mut Vec<bool>,
     mut report: impl FnMut(&[bool], Option<Refusal>),
@@ -422,7 +425,7 @@ fn change_each(
 }
 
 /// Answers several calls that change one filter, and returns how many failed.
-fn answer_changes(batch: &mut Batch<'_>, action: Action) -> u64 {
+fn answer_changes(batch: &mut Batch<'_>, action: CuckooAction) -> u64 {
     let Batch { server, entry, scratch: Scratch { hashes, answers, .. }, reply } = batch;
     let mut failed = 0;
     change_each(server, entry, action, hashes, answers, |answers, refusal| {
@@ -437,14 +440,14 @@ fn answer_changes(batch: &mut Batch<'_>, action: Action) -> u64 {
     failed
 }
 
-fn answer_additions(batch: &mut Batch<'_>, action: Action) -> u64 {
+fn answer_additions(batch: &mut Batch<'_>, action: CuckooAction) -> u64 {
     let failed = answer_changes(batch, action);
     batch.server.statistics.count_added(batch.scratch.hashes.len() - failed as usize);
     failed
 }
 
 fn answer_removals(batch: &mut Batch<'_>) -> u64 {
-    answer_changes(batch, Action::Remove)
+    answer_changes(batch, CuckooAction::Remove)
 }
 
 /// Looks items up, while others may do so too. Calls `report` with the answers, in order.
@@ -491,7 +494,7 @@ fn run_in(cuckoo: &CuckooChain) -> usize {
     (512 / effort(cuckoo)).clamp(1, 256)
 }
 
-fn insert_items(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
+fn insert_items(call: &mut Call<'_>, action: CuckooAction) -> Result<(), ReplyError> {
     let words = call.arguments;
     let mut wish = CuckooWish::default(call.server);
     let least = 2 * u64::from(wish.bucket_size);
@@ -524,7 +527,7 @@ fn insert_items(call: &mut Call<'_>, action: Action) -> Result<(), ReplyError> {
         None => create(call, &words[1], wish)?,
     };
     call.reply.array(items.len());
-    let is_truth = action == Action::Add && call.reply.protocol() == Protocol::Resp3;
+    let is_truth = action == CuckooAction::Add && call.reply.protocol() == Protocol::Resp3;
     let (server, reply) = (call.server, &mut call.reply);
     let Scratch { hashes, answers, .. } = &mut call.session.scratch;
     let mut added = 0;
@@ -595,7 +598,7 @@ fn delete(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let found = find(call).ok().flatten();
     let entry = found.ok_or(ReplyError::new("Not found"))?;
     let hash = Hash::of(&call.arguments[2]);
-    let was_there = change_one(call, &entry, Action::Remove, hash)?;
+    let was_there = change_one(call, &entry, CuckooAction::Remove, hash)?;
     call.reply.truth(was_there);
     Ok(())
 }

@@ -24,7 +24,7 @@ type Places = HashMap<u64, (u64, u64)>;
 type Bytes = HashMap<u64, Vec<u8>>;
 
 /// Frames of some images, with the pack and the place that they came from.
-type Batch = Vec<(u64, u64, Vec<u8>)>;
+type PackBatch = Vec<(u64, u64, Vec<u8>)>;
 
 /// What became of the frames of a batch.
 #[derive(Default)]
@@ -42,7 +42,7 @@ impl Recovery<'_> {
         let (last, damaged) = self.last_images(&manifest.packs)?;
         let mut sizes = HashMap::new();
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let (sender, receiver) = sync_channel::<Batch>(threads * 2);
+        let (sender, receiver) = sync_channel::<PackBatch>(threads * 2);
         let receiver = Mutex::new(receiver);
         let surroundings = self.surroundings();
         let (sent, loaded) = std::thread::scope(|scope| {
@@ -224,13 +224,13 @@ fn send_images(
     disk: &dyn Disk,
     pack: u64,
     last: &Places,
-    sender: &SyncSender<Batch>,
+    sender: &SyncSender<PackBatch>,
 ) -> Result<(), Error> {
     /// Bytes of a batch, about.
     const BATCH: usize = 256 << 10;
     let mut frames = open_pack(disk, pack)?;
     let failed = |error| Error::io("reading", segment::pack_name(pack))(error);
-    let (mut batch, mut bytes) = (Batch::new(), 0);
+    let (mut batch, mut bytes) = (PackBatch::new(), 0);
     loop {
         let position = frames.position();
         let Some(body) = frames.next().map_err(failed)? else { break };
@@ -268,7 +268,7 @@ fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Makes filters of images, until there are no more.
-fn load(batches: &Mutex<Receiver<Batch>>, with: &Surroundings<'_>) -> Loaded {
+fn load(batches: &Mutex<Receiver<PackBatch>>, with: &Surroundings<'_>) -> Loaded {
     let mut loaded = Loaded::default();
     loop {
         let Ok(batch) = batches.lock().recv() else { return loaded };
