@@ -29,8 +29,8 @@ use std::io::Read;
 use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -660,7 +660,8 @@ impl<'a, 'b> Work<'a, 'b> {
         let mut like = Filter::build(plan, self.builder.hasher, &[])?;
         self.args().describe(&mut like)?;
         let (file, most) = (self.one_file(), self.args().sizing.bytes);
-        let parts = parts::Ribbon { layout: Layout::new(plan), file, like: &like, most };
+        let (layout, spares) = (Layout::new(plan), Mutex::default());
+        let parts = parts::Ribbon { layout, file, like: &like, most, spares };
         if self.keeper.is_some() {
             let path = parts.file.path.clone();
             return self.write(&parts).map(|()| Finished::Written(path));

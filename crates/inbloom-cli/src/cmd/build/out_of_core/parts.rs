@@ -5,11 +5,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::BufWriter;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use inbloom::internals::file;
 use inbloom::internals::kinds::blocked::{Piece, Pieces};
-use inbloom::internals::kinds::ribbon::{Layout, Part};
+use inbloom::internals::kinds::ribbon::{Layout, Part, Workspace};
 use inbloom::{Digest, Filter, Hasher, Plan};
 
 use super::TooLarge;
@@ -99,6 +100,8 @@ pub struct Ribbon<'a> {
     pub like: &'a Filter,
     /// The most bytes that it may have.
     pub most: Option<u64>,
+    /// Memory in which shards were built, one for each thread at most: it is used again.
+    pub spares: Mutex<Vec<Workspace>>,
 }
 
 /// Refuses what is larger than was asked for.
@@ -144,7 +147,12 @@ impl Parts for Ribbon<'_> {
     }
 
     fn build(&self, part: u64, spill: &Spill) -> Result<Part> {
-        Ok(self.layout.build(part, &spill.places(&self.layout.places(part))?)?)
+        let places = spill.places(&self.layout.places(part))?;
+        let spares = || self.spares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workspace = spares().pop().unwrap_or_default();
+        let built = self.layout.build_sorted(part, &places, &mut workspace)?;
+        spares().push(workspace);
+        Ok(built)
     }
 
     fn is_published(&self, complete: u64) -> Result<bool> {
