@@ -35,6 +35,7 @@ macro_rules! is_x86_feature_detected {
 mod aarch64;
 
 mod counters;
+pub(crate) mod lanes;
 pub(crate) mod lock;
 pub(crate) mod ribbon;
 pub(crate) mod scalar;

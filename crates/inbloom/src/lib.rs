@@ -48,7 +48,7 @@
 //! | [`Cuckoo`](Kind::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys; fewest bits below 1% |
 //! | [`Ribbon`](Kind::Ribbon) | 7.0, 10.0, 14.0 | 3 or 4 lines at once | fewest bits of all, for keys known beforehand |
 //! | [`Counting`](Kind::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
-//! | [`Scalable`](Kind::Scalable) | 20, 28, 43 when grown | one line or two | when the number of keys is unknown |
+//! | [`Scalable`](Kind::Scalable) | 18, 22.5, 27 when grown | two lines | when the number of keys is unknown |
 //! | [`Window`](Kind::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
 //! | [`Bitmap`](Kind::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
 //!

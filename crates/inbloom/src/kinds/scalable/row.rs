@@ -22,6 +22,7 @@ pub(crate) static ROW: Row = Row {
         grows: true,
         keeps_rate: true,
         may_refuse: true,
+        layout: 1,
         ..Abilities::NONE
     },
     labels: Labels {

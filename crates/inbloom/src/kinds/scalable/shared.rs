@@ -1,17 +1,18 @@
 //! A filter that grows with its keys, for many threads: a query practically never waits.
 //!
 //! **Idea.** It is a [`Scalable`] filter, to the last bit, whose tables are locked one by one.
-//! While it is small it is one table; then 64, and threads rarely meet at one. What takes long is
-//! growth: at 100 million keys a shard of 1.5 million entries is built anew. It is built aside,
-//! from a table that queries go on reading, and put in its place in an instant.
+//! While it is small it is one table; then 16, and threads rarely meet at one. Growth is no reason to wait:
+//! a bucket of a few bytes is split now and then. What takes long happens once in the life of a table:
+//! the small one is divided, or at 10^9 keys slots become wider. That is built aside, from a table
+//! that queries go on reading, and put in its place in an instant.
 //!
 //! **Locks.** Each table has two. `writer` is a mutex for those who change the table, or want it
 //! not to change: an insert, a growth, a copy. `table` is a lock for many readers or one writer:
 //!
 //! ```text
 //! query     table (read): for one key, or those of a run that are in this shard
-//! insert    writer; table (read) for a look; table (write) to put one entry
-//! growth    writer; table (read) while the new table is built; table (write) for the exchange
+//! insert    writer; table (read) for a look; table (write) to put one entry and split one bucket
+//! growth    writer; table (read) while memory is made, or a new table; table (write) for the exchange
 //! copy      writer; table (read)
 //! ```
 //!
@@ -21,8 +22,8 @@
 //! that waits for a copy of its shard would stop all queries there for milliseconds.
 //!
 //! For the same reason an insert looks for its key before it locks to write: a thread that loses
-//! its processor meanwhile stops nobody. Measured while a filter grew to 20 million keys, on two
-//! cores that others used too: 7 queries of 33 million waited for longer than 1 ms, the longest for
+//! its processor meanwhile stops nobody. Measured with the layout before this one, while a filter grew to 20 million
+//! keys, on two cores that others used too: 7 queries of 33 million waited for longer than 1 ms, the longest for
 //! 8 ms; behind one lock for the whole filter, 400 of 21 million, up to 76 ms. With the look under
 //! the lock to write it was 150 of 32 million (in a run in which the one lock had 415).
 //!
@@ -33,12 +34,9 @@
 //! locked.
 //!
 //! **Batches.** Queries are sorted by shard, run by run, and a lock is taken once for all keys of a
-//! run that are in one shard: at 10 million keys that takes 42 ns for a hit and 54 for a miss,
-//! where a lock for each key takes 53 and 70 (one thread; runs of 512 gain another 7%, which is not
-//! worth a second size). The memory of the next run is asked for meanwhile, without locks
-//! ([`Aim`]). Inserts stay in their order and lock for each key: sorted they are no faster (108 to
-//! 121 ns, and 98 to 114 in order), and so the tables are, byte for byte, those of a [`Scalable`]
-//! filter, and an error comes between two keys of the batch.
+//! run that are in one shard; once more, before that, to ask for their memory while the run before is worked
+//! on. Inserts stay in their order and lock for each key: so the tables are, byte for byte,
+//! those of a [`Scalable`] filter, and an error comes between two keys of the batch.
 //!
 //! **What holds.** A key whose insert has returned is found by every query that starts later. Of
 //! racing inserts of one new key exactly one is told so: they meet at one mutex.
@@ -51,11 +49,11 @@ use core::fmt;
 use core::mem;
 
 use super::allowance::{Account, Allowance};
-use super::growth::{Growth, early_after, grow};
-use super::table::{Aim, Table};
+use super::growth::{Step, divided, make_memory, next_step, split, splits_at_once, widened};
+use super::plan::first_tables;
+use super::table::{Inserted, SlotShape, Table};
 use super::{
-    ClaimLengths, MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, TableShape, estimate, route,
-    share_of,
+    MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, estimate, expansions, route, spot,
 };
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -66,7 +64,8 @@ use crate::plan::Plan;
 use crate::state::State;
 use crate::storage::{self, Cells};
 use crate::sync::{
-    AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, unpoisoned,
+    AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    unpoisoned,
 };
 
 /// A filter that grows with its keys, and that many threads insert into and query at once.
@@ -96,10 +95,6 @@ pub struct SharedScalable {
     plan: Plan,
     /// The memory of all tables.
     account: Account,
-    /// Slots of the largest table.
-    largest: AtomicU64,
-    /// Doublings that the small table does not know of.
-    early: u32,
     small: Guarded,
     divided: OnceLock<Divided>,
 }
@@ -111,16 +106,11 @@ impl fmt::Debug for SharedScalable {
 }
 
 /// What comes in the place of the small table.
-struct Divided {
-    /// Doublings before there were shards.
-    early: u32,
-    shards: Box<[Guarded]>,
-}
+type Divided = Box<[Guarded]>;
 
 /// A table and its locks, on cache lines of its own: threads at other tables do not disturb.
 #[repr(align(64))]
 struct Guarded {
-    aim: Aim,
     table: RwLock<Table>,
     writer: Mutex<()>,
     /// Digests that were new; of the filter, it is the sum that counts. Changes only together with
@@ -142,52 +132,48 @@ impl SharedScalable {
     }
 
     fn from_scalable(scalable: Scalable) -> SharedScalable {
-        let Scalable { plan, mut tables, len, early, bytes } = scalable;
-        let largest = AtomicU64::new(most_slots(&tables));
+        let Scalable { plan, mut tables, len, bytes } = scalable;
         let divided = OnceLock::new();
         let small = if tables.len() == 1 {
             Guarded::new(tables.remove(0), len)
         } else {
-            divided.get_or_init(|| Divided::new(tables, len, early));
+            divided.get_or_init(|| guarded(tables, len));
             Guarded::new(nothing(), 0)
         };
-        SharedScalable { plan, account: Account::new(bytes), largest, early, small, divided }
+        SharedScalable { plan, account: Account::new(bytes), small, divided }
     }
 
     pub(crate) fn into_scalable(self) -> Scalable {
         let len = self.len();
-        let (guarded, early) = match self.divided.into_inner() {
-            Some(divided) => (divided.shards.into_vec(), divided.early),
-            None => (vec![self.small], self.early),
+        let guarded = match self.divided.into_inner() {
+            Some(divided) => divided.into_vec(),
+            None => vec![self.small],
         };
         let tables = guarded.into_iter().map(|guarded| unpoisoned(guarded.table.into_inner()));
-        Scalable::of(self.plan, tables.collect(), len, early)
+        Scalable::of(self.plan, tables.collect(), len)
     }
 
     /// A copy for one thread: see [`SharedScalable::snapshot`].
     pub(crate) fn copy(&self) -> Result<Scalable> {
-        let (mut tables, mut early) = (Vec::new(), self.early);
-        let len = self.hold_each(|_, table| {
+        let mut tables = Vec::new();
+        let len = self.hold_each(|table| {
             tables.push(table.copy()?);
-            if !table.shape().tagged {
-                early = self.divided.get().map_or(early, |divided| divided.early);
-            }
             Ok(())
         })?;
-        Ok(Scalable::of(self.plan, tables, len, early))
+        Ok(Scalable::of(self.plan, tables, len))
     }
 
     /// Reads every table, one after the other, while nobody changes it, and returns the number of
     /// digests that were new in them.
-    fn hold_each(&self, mut read: impl FnMut(usize, &Table) -> Result<()>) -> Result<u64> {
+    fn hold_each(&self, mut read: impl FnMut(&Table) -> Result<()>) -> Result<u64> {
         let mut len = 0;
         for number in 0..SHARDS as u8 {
             let (guarded, _writer) = self.writer(number);
             let table = unpoisoned(guarded.table.read());
             len += guarded.len.load(Ordering::Relaxed);
-            read(usize::from(number), &table)?;
+            read(&table)?;
             // There are no shards.
-            if table.shape().tagged {
+            if table.slots().is_tagged {
                 break;
             }
         }
@@ -200,30 +186,38 @@ impl SharedScalable {
     ///
     /// Fails if the system does not give the memory for a table: some shards are empty then.
     pub fn clear(&self) -> Result<()> {
-        let none = ClaimLengths([0; 128]);
+        let first = first_tables(&self.plan).ok();
         for number in 0..SHARDS as u8 {
             let (guarded, _writer) = self.writer(number);
-            let shape = unpoisoned(guarded.table.read()).shape();
-            let share = if shape.tagged { 1.0 } else { share_of(usize::from(number)) };
-            let first = self.plan.shape(self.plan.items() as f64 * share, shape.tagged, &none);
-            // Untrusted input may plan more items than its tables ever had room for.
-            let shape = first.ok().filter(|first| first.bytes() <= shape.bytes()).unwrap_or(shape);
+            let (slots, buckets) = {
+                let table = unpoisoned(guarded.table.read());
+                (table.slots(), table.buckets())
+            };
+            let is_tagged = slots.is_tagged;
+            // Untrusted input may plan more items than its tables ever had room for; and a filter
+            // that began small has no shards to begin with.
+            let (slots, buckets) = match &first {
+                Some((first, each)) if first.is_tagged == is_tagged && each[0] <= buckets => {
+                    (*first, each[0])
+                }
+                Some((first, _)) if first.is_tagged => (SlotShape { is_wide: false, ..slots }, 1),
+                _ => (slots, buckets),
+            };
             let mut allowance = Allowance::of(&self.account);
-            allowance.take(shape.bytes())?;
-            let empty = Table::new(shape, 0)?;
-            guarded.aim.turn(&empty);
+            let empty = Table::new(slots, buckets, |bytes| {
+                allowance.take(bytes)?;
+                Cells::zeroed(bytes)
+            })?;
             let mut table = unpoisoned(guarded.table.write());
             let old = mem::replace(&mut *table, empty);
             guarded.len.store(0, Ordering::Relaxed);
             drop(table);
             allowance.keep();
-            self.account.give_back(old.shape().bytes());
-            if shape.tagged {
+            self.account.give_back(old.memory());
+            if is_tagged {
                 break;
             }
         }
-        let slots = self.look(|_, table| table.shape().all_slots());
-        self.largest.store(slots.into_iter().max().unwrap_or(0), Ordering::Relaxed);
         Ok(())
     }
 
@@ -237,12 +231,11 @@ impl SharedScalable {
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
-        let (number, hash) = route(digest);
         let table = match self.small() {
             Some(small) => small,
-            None => unpoisoned(self.shard(number).table.read()),
+            None => unpoisoned(self.shard(route(digest)).table.read()),
         };
-        table.claims(table.spot(number, hash))
+        table.claims(spot(table.slots(), digest))
     }
 
     /// Inserts, unless the digest is claimed already, and tells whether it was certainly new: of
@@ -252,25 +245,45 @@ impl SharedScalable {
     /// limit; what is in stays in.
     #[inline]
     pub fn insert(&self, digest: Digest) -> Result<bool> {
-        let (number, hash) = route(digest);
         loop {
-            let (guarded, _writer) = self.writer(number);
+            let (guarded, _writer) = self.writer(route(digest));
             // Whether it is there, queries may find out at the same time. So they are shut out
             // while a slot is written, and not while memory is waited for.
             let table = unpoisoned(guarded.table.read());
-            let spot = table.spot(number, hash);
-            if table.claims(spot) {
+            if table.claims(spot(table.slots(), digest)) {
                 return Ok(false);
             }
             drop(table);
             let mut table = unpoisoned(guarded.table.write());
-            if table.insert(spot) {
+            let slots = table.slots();
+            if table.insert(spot(slots, digest)) != Inserted::Refused {
                 guarded.len.store(guarded.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                if table.is_crowded() && self.plan.growth != 0 {
+                    // That it cannot grow is no error before a key has no room.
+                    let _ = self.make_ready(guarded, table);
+                }
                 return Ok(true);
             }
+            let steps = splits_at_once(&table);
             drop(table);
-            self.grow(guarded)?;
+            for _ in 0..steps {
+                // Once there are shards, this is not where the key goes.
+                if self.grow(guarded)? {
+                    break;
+                }
+            }
         }
+    }
+
+    /// Splits a bucket at once if there is memory for it and no other reason not to, and grows
+    /// otherwise. The caller is the table's writer.
+    #[inline]
+    fn make_ready(&self, guarded: &Guarded, mut table: RwLockWriteGuard<'_, Table>) -> Result<()> {
+        if table.wants().is_none() && next_step(&self.plan, &table) == Step::Split {
+            return split(&mut table, None).map(drop);
+        }
+        drop(table);
+        self.grow(guarded).map(drop)
     }
 
     /// [`SharedScalable::contains`] for many digests, in order. `found` is emptied first.
@@ -289,7 +302,7 @@ impl SharedScalable {
     pub fn len(&self) -> u64 {
         let len = |guarded: &Guarded| guarded.len.load(Ordering::Relaxed);
         let len = match self.divided.get() {
-            Some(divided) => divided.shards.iter().map(len).sum(),
+            Some(divided) => divided.iter().map(len).sum(),
             None => len(&self.small),
         };
         len.min(MAX_LEN)
@@ -301,7 +314,7 @@ impl SharedScalable {
         self.len() == 0
     }
 
-    /// The bytes of all tables, those included that are being built.
+    /// The bytes of the memory of all tables, those included that are being built.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.account.taken()
@@ -311,7 +324,7 @@ impl SharedScalable {
     /// and the list of shards.
     #[must_use]
     pub fn memory(&self) -> u64 {
-        let shards = self.divided.get().map_or(0, |divided| divided.shards.len() as u64);
+        let shards = self.divided.get().map_or(0, |divided| divided.len() as u64);
         let tables = shards.max(1);
         shards * size_of::<Guarded>() as u64 + tables * storage::allocated(self.bytes() / tables)
     }
@@ -324,11 +337,11 @@ impl SharedScalable {
         self.account.set_limit(bytes);
     }
 
-    /// How many entries the next growth has to move, at the very most: the slots of the largest
-    /// shard. An insert may have to wait for all of them, at about 80 ns each. Takes no lock.
+    /// Whether an insert may have to wait until a shard is built anew, with wider slots. A plan puts
+    /// that off beyond 10^9 keys, and so beyond this size. Takes no lock.
     #[must_use]
-    pub fn largest_shard_entries(&self) -> u64 {
-        self.largest.load(Ordering::Relaxed)
+    pub fn may_pause(&self) -> bool {
+        self.bytes() > 1 << 30
     }
 
     /// The rate right now: the share of all hashes that is claimed.
@@ -338,24 +351,20 @@ impl SharedScalable {
         shards.iter().map(|shard| shard.share * shard.rate).sum()
     }
 
-    /// How many times the buckets of the shard that did so most often were doubled (or multiplied
-    /// by the growth).
+    /// How many times the buckets have doubled.
     #[must_use]
     pub fn expansions(&self) -> u32 {
-        let generations = self.look(|_, table| table.generation);
-        let divided = self.divided.get().filter(|_| generations.len() > 1);
-        let early = divided.map_or(self.early, |divided| divided.early);
-        early + generations.into_iter().max().unwrap_or(0)
+        expansions(&self.plan, self.look(Table::buckets).iter().sum())
     }
 
     /// The slots in use.
     pub(crate) fn occupied(&self) -> u64 {
-        self.look(|_, table| table.entries).iter().sum()
+        self.look(|table| table.entries).iter().sum()
     }
 
     /// The share of slots in use, from 0 to 1.
     pub(crate) fn fill(&self) -> f64 {
-        let counts = self.look(|_, table| (table.entries, table.shape().all_slots()));
+        let counts = self.look(|table| (table.entries, table.all_slots()));
         let (used, slots) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         used as f64 / slots as f64
     }
@@ -365,8 +374,8 @@ impl SharedScalable {
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         let mut tables = Vec::new();
-        let read = self.hold_each(|number, table| {
-            tables.push(Past::of(number, table));
+        let read = self.hold_each(|table| {
+            tables.push(Past::of(table));
             Ok(())
         });
         estimate(read.expect("to look is never refused"), &tables)
@@ -386,7 +395,7 @@ impl SharedScalable {
     #[inline]
     fn shard(&self, number: u8) -> &Guarded {
         let divided = self.divided.get().expect("the small table was divided");
-        &divided.shards[usize::from(number)]
+        &divided[usize::from(number)]
     }
 
     /// The table for the keys of a shard. Until the guard is dropped, only we may change it.
@@ -403,18 +412,19 @@ impl SharedScalable {
     }
 
     /// Looks at every table, one after the other, for a moment each.
-    fn look<T>(&self, look: impl Fn(usize, &Table) -> T) -> Vec<T> {
+    fn look<T>(&self, look: impl Fn(&Table) -> T) -> Vec<T> {
         if let Some(small) = self.small() {
-            return vec![look(0, &small)];
+            return vec![look(&small)];
         }
         let numbers = 0..SHARDS as u8;
         let table = |number| unpoisoned(self.shard(number).table.read());
-        numbers.map(|number| look(usize::from(number), &table(number))).collect()
+        numbers.map(|number| look(&table(number))).collect()
     }
 
-    /// Makes a table larger by one step. Nobody else may change it: the caller is its writer.
+    /// Makes a table larger by one step, and tells whether there are shards in its place now. Nobody
+    /// else may change it: the caller is its writer.
     #[cold]
-    fn grow(&self, guarded: &Guarded) -> Result<()> {
+    fn grow(&self, guarded: &Guarded) -> Result<bool> {
         // A planned key is never refused, even if chance has put too many into one shard.
         if self.plan.growth == 0 && self.len() >= self.plan.items {
             return Err(self.full());
@@ -422,28 +432,39 @@ impl SharedScalable {
         let mut allowance = Allowance::of(&self.account);
         // This is what takes time. Queries read the same table meanwhile.
         let table = unpoisoned(guarded.table.read());
-        let growth = grow(&self.plan, &table, &mut allowance)?;
-        drop(table);
-        let old = match growth {
-            Growth::Larger(table) => {
-                self.largest.fetch_max(table.shape().all_slots(), Ordering::Relaxed);
-                guarded.aim.turn(&table);
-                mem::replace(&mut *unpoisoned(guarded.table.write()), table)
+        let step = next_step(&self.plan, &table);
+        match step {
+            Step::Split => {
+                let memory = make_memory(&table, &mut allowance)?;
+                let given_back = table.wants().map_or(0, |(_, given_back)| given_back);
+                drop(table);
+                let mut table = unpoisoned(guarded.table.write());
+                split(&mut table, memory)?;
+                drop(table);
+                allowance.keep();
+                self.account.give_back(given_back);
             }
-            Growth::Shards(tables) => {
+            Step::Widen => {
+                let wider = widened(&table, &mut allowance)?;
+                drop(table);
+                let old = mem::replace(&mut *unpoisoned(guarded.table.write()), wider);
+                allowance.keep();
+                self.account.give_back(old.memory());
+            }
+            Step::Divide => {
+                let tables = divided(&table, &mut allowance)?;
+                drop(table);
                 let mut small = unpoisoned(guarded.table.write());
-                self.largest.store(most_slots(&tables), Ordering::Relaxed);
-                let (len, early) = (self.len(), early_after(self.early, &small));
-                self.divided.get_or_init(|| Divided::new(tables, len, early));
-                mem::replace(&mut *small, nothing())
+                let len = self.len();
+                self.divided.get_or_init(|| self::guarded(tables, len));
+                let old = mem::replace(&mut *small, nothing());
+                drop(small);
+                allowance.keep();
+                self.account.give_back(old.memory());
             }
-            Growth::Useless => return Err(self.full()),
-        };
-        allowance.keep();
-        let bytes = old.shape().bytes();
-        drop(old);
-        self.account.give_back(bytes);
-        Ok(())
+            Step::Useless => return Err(self.full()),
+        }
+        Ok(step == Step::Divide)
     }
 
     fn full(&self) -> Error {
@@ -462,80 +483,59 @@ impl Membership for &SharedScalable {
     }
 
     fn prefetch(&self, digests: &[Digest]) {
-        if let Some(far) = self.far() {
-            digests.iter().for_each(|digest| far.prefetch(*digest));
+        if self.is_far() {
+            for run in digests.chunks(RUN) {
+                self.prefetch_run(run, &RunOrder::new(run));
+            }
         }
     }
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
-        let mut next = next.iter();
+        self.prefetch(next);
         for (run, found) in run.chunks(RUN).zip(found.chunks_mut(RUN)) {
             if let Some(small) = self.small() {
                 for (digest, found) in run.iter().zip(found) {
-                    let (number, hash) = route(*digest);
-                    *found = small.claims(small.spot(number, hash));
+                    *found = small.claims(spot(small.slots(), *digest));
                 }
-            } else if let Some(far) = self.far() {
-                self.find_run(run, found, || {
-                    next.next().into_iter().for_each(|d| far.prefetch(*d))
-                });
             } else {
-                self.find_run(run, found, || ());
+                self.find_run(run, found);
             }
         }
-        // A next run is longer than this one only if this one is empty.
-        self.prefetch(next.as_slice());
     }
 
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
-        let far = self.far();
-        for (at, digest) in run.iter().enumerate() {
-            if let (Some(far), Some(next)) = (far, next.get(at)) {
-                far.prefetch(*next);
-            }
+        self.prefetch(next);
+        for digest in run {
             new.push(self.insert(*digest)?);
         }
-        self.prefetch(next.get(run.len()..).unwrap_or(&[]));
         Ok(())
     }
 }
 
 impl SharedScalable {
-    /// The shards, if their memory is so much that it pays to ask for it in advance.
+    /// Whether there are shards, and so much memory that it pays to ask for it in advance.
     #[inline]
-    fn far(&self) -> Option<&Divided> {
-        self.divided.get().filter(|_| self.bytes() > FITS_IN_L2 as u64)
+    fn is_far(&self) -> bool {
+        self.divided.get().is_some() && self.bytes() > FITS_IN_L2 as u64
     }
 
-    /// Answers a run of at most [`RUN`] digests, shard by shard. First looks at all homes, and then
-    /// again at the keys that may be away, whose other buckets are on their way by then.
-    ///
-    /// Both looks at such a key are needed, with the table locked all the time: since the first
-    /// one, an insert may have moved an entry home.
-    #[inline]
-    fn find_run(&self, run: &[Digest], found: &mut [bool], mut meanwhile: impl FnMut()) {
-        let sorted = RunOrder::new(run);
-        let mut rest = [0; RUN];
-        let mut in_rest = 0;
+    fn prefetch_run(&self, run: &[Digest], sorted: &RunOrder) {
         for (number, group) in sorted.groups() {
             let table = unpoisoned(self.shard(number).table.read());
             for at in group {
-                meanwhile();
-                let (number, hash) = route(run[usize::from(*at)]);
-                let spot = table.spot(number, hash);
-                let maybe_away;
-                (found[usize::from(*at)], maybe_away) = table.at_home(spot);
-                table.prefetch_away(spot, maybe_away, Towards::Near);
-                rest[in_rest % RUN] = *at;
-                in_rest += usize::from(maybe_away);
+                let located = table.locate(spot(table.slots(), run[usize::from(*at)]));
+                table.prefetch(&located, Towards::Near);
             }
         }
-        let number = |at: &u8| route(run[usize::from(*at)]).0;
-        for group in rest[..in_rest].chunk_by(|one, next| number(one) == number(next)) {
-            let table = unpoisoned(self.shard(number(&group[0])).table.read());
-            for at in group {
-                let (number, hash) = route(run[usize::from(*at)]);
-                found[usize::from(*at)] = table.claims(table.spot(number, hash));
+    }
+
+    /// Answers a run of at most [`RUN`] digests, shard by shard.
+    #[inline]
+    fn find_run(&self, run: &[Digest], found: &mut [bool]) {
+        for (number, group) in RunOrder::new(run).groups() {
+            let table = unpoisoned(self.shard(number).table.read());
+            for at in group.iter().map(|at| usize::from(*at)) {
+                found[at] = table.claims(spot(table.slots(), run[at]));
             }
         }
     }
@@ -552,7 +552,7 @@ impl RunOrder {
     /// Of at most [`RUN`] digests.
     fn new(run: &[Digest]) -> RunOrder {
         let mut sorted = RunOrder { order: [0; RUN], ends: [0; SHARDS] };
-        let number = |digest: &Digest| usize::from(route(*digest).0) % SHARDS;
+        let number = |digest: &Digest| usize::from(route(*digest)) % SHARDS;
         run.iter().for_each(|digest| sorted.ends[number(digest)] += 1);
         // From how many there are to where they start, and on to where they end.
         let mut start = 0;
@@ -579,39 +579,22 @@ impl RunOrder {
 
 impl Guarded {
     fn new(table: Table, len: u64) -> Guarded {
-        Guarded {
-            aim: Aim::new(&table),
-            table: RwLock::new(table),
-            writer: Mutex::new(()),
-            len: AtomicU64::new(len),
-        }
+        Guarded { table: RwLock::new(table), writer: Mutex::new(()), len: AtomicU64::new(len) }
     }
 }
 
-impl Divided {
-    fn new(tables: Vec<Table>, len: u64, early: u32) -> Divided {
-        debug_assert_eq!(tables.len(), SHARDS);
-        // Which of the shards has the count of all does not matter.
-        let mut len = Some(len);
-        let shards = tables.into_iter().map(|table| Guarded::new(table, len.take().unwrap_or(0)));
-        Divided { early, shards: shards.collect() }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, digest: Digest) {
-        let (number, hash) = route(digest);
-        self.shards[usize::from(number)].aim.prefetch(hash, Towards::Far);
-    }
+fn guarded(tables: Vec<Table>, len: u64) -> Divided {
+    debug_assert_eq!(tables.len(), SHARDS);
+    // Which of the shards has the count of all does not matter.
+    let mut len = Some(len);
+    let shards = tables.into_iter().map(|table| Guarded::new(table, len.take().unwrap_or(0)));
+    shards.collect()
 }
 
 /// What is left of the small table when there are shards. Nobody looks at it.
 fn nothing() -> Table {
-    let shape = TableShape { level: 0, words: 2, lanes: 2, tagged: true };
-    Table::with_cells(shape, 0, Cells::zeroed(0).expect("it takes no memory"))
-}
-
-fn most_slots(tables: &[Table]) -> u64 {
-    tables.iter().map(|table| table.shape().all_slots()).max().unwrap_or(0)
+    let slots = SlotShape { is_wide: true, planes: 0, is_tagged: true };
+    Table::with_chunks(slots, 1, Vec::new())
 }
 
 #[cfg(test)]

@@ -1,651 +1,925 @@
-//! One cuckoo table of fingerprints of mixed lengths: a shard of a scalable filter.
+//! One table of fingerprints of mixed lengths that grows a bucket at a time: a shard of a scalable
+//! filter.
 //!
-//! An entry claims all hashes that begin with its bits. The first `level` of them are the number of
-//! its home bucket and are not stored; the next ones, at least [`HEAD`], are its fingerprint:
+//! **Address.** A hash has an address of 64 bits, read from the lowest on, and a *head* of 5 bits.
+//! The table has B buckets, 2^level <= B < 2^(level + 1). The first B - 2^level of them are *split*:
+//! bucket b of those and bucket b + 2^level were one. So the first `level` bits of the address are
+//! the number of a bucket, or one more if that one is split (linear hashing: Litwin 1980). To grow,
+//! the next bucket is split, and nothing else moves: 16 bytes are read and 32 written.
+//!
+//! **Two buckets.** An entry lies in the bucket of its address, its home, or away in the one of its
+//! address xor a constant that its head chooses. Both are found the same way. When a bucket is
+//! split, an entry in it goes to the one half or the other by the next bit of the address that brought it
+//! there, and its second bucket is split, or not, by itself: no other bucket is looked at.
+//!
+//! **Slot.** What the number of the bucket does not say of an entry is in its slot:
 //!
 //! ```text
-//! slot   | away | fingerprint, 5 bits or more | 1 | 0 ... 0 |      all 0: empty
+//! lane   | away | tag, head | the next bits of the address, first one on top | 1 | 0 ... 0 |
+//! bits     1      0/4, 5      0 to 9 (in lanes of 32 bits: to 25 or 21)                      0: empty
 //! ```
 //!
-//! The lowest set bit ends the fingerprint, so that short ones (old) and long ones (new) live side
-//! by side. An entry is at home, or `away` in its other bucket, (offset - home) mod buckets, where
-//! the offset depends on the first bits of the fingerprint: the way back is the same computation.
-//! So an entry always tells its home, and a table can be doubled without the keys: one bit moves
-//! from the front of the fingerprint to the end of the address.
+//! The lowest set bit ends it, so that short entries (old) and long ones (new) live side by side. An
+//! entry claims all hashes that begin with its bits. A split moves one bit from the front of what
+//! is left to the number of the bucket; an entry without any becomes two, one in each half. So both always
+//! fit: 8 entries become at most 8 in each half.
 //!
-//! **Worked through.** Level 3, slots of 8 bits, hash 101 0110 11...: home is bucket 5 and the slot
-//! there `0 011011 1`. In a table of level 4 the hash is 1010 1101 1...: bucket 10, `0 110110 1`
-//! for a new entry, and `0 11011 1 0` for the old one, which knows one bit less.
+//! **Worked through.** Level 3, no bucket split, address ...1101 101, head 00010: home is bucket 101 = 5,
+//! and the bits from there on are 1, 0, 1, 1, so that the lane begins `0 00010 1011`. Once bucket 5 is split
+//! the entry is in bucket 1101 = 13, and its lane begins `0 00010 011`.
+//!
+//! **Planes.** Lower rates take more bits of the hash, which are the same in every entry for ever: 4 for each
+//! plane. A plane is 32 bits behind the lanes of a bucket, 4 for each of its 8 slots. A query
+//! compares all of them with one exclusive or.
 //!
 //! Entries of one table claim disjoint sets (a claimed hash is not inserted), so that the rate is
-//! just their sum: each claims 2^-(level + length) of all hashes. `weight` keeps it as an exact
-//! integer.
+//! just their sum, which `weight` keeps as an exact integer.
 //!
-//! **Buckets** are a few words of 64 bits, little-endian, one after the other. A word is divided into
-//! slots, from its lowest bits on, as wide as can be for their number; what is left at the top is 0.
-//! So the slots of a word are compared all at once: each is a lane of the word, and the arithmetic
-//! below never carries from lane to lane.
-//!
-//! An entry is away only if its home is full, and nothing is ever removed: who finds a free slot at
-//! home need not look elsewhere.
+//! **Memory** is in chunks of [`CHUNK`] buckets, of which only the first grows by being copied, and
+//! never again when it is whole. A bucket is 16 bytes at 1%: four in a line of the cache, and none in two.
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::{ClaimLengths, LOAD};
 use crate::error::Result;
+use crate::kernels::lanes::{LANES, Seen, look, look_wide};
 use crate::kernels::{Towards, prefetch};
 use crate::math;
 use crate::profile::Count;
 use crate::splitmix::SplitMix;
-use crate::storage::{Cells, words};
+use crate::storage::Cells;
 
-/// The shortest fingerprint: it says where the other bucket is. An entry that would lose one of
-/// these bits becomes two. Measured at 1%, 5 million keys grown from 100: with 4 bits tables fill
-/// to 1.5% less; with 5, 6 and 8 bits, 1.4, 4 and 31% of all entries are such twins.
+/// Bits of the hash that choose where the other bucket is.
 pub(super) const HEAD: u32 = 5;
 /// Bits of the shard's number, which entries keep until there are shards.
-pub(super) const TAG: u32 = 6;
-/// The most slots of a word: 6 bits of fingerprint each.
-pub(super) const MAX_LANES: u32 = 8;
-/// The widest slot. A word has room for more, but weights are integers only as far as this.
-const MAX_WIDTH: u32 = 58;
-/// The most buckets of a table, as a power of two.
-pub(super) const MAX_LEVEL: u32 = 44;
-/// Buckets that are searched for a free slot. Measured at 1% and 0.1%, 10 million keys: with 32, tables
-/// take 6 and 12% more memory than with 128, and two thirds of the time per insert; this is in between.
-const SEARCHED: usize = 64;
+pub(super) const TAG: u32 = 4;
+/// The most planes: with the lane's, 62 bits of fingerprint.
+pub(super) const MAX_PLANES: u32 = 12;
+/// The most buckets of a table, as a power of two: addresses have 64 bits, lanes 25 of them at most.
+pub(super) const MAX_LEVEL: u32 = 38;
+/// Buckets of a chunk of memory, as a power of two: 64 KiB of lanes of 16 bits.
+const CHUNK: u32 = 12;
+/// Buckets that are searched for a free slot. A search that fails looks at all of them for nothing, so
+/// that few are worse than many: simulated at a load of 0.9, 160 and 256 end after 8 buckets on
+/// average, and 64 fail so often that tables are filled to 0.87 only, after 18.
+const SEARCHED: usize = 256;
+/// The weight of an entry that claims everything, as a power of two.
+const WHOLE: u32 = 120;
 
-/// How a table is laid out.
+/// How slots are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TableShape {
-    /// There are 2^level buckets.
-    pub level: u32,
-    /// Words of a bucket.
-    pub words: u32,
-    /// Slots of a word.
-    pub lanes: u32,
-    /// Whether fingerprints begin with the number of a shard.
-    pub tagged: bool,
+pub(super) struct SlotShape {
+    /// Whether lanes have 32 bits, and not 16.
+    pub is_wide: bool,
+    /// Planes of 4 bits beside the lanes.
+    pub planes: u32,
+    /// Whether entries begin with the number of a shard. Only wide ones do.
+    pub is_tagged: bool,
 }
 
-impl TableShape {
-    /// The fewest words of a bucket, so that it has four slots at least.
-    pub(super) fn min_words(lanes: u32) -> u32 {
-        if lanes == 1 { 4 } else { 2 }
-    }
-
-    /// The most words of a bucket: half as many again.
-    pub(super) fn max_words(lanes: u32) -> u32 {
-        TableShape::min_words(lanes) * 3 / 2
-    }
-
-    /// Bits of the longest fingerprint, if a word has so many slots.
-    pub(super) fn print_of(lanes: u32) -> u32 {
-        (64 / lanes).min(MAX_WIDTH) - 2
-    }
-
-    /// Whether a table can be laid out so.
+impl SlotShape {
+    /// Whether slots can be laid out so.
     pub(super) fn is_valid(self) -> bool {
-        (1..=MAX_LANES).contains(&self.lanes)
-            && (TableShape::min_words(self.lanes)..=TableShape::max_words(self.lanes))
-                .contains(&self.words)
-            && self.level <= MAX_LEVEL
+        self.planes <= MAX_PLANES && (self.is_wide || !self.is_tagged)
     }
 
-    pub(super) fn buckets(self) -> u64 {
-        1 << self.level
+    /// Bits of a lane.
+    pub(super) fn lane(self) -> u32 {
+        if self.is_wide { 32 } else { 16 }
     }
 
-    /// Slots of a bucket.
-    pub(super) fn slots(self) -> u32 {
-        self.words * self.lanes
+    /// Bits of the tag, if there is one, and the head.
+    #[inline(always)]
+    fn front(self) -> u32 {
+        if self.is_tagged { TAG + HEAD } else { HEAD }
     }
 
-    pub(super) fn all_slots(self) -> u64 {
-        self.buckets() * u64::from(self.slots())
+    /// The most bits of the address in a lane.
+    #[inline(always)]
+    pub(super) fn tail(self) -> u32 {
+        self.lane() - 2 - self.front()
     }
 
-    /// Bits of the longest fingerprint. A slot has two more.
+    /// Bits of an entry that do not depend on its age.
+    pub(super) fn fixed(self) -> u32 {
+        self.front() + 4 * self.planes
+    }
+
+    /// Bits of a new fingerprint.
     pub(super) fn print(self) -> u32 {
-        TableShape::print_of(self.lanes)
+        self.fixed() + self.tail()
     }
 
-    /// Bits of a slot.
-    fn width(self) -> u32 {
-        self.print() + 2
+    /// Bytes of a bucket.
+    pub(super) fn stride(self) -> usize {
+        self.lane() as usize + 4 * self.planes as usize
     }
 
-    pub(super) fn bytes(self) -> u64 {
-        self.buckets() * u64::from(self.words) * 8
-    }
-
-    /// Where the slots of a bucket begin, in bits.
-    fn starts(self) -> impl Iterator<Item = u32> + Clone {
-        let width = self.width();
-        (0..self.words)
-            .flat_map(move |word| (0..self.lanes).map(move |lane| word * 64 + lane * width))
+    /// Bytes of so many buckets. None for more than can be addressed.
+    pub(super) fn bytes(self, buckets: u64) -> Option<u64> {
+        buckets.checked_mul(self.stride() as u64)?.checked_next_multiple_of(64)
     }
 }
 
-/// What an entry claims: all hashes of a shard that begin with its bits.
+/// What an entry claims: all hashes that begin with its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
     /// The number of the shard, if the table is tagged; otherwise 0.
     pub tag: u8,
-    /// The bits, from the top. The rest is 0.
-    pub bits: u128,
+    pub head: u8,
+    /// The bits in the planes, 4 for each.
+    pub extra: u64,
+    /// The first bits of the address. The rest is 0.
+    pub address: u64,
     /// How many they are.
-    pub len: u32,
+    pub known: u32,
 }
 
-/// Where a hash belongs in a table.
+/// A hash, as a table uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
-    home: u64,
-    /// The hash after the address (and after the tag), from the top.
-    print: u64,
+    address: u64,
+    /// The tag, if there is one, and the head.
+    front: u32,
+    extra: u64,
 }
 
-/// What a look at a bucket tells, by the top bits of its lanes.
+/// A bucket, and how many bits of an address its number has beyond the table's level: 0 or 1.
 #[derive(Clone, Copy)]
-struct Seen {
-    /// Set in one word or another: this entry claims.
-    claims: u64,
-    /// Set in all words: this slot is in use.
-    in_use: u64,
+struct Place {
+    bucket: u64,
+    is_split: u32,
+}
+
+/// Both buckets of a hash, and what would claim it there.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Located {
+    buckets: [u64; 2],
+    lanes: [u32; 2],
+    extra: u64,
+}
+
+/// What became of a hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inserted {
+    New,
+    /// An entry claims it already.
+    Claimed,
+    /// There is no room.
+    Refused,
 }
 
 /// A set of claims. What a query needs is in one cache line.
 #[repr(C, align(64))]
 pub(super) struct Table {
-    cells: Cells,
-    /// The lowest bit of each lane of a word, and the highest.
-    lows: u64,
-    tops: u64,
-    level: u8,
+    chunks: Vec<Cells>,
+    /// 2^level - 1
+    mask: u64,
+    /// The first bucket that is not split yet.
+    split: u64,
+    level: u32,
     /// Bytes of a bucket.
-    stride: u8,
-    /// Bits of a fingerprint in 64 bits that are beyond the longest, less one.
-    beyond: u8,
-    tagged: bool,
-    shape: TableShape,
-    /// Doublings since there are shards.
-    pub generation: u32,
+    stride: u32,
+    slots: SlotShape,
+    /// Buckets that there is memory for.
+    capacity: u64,
+    /// Entries from which on the table should grow.
+    enough: u64,
     /// The slots in use.
     pub entries: u64,
-    /// The sum over all entries of 2^64 / 2^length, times the share of the shard if tagged.
+    /// The sum of 2^120 / 2^length over all entries.
     pub weight: u128,
 }
 
-/// The number of the home bucket of a hash, among 2^level.
+const CHUNK_MASK: u64 = (1 << CHUNK) - 1;
+/// Buckets by which a chunk becomes larger, at most.
+const PART: u64 = 1 << (CHUNK - 2);
+
+/// The bucket of an address, if this many of the first ones are split.
 #[inline(always)]
-fn home(hash: u128, level: u32) -> u64 {
-    ((hash >> 64) as u64 >> 1) >> (63 - level)
+fn place(address: u64, mask: u64, split: u64) -> Place {
+    let low = address & mask;
+    let is_split = u64::from(low < split);
+    // The next bit counts where the bucket is split: no branch, as it is a coin that decides.
+    let bucket = low | address & (mask + 1) & is_split.wrapping_neg();
+    Place { bucket, is_split: is_split as u32 }
 }
 
-/// Where the buckets of a table are: what it takes to ask for their memory before it is locked. It
-/// may be out of date, or half so: that costs a useless request, and nothing is read. (So loom,
-/// which explores what may be seen, need not know of these atomics.)
-pub(super) struct Aim {
-    start: AtomicU64,
-    /// Bytes of a bucket, and the level.
-    layout: AtomicU64,
+#[inline(always)]
+fn offset(front: u32) -> u64 {
+    OFFSETS[(front % (1 << HEAD)) as usize]
 }
 
-impl Aim {
-    pub(super) fn new(table: &Table) -> Aim {
-        let aim = Aim { start: AtomicU64::new(0), layout: AtomicU64::new(0) };
-        aim.turn(table);
-        aim
+impl Claim {
+    /// What is left of a claim where entries have so many planes, and not more.
+    pub(super) fn in_planes(self, before: u32, planes: u32) -> Claim {
+        Claim { extra: self.extra >> (4 * (before - planes)), ..self }
     }
+}
 
-    /// Aims at another table.
-    pub(super) fn turn(&self, table: &Table) {
-        self.start.store(table.cells.bytes().as_ptr().addr() as u64, Ordering::Relaxed);
-        let layout = u64::from(table.stride) << 8 | u64::from(table.level);
-        self.layout.store(layout, Ordering::Relaxed);
-    }
-
-    /// Asks for the memory of the home of a hash.
+impl Spot {
+    /// Of a digest: 4 bits of place are the shard, 5 the head, and those that follow are in planes;
+    /// print is the address.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u128, towards: Towards) {
-        let layout = self.layout.load(Ordering::Relaxed);
-        let offset = home(hash, layout as u32 & 0x3f).wrapping_mul(layout >> 8);
-        let at = self.start.load(Ordering::Relaxed).wrapping_add(offset);
-        prefetch(ptr::without_provenance(at as usize), towards);
+    pub(super) fn new(slots: SlotShape, tag: u8, place: u64, print: u64) -> Spot {
+        let head = (place >> (64 - TAG - HEAD)) as u32 % (1 << HEAD);
+        let front = if slots.is_tagged { u32::from(tag) << HEAD | head } else { head };
+        let extra = place << (TAG + HEAD) >> 1 >> (63 - 4 * slots.planes);
+        Spot { address: print, front, extra }
     }
 }
 
 impl Table {
-    pub(super) fn new(shape: TableShape, generation: u32) -> Result<Table> {
-        Ok(Table::with_cells(shape, generation, Cells::zeroed(shape.bytes())?))
+    /// An empty table with memory for as many buckets as it has.
+    pub(super) fn new(
+        slots: SlotShape,
+        buckets: u64,
+        mut memory: impl FnMut(u64) -> Result<Cells>,
+    ) -> Result<Table> {
+        let mut table = Table::with_chunks(slots, buckets, Vec::new());
+        while table.capacity < buckets {
+            let more = (buckets - table.capacity).min(1 << CHUNK);
+            let bytes = slots.bytes(more).unwrap_or(u64::MAX);
+            table.push(memory(bytes)?);
+        }
+        Ok(table)
     }
 
-    pub(super) fn with_cells(shape: TableShape, generation: u32, cells: Cells) -> Table {
-        debug_assert!(shape.is_valid(), "{shape:?}");
-        let lows = (0..shape.lanes).map(|lane| 1 << (lane * shape.width())).sum::<u64>();
-        Table {
-            cells,
-            lows,
-            tops: lows << (shape.width() - 1),
-            level: shape.level as u8,
-            stride: (shape.words * 8) as u8,
-            beyond: (63 - shape.print()) as u8,
-            tagged: shape.tagged,
-            shape,
-            generation,
+    /// A table in cells, which have its buckets, whole chunks of them and a last one.
+    pub(super) fn with_chunks(slots: SlotShape, buckets: u64, chunks: Vec<Cells>) -> Table {
+        debug_assert!(slots.is_valid() && buckets > 0, "{slots:?}");
+        let level = buckets.ilog2();
+        let mut table = Table {
+            chunks: Vec::new(),
+            mask: (1 << level) - 1,
+            split: buckets - (1 << level),
+            level,
+            stride: slots.stride() as u32,
+            slots,
+            capacity: 0,
+            enough: 0,
             entries: 0,
             weight: 0,
-        }
+        };
+        table.enough = table.enough();
+        chunks.into_iter().for_each(|chunk| table.push(chunk));
+        table
+    }
+
+    /// The bytes of the chunks of so many buckets, as they lie one behind the other.
+    pub(super) fn chunk_bytes(slots: SlotShape, buckets: u64) -> impl Iterator<Item = u64> {
+        let chunks = (0..buckets).step_by(1 << CHUNK);
+        chunks.map(move |first| slots.bytes((buckets - first).min(1 << CHUNK)).unwrap_or(u64::MAX))
+    }
+
+    fn push(&mut self, chunk: Cells) {
+        let room = chunk.bytes().len() / self.slots.stride();
+        self.capacity += room.min(1 << CHUNK) as u64;
+        self.chunks.push(chunk);
+    }
+
+    fn enough(&self) -> u64 {
+        // In parts, so that no product overflows.
+        let slots = self.all_slots();
+        slots / 1024 * ENOUGH + slots % 1024 * ENOUGH / 1024
     }
 
     /// The entries and their weight, counted anew: None if the cells are not what a table holds.
     pub(super) fn recount(&self) -> Option<(u64, u128)> {
-        let (bytes, lanes) = (self.cells.bytes(), self.tops | (self.tops - self.lows) | self.lows);
-        let (cells, rest) = bytes.split_at_checked(self.shape.bytes() as usize)?;
-        if words(cells).any(|word| word & !lanes != 0) || rest.iter().any(|byte| *byte != 0) {
-            return None;
-        }
         let (mut entries, mut weight) = (0, 0);
-        for bucket in 0..self.shape.buckets() {
-            for value in self.shape.starts().map(|at| self.get(bucket, at)) {
-                if value == 0 {
-                    continue;
+        for bucket in 0..self.buckets() {
+            let longest = self.slots.tail() - self.is_split(bucket);
+            for slot in 0..LANES {
+                match self.get(bucket, slot) {
+                    (0, 0) => {}
+                    (0, _) => return None,
+                    (lane, _) => {
+                        self.length(lane).filter(|length| *length <= longest)?;
+                        entries += 1;
+                        weight += self.weight_of(bucket, lane);
+                    }
                 }
-                self.length(value)?;
-                if self.is_away(value) && self.free(self.other_of(bucket, value)).is_some() {
-                    return None;
-                }
-                entries += 1;
-                weight += self.weight_of(value);
             }
         }
-        Some((entries, weight))
+        let rest = (self.buckets()..self.capacity)
+            .all(|bucket| self.bucket(bucket).iter().all(|byte| *byte == 0));
+        rest.then_some((entries, weight))
     }
 
     /// The slots in use in a range of buckets.
     pub(super) fn count_used(&self, buckets: Range<u64>) -> Count {
-        let cells = (buckets.end - buckets.start) * u64::from(self.shape.slots());
-        let values =
-            buckets.flat_map(|bucket| self.shape.starts().map(move |at| self.get(bucket, at)));
-        Count { used: values.filter(|value| *value != 0).count() as u64, cells }
+        let cells = (buckets.end - buckets.start) * LANES as u64;
+        let used = buckets.map(|bucket| LANES as u64 - u64::from(self.empty(bucket).count_ones()));
+        Count { used: used.sum(), cells }
     }
 
     pub(super) fn is_read_only(&self) -> bool {
-        !self.cells.is_writable()
+        self.chunks.last().is_none_or(|chunk| !chunk.is_writable())
     }
 
-    pub(super) fn shape(&self) -> TableShape {
-        self.shape
+    pub(super) fn slots(&self) -> SlotShape {
+        self.slots
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.cells.bytes()
+    #[inline(always)]
+    pub(super) fn buckets(&self) -> u64 {
+        self.mask + 1 + self.split
+    }
+
+    pub(super) fn all_slots(&self) -> u64 {
+        self.buckets() * LANES as u64
+    }
+
+    pub(super) fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// Whether all buckets have been split as often, so that the next split begins a generation.
+    pub(super) fn is_even(&self) -> bool {
+        self.split == 0
+    }
+
+    /// The bytes of its buckets.
+    pub(super) fn bytes(&self) -> u64 {
+        self.slots.bytes(self.buckets()).unwrap_or(u64::MAX)
+    }
+
+    /// The bytes of its memory, in which it may have more buckets.
+    pub(super) fn memory(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.bytes().len() as u64).sum()
+    }
+
+    /// The bytes of its buckets, in chunks.
+    pub(super) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        let lengths = Table::chunk_bytes(self.slots, self.buckets());
+        self.chunks.iter().zip(lengths).map(|(chunk, length)| {
+            let bytes = chunk.bytes();
+            &bytes[..bytes.len().min(length as usize)]
+        })
     }
 
     pub(super) fn copy(&self) -> Result<Table> {
-        let cells = self.cells.copy()?;
+        let chunks = self.chunks.iter().map(Cells::copy).collect::<Result<_>>()?;
         let Table { entries, weight, .. } = *self;
-        Ok(Table { entries, weight, ..Table::with_cells(self.shape, self.generation, cells) })
+        Ok(Table { entries, weight, ..Table::with_chunks(self.slots, self.buckets(), chunks) })
     }
 
     /// The share of all hashes that is claimed.
     pub(super) fn rate(&self) -> f64 {
-        self.weight as f64 / math::powi(2.0, 64) / self.shape.buckets() as f64
+        self.weight as f64 / math::powi(2.0, WHOLE as i32)
     }
 
-    /// Where a hash belongs. `tag` counts only in a tagged table.
-    #[inline(always)]
-    pub(super) fn spot(&self, tag: u8, hash: u128) -> Spot {
-        let level = u32::from(self.level);
-        let home = home(hash, level);
-        let print = ((hash >> 64) as u64) << level | (hash as u64 >> 1) >> (63 - level);
-        if self.tagged {
-            return Spot { home, print: u64::from(tag) << (64 - TAG) | print >> TAG };
+    /// How many entries there are of each length in the first buckets.
+    pub(super) fn lengths(&self, buckets: u64) -> ClaimLengths {
+        let mut lengths = ClaimLengths([0; 128]);
+        for bucket in 0..buckets.min(self.buckets()) {
+            for slot in 0..LANES {
+                if let Some(length) = self.length(self.get(bucket, slot).0) {
+                    let bits = self.slots.fixed() + self.level_of(bucket) + length;
+                    lengths.0[bits.min(127) as usize] += 1;
+                }
+            }
         }
-        Spot { home, print }
+        lengths
     }
 
-    /// Whether an entry claims the hash that belongs here.
+    /// The length of the shortest entries that can be: these may have become two, or more, of one.
+    pub(super) fn shortest(&self) -> u32 {
+        self.slots.fixed() + self.level + u32::from(self.split > 0)
+    }
+
+    #[inline(always)]
+    fn place(&self, address: u64) -> Place {
+        place(address, self.mask, self.split)
+    }
+
+    #[inline(always)]
+    fn places(&self, spot: Spot) -> [Place; 2] {
+        [self.place(spot.address), self.place(spot.address ^ offset(spot.front))]
+    }
+
+    fn is_split(&self, bucket: u64) -> u32 {
+        u32::from(bucket & self.mask < self.split)
+    }
+
+    fn level_of(&self, bucket: u64) -> u32 {
+        self.level + self.is_split(bucket)
+    }
+
+    /// Whether an entry claims the hash.
     #[inline(always)]
     pub(super) fn claims(&self, spot: Spot) -> bool {
-        // Most do not need it, but those that do are not foreseen, and would wait for it alone.
-        self.prefetch(self.away(spot), Towards::Near);
-        let (found, maybe_away) = self.at_home(spot);
-        found || maybe_away && self.is_claimed_away(spot)
+        self.claims_at(&self.locate(spot))
     }
 
-    /// Whether an entry at home claims the hash that belongs here; and if not, whether one away may.
+    /// Finds both buckets of a hash, and what would claim it there.
     #[inline(always)]
-    pub(super) fn at_home(&self, spot: Spot) -> (bool, bool) {
-        let seen = self.look(spot.home, self.wanted(spot));
-        let found = seen.claims & self.tops != 0;
-        (found, !found & (!seen.in_use & self.tops == 0))
+    pub(super) fn locate(&self, spot: Spot) -> Located {
+        let [home, other] = self.places(spot);
+        let lanes = match self.slots.is_wide {
+            true => [self.wanted::<true>(spot, home, 0), self.wanted::<true>(spot, other, 1)],
+            false => [self.wanted::<false>(spot, home, 0), self.wanted::<false>(spot, other, 1)],
+        };
+        Located { buckets: [home.bucket, other.bucket], lanes, extra: spot.extra }
     }
 
-    /// Whether an entry away from home claims the hash that belongs here.
+    /// As [`Table::claims`], where the buckets are known. The table must not have grown since.
     #[inline(always)]
-    pub(super) fn is_claimed_away(&self, spot: Spot) -> bool {
-        self.look(self.away(spot), self.wanted(spot) | self.tops).claims & self.tops != 0
+    pub(super) fn claims_at(&self, located: &Located) -> bool {
+        let [home, other] = self.examine(located);
+        home.claims | other.claims != 0
     }
 
-    /// Asks for the memory of the home of a spot.
+    /// Looks at both buckets, whatever is in the first: a branch would be a coin.
     #[inline(always)]
-    pub(super) fn prefetch_home(&self, spot: Spot, towards: Towards) {
-        self.prefetch(spot.home, towards);
-    }
-
-    /// Asks for the memory of the other bucket of a spot, if wanted; otherwise for that of its home,
-    /// which is at hand: that costs less than to decide.
-    #[inline(always)]
-    pub(super) fn prefetch_away(&self, spot: Spot, is_wanted: bool, towards: Towards) {
-        let mask = u64::from(is_wanted).wrapping_neg();
-        self.prefetch(spot.home ^ (spot.home ^ self.away(spot)) & mask, towards);
+    fn examine(&self, located: &Located) -> [Seen; 2] {
+        let Located { buckets, lanes, extra } = *located;
+        if self.slots.is_wide {
+            return [0, 1].map(|at| self.look::<true>(buckets[at], lanes[at], extra));
+        }
+        [0, 1].map(|at| self.look::<false>(buckets[at], lanes[at], extra))
     }
 
     #[inline(always)]
-    fn prefetch(&self, bucket: u64, towards: Towards) {
-        let start = bucket as usize * usize::from(self.stride);
-        prefetch(self.cells.bytes().as_ptr().wrapping_add(start), towards);
+    fn look<const WIDE: bool>(&self, bucket: u64, wanted: u32, extra: u64) -> Seen {
+        let bytes = self.bucket(bucket);
+        let lanes;
+        let mut seen;
+        if WIDE {
+            let bucket = bytes.first_chunk::<32>().expect("a whole bucket");
+            (seen, lanes) = (look_wide(bucket, wanted), 32);
+        } else {
+            let bucket = bytes.first_chunk::<16>().expect("a whole bucket");
+            (seen, lanes) = (look(bucket, wanted as u16), 16);
+        }
+        if self.slots.planes > 0 {
+            seen.claims &= agreeing(&bytes[lanes..], extra);
+        }
+        seen
     }
 
-    /// Inserts a hash that is not claimed yet, if there is room.
+    /// The longest lane that this bucket could have for the hash.
+    #[inline(always)]
+    fn wanted<const WIDE: bool>(&self, spot: Spot, place: Place, away: u32) -> u32 {
+        let next = spot.address >> self.level;
+        if WIDE {
+            let tail = self.slots.tail();
+            let bits = (next >> place.is_split).reverse_bits() >> (64 - tail);
+            return away << 31 | spot.front << (tail + 1) | (bits as u32) << 1;
+        }
+        // Ten bits, of which a bucket that is split has the first in its number.
+        let bits = u32::from(REVERSED[next as usize % REVERSED.len()]);
+        away << 15 | spot.front << 10 | bits << place.is_split & 0x3fe
+    }
+
+    /// Asks for the memory of both buckets of a hash.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, located: &Located, towards: Towards) {
+        for bucket in located.buckets {
+            let chunk = &self.chunks[(bucket >> CHUNK) as usize];
+            let at = (bucket & CHUNK_MASK) as usize * self.stride as usize;
+            let first = chunk.bytes().as_ptr().wrapping_add(at);
+            prefetch(first, towards);
+            if self.stride > 16 {
+                prefetch(first.wrapping_add(self.stride as usize - 1), towards);
+            }
+        }
+    }
+
+    /// Inserts a hash, unless it is claimed, if there is room.
     #[inline]
-    pub(super) fn insert(&mut self, spot: Spot) -> bool {
-        self.put(spot.home, spot.print >> self.beyond | 1)
+    pub(super) fn insert(&mut self, spot: Spot) -> Inserted {
+        let [home, other] = self.examine(&self.locate(spot));
+        if home.claims | other.claims != 0 {
+            return Inserted::Claimed;
+        }
+        let places = self.places(spot);
+        // The one that is split, as it gets half the keys of others, or else the emptier: that
+        // leaves room for those that have no choice.
+        let room = |seen: Seen, place: Place| match seen.empty {
+            0 => 0,
+            empty => empty.count_ones() + place.is_split * LANES as u32,
+        };
+        let away = u32::from(room(other, places[1]) > room(home, places[0]));
+        let empty = if away == 0 { home.empty } else { other.empty };
+        let known = self.level + self.slots.tail();
+        if empty == 0 {
+            let claimed = self.make_room(places, spot, known);
+            return if claimed { Inserted::New } else { Inserted::Refused };
+        }
+        let place = places[away as usize];
+        let lane = self.lane(spot, place, away, known);
+        self.set(place.bucket, empty.trailing_zeros() as usize, lane, spot.extra);
+        self.count(known);
+        Inserted::New
     }
 
-    /// Takes over a claim of a table of any shape, if there is room, from which all claims come or
-    /// none: they are disjoint. What it knows beyond the longest fingerprint is dropped, and what
-    /// it lacks is completed in all ways. If there is no room for all of these, some may be in.
+    /// Whether it should grow before it gets many more entries.
+    #[inline(always)]
+    pub(super) fn is_crowded(&self) -> bool {
+        self.entries > self.enough
+    }
+
+    /// The bytes of memory that it takes to have one more bucket, and of that, how much it has already
+    /// and gives back.
+    #[inline(always)]
+    pub(super) fn wants(&self) -> Option<(u64, u64)> {
+        if self.buckets() < self.capacity {
+            return None;
+        }
+        Some(self.wanted_memory())
+    }
+
+    #[cold]
+    fn wanted_memory(&self) -> (u64, u64) {
+        // The last chunk becomes larger by a 32nd of the table, at most by a quarter of a whole chunk,
+        // and a whole one is followed by such a part. So hardly any memory is not in use.
+        let in_last = self.capacity & CHUNK_MASK;
+        let more = (self.capacity / 32).clamp(4, PART);
+        let last = self.chunks.last().filter(|_| in_last != 0);
+        let given_back = last.map_or(0, |chunk| chunk.bytes().len() as u64);
+        let bytes = self.slots.bytes((in_last + more).min(1 << CHUNK));
+        (bytes.unwrap_or(u64::MAX), given_back)
+    }
+
+    /// Takes memory of as many bytes as it [`wants`](Table::wants).
+    pub(super) fn take(&mut self, mut memory: Cells) -> Result<()> {
+        if self.capacity & CHUNK_MASK != 0 {
+            let last = self.chunks.pop().expect("a chunk that is not whole");
+            let bytes = last.bytes();
+            memory.bytes_mut()?[..bytes.len()].copy_from_slice(bytes);
+            self.capacity &= !CHUNK_MASK;
+        }
+        self.push(memory);
+        Ok(())
+    }
+
+    /// Splits one more bucket, for which there must be memory.
+    pub(super) fn split(&mut self) {
+        debug_assert!(self.buckets() < self.capacity);
+        let (lower, upper) = (self.split, self.split + self.mask + 1);
+        let mut old = [(0, 0); LANES];
+        for (slot, old) in old.iter_mut().enumerate() {
+            *old = self.get(lower, slot);
+        }
+        self.bucket_mut(lower).fill(0);
+        let tail = self.slots.tail();
+        let end = 1 << tail;
+        let mut count = [0; 2];
+        for (lane, extra) in old {
+            if lane == 0 {
+                continue;
+            }
+            let rest = lane & (2 * end - 1);
+            let front = lane - rest;
+            let away = lane >> (self.slots.lane() - 1);
+            if rest == end {
+                // Nothing is known of the next bit: it is in both.
+                for (side, bucket) in [lower, upper].into_iter().enumerate() {
+                    self.set(bucket, count[side], lane, extra);
+                    count[side] += 1;
+                }
+                self.entries += 1;
+                continue;
+            }
+            let moved = (offset(lane >> (tail + 1)) >> self.level) as u32 & away;
+            let side = ((rest >> tail ^ moved) & 1) as usize;
+            self.set([lower, upper][side], count[side], front | rest << 1 & (2 * end - 1), extra);
+            count[side] += 1;
+        }
+        self.split += 1;
+        if self.split > self.mask {
+            (self.split, self.mask, self.level) = (0, 2 * self.mask + 1, self.level + 1);
+        }
+        self.enough = self.enough();
+    }
+
+    /// Takes over a claim of any table, if there is room, from which all claims come or none: they
+    /// are disjoint. What it knows beyond the longest fingerprint is dropped, and what it lacks is
+    /// completed in all ways. If there is no room for all of these, some may be in.
     pub(super) fn absorb(&mut self, claim: Claim) -> bool {
-        complete(claim, self.shortest(), &mut |claim| {
-            let (spot, known) = self.describe(claim);
+        self.complete(claim, &mut |table, claim| {
+            let spot = table.spot_of(claim);
             // Two may have been told apart only by the bits that are dropped.
-            known > self.shape.print() && self.claims(spot) || self.put_short(spot, known)
+            claim.known > table.longest() && table.claims(spot) || table.put(spot, claim.known)
         })
     }
 
     /// As [`Table::absorb`], where parts of the claim may be in the table already.
     pub(super) fn merge(&mut self, claim: Claim) -> bool {
-        complete(claim, self.shortest(), &mut |claim| {
-            let (spot, known) = self.describe(claim);
-            self.covers(spot, known) || self.put_short(spot, known)
+        self.complete(claim, &mut |table, claim| {
+            table.covers(claim) || table.put(table.spot_of(claim), claim.known)
         })
     }
 
-    /// The fewest bits of a claim that is not completed.
-    pub(super) fn shortest(&self) -> u32 {
-        self.shape.level + if self.shape.tagged { 0 } else { HEAD }
+    /// The most bits of an address that an entry knows.
+    fn longest(&self) -> u32 {
+        self.level + self.slots.tail()
     }
 
-    /// Where a claim belongs, and how many bits it has there.
-    fn describe(&self, claim: Claim) -> (Spot, u32) {
-        let tag = if self.shape.tagged { TAG } else { 0 };
-        (self.spot(claim.tag, claim.bits), claim.len - self.shape.level + tag)
+    fn spot_of(&self, claim: Claim) -> Spot {
+        let tag = if self.slots.is_tagged { u32::from(claim.tag) << HEAD } else { 0 };
+        Spot { address: claim.address, front: tag | u32::from(claim.head), extra: claim.extra }
     }
 
-    /// Puts an entry of so many bits, or as many as fit.
-    fn put_short(&mut self, spot: Spot, known: u32) -> bool {
-        let print = self.shape.print();
-        let end = print - known.min(print);
-        self.put(spot.home, (spot.print >> (63 - print) >> end | 1) << end)
+    /// Calls `put` with the claim, or with all longer ones that make it up if it does not tell its
+    /// home, as long as that returns true.
+    fn complete(&mut self, claim: Claim, put: &mut impl FnMut(&mut Table, Claim) -> bool) -> bool {
+        let home = self.place(claim.address);
+        if claim.known >= self.level && claim.known >= self.level + home.is_split {
+            return put(self, claim);
+        }
+        let zero = Claim { known: claim.known + 1, ..claim };
+        let one = Claim { address: claim.address | 1 << claim.known, ..zero };
+        self.complete(zero, put) && self.complete(one, put)
     }
 
-    /// Whether one entry claims all that so many bits do.
-    fn covers(&self, spot: Spot, known: u32) -> bool {
-        let print = self.shape.print();
-        let wanted = spot.print >> self.beyond;
-        [(spot.home, 0), (self.away(spot), 1 << (print + 1))].into_iter().any(|(bucket, flag)| {
-            self.shape.starts().map(|at| self.get(bucket, at)).any(|value| {
-                let end = value.trailing_zeros();
-                let known_enough = end <= print && print - end <= known;
-                known_enough && (value ^ (wanted | flag)) >> (end + 1) == 0
-            })
+    /// Whether one entry claims all that the claim does.
+    fn covers(&self, claim: Claim) -> bool {
+        let places = self.places(self.spot_of(claim));
+        let mut near = places.into_iter().flat_map(|place| self.claims_in(place.bucket));
+        near.any(|entry| {
+            let same = entry.address ^ claim.address & ((1_u64 << entry.known) - 1) == 0;
+            let fixed = |claim: Claim| (claim.tag, claim.head, claim.extra);
+            entry.known <= claim.known && same && fixed(entry) == fixed(claim)
         })
     }
 
     /// Every entry's claim.
     pub(super) fn iter(&self) -> impl Iterator<Item = Claim> + Clone + '_ {
-        self.iter_in(0..self.shape.buckets())
+        (0..self.buckets()).flat_map(|bucket| self.claims_in(bucket))
     }
 
-    /// The claims of the entries in a range of buckets.
-    pub(super) fn iter_in(&self, buckets: Range<u64>) -> impl Iterator<Item = Claim> + Clone + '_ {
-        let TableShape { level, tagged, .. } = self.shape;
-        let all = buckets.flat_map(move |bucket| self.shape.starts().map(move |at| (bucket, at)));
-        all.filter_map(move |(bucket, at)| {
-            let value = self.get(bucket, at);
-            let mut len = self.length(value)?;
-            let home = if self.is_away(value) { self.other_of(bucket, value) } else { bucket };
-            // The fingerprint from the top, without what ends it.
-            let mut print = (value & (value - 1)) << (63 - self.shape.print());
-            let mut tag = 0;
-            if tagged {
-                tag = (print >> (64 - TAG)) as u8;
-                print <<= TAG;
-                len -= TAG;
-            }
-            // A level of 0 has no address.
-            let home = u128::from(home) << 1 << (127 - level);
-            let bits = home | u128::from(print) << 64 >> level;
-            Some(Claim { tag, bits, len: level + len })
+    fn claims_in(&self, bucket: u64) -> impl Iterator<Item = Claim> + Clone + '_ {
+        (0..LANES).filter_map(move |slot| {
+            let (lane, extra) = self.get(bucket, slot);
+            self.length(lane).map(|length| self.claim(bucket, lane, extra, length))
         })
     }
 
+    fn claim(&self, bucket: u64, lane: u32, extra: u64, length: u32) -> Claim {
+        let (tail, level) = (self.slots.tail(), self.level_of(bucket));
+        let front = lane >> (tail + 1) & ((1 << self.slots.front()) - 1);
+        let at_home = if self.is_away(lane) { offset(front) } else { 0 };
+        let home = (bucket ^ at_home) & ((1 << level) - 1);
+        // The first bit of the address is on top.
+        let bits = u64::from(lane & ((2 << tail) - 1)).reverse_bits() >> (63 - tail);
+        let bits = bits & ((1 << length) - 1);
+        Claim {
+            tag: (front >> HEAD) as u8,
+            head: front as u8 % (1 << HEAD),
+            extra,
+            address: home | bits << level,
+            known: level + length,
+        }
+    }
+
+    fn is_away(&self, lane: u32) -> bool {
+        lane >> (self.slots.lane() - 1) == 1
+    }
+
+    /// How many bits of an address a lane has; None if it is empty, or none of ours.
+    fn length(&self, lane: u32) -> Option<u32> {
+        self.slots.tail().checked_sub(lane.trailing_zeros())
+    }
+
+    /// The lane of an entry of so many bits, or as many as fit.
     #[inline(always)]
-    fn away(&self, spot: Spot) -> u64 {
-        self.other(spot.home, spot.print >> (64 - HEAD))
-    }
-
-    /// A slot at home that would claim the hash, in every lane.
-    #[inline(always)]
-    fn wanted(&self, spot: Spot) -> u64 {
-        (spot.print >> self.beyond) * self.lows
-    }
-
-    /// The bucket that shares an entry with this one, by the first bits of the fingerprint. The
-    /// offset is odd, so that it is another one.
-    #[inline(always)]
-    fn other(&self, bucket: u64, head: u64) -> u64 {
-        let offset = OFFSETS[head as usize] >> (63 - self.level) | 1;
-        offset.wrapping_sub(bucket) & ((1 << self.level) - 1)
-    }
-
-    fn other_of(&self, bucket: u64, value: u64) -> u64 {
-        self.other(bucket, value >> (self.shape.print() + 1 - HEAD) & ((1 << HEAD) - 1))
-    }
-
-    fn is_away(&self, value: u64) -> bool {
-        value >> (self.shape.print() + 1) == 1
-    }
-
-    /// The length of a fingerprint; None if there is none, or a shorter one than can be.
-    fn length(&self, value: u64) -> Option<u32> {
-        let print = self.shape.print();
-        let shortest = if self.shape.tagged { TAG } else { HEAD };
-        let unused = value.trailing_zeros();
-        (unused + shortest <= print).then(|| print - unused)
-    }
-
-    #[inline(always)]
-    fn bucket(&self, bucket: u64) -> &[u8] {
-        let stride = usize::from(self.stride);
-        &self.cells.bytes()[bucket as usize * stride..][..stride]
-    }
-
-    /// Compares a bucket with what is wanted. Of two words and of three it takes the first, the
-    /// second and the last: tables differ in that, and a branch would be mispredicted.
-    #[inline(always)]
-    fn look(&self, bucket: u64, wanted: u64) -> Seen {
-        let bytes = self.bucket(bucket);
-        let (Some(first), Some(last)) = (bytes.first_chunk::<16>(), bytes.last_chunk::<8>()) else {
-            return Seen { claims: 0, in_use: 0 };
+    fn lane(&self, spot: Spot, place: Place, away: u32, known: u32) -> u32 {
+        let wanted = match self.slots.is_wide {
+            true => self.wanted::<true>(spot, place, away),
+            false => self.wanted::<false>(spot, place, away),
         };
-        let first = u128::from_le_bytes(*first);
-        let mut seen = self.compare(first as u64, wanted);
-        seen = seen.and(self.compare((first >> 64) as u64, wanted));
-        seen = seen.and(self.compare(u64::from_le_bytes(*last), wanted));
-        if self.stride > 24 {
-            for word in words(bytes) {
-                seen = seen.and(self.compare(word, wanted));
-            }
-        }
-        seen
+        let end = (self.level + place.is_split + self.slots.tail()).saturating_sub(known);
+        // Not even a new entry has a bit more than it would have where the bucket is not split.
+        let end = end.max(place.is_split);
+        (wanted >> end | 1) << end
     }
 
-    /// Sets the top bits of those lanes of `slots` whose fingerprint that of `wanted` begins with,
-    /// and of those that are in use; and any other bits.
-    #[inline(always)]
-    fn compare(&self, slots: u64, wanted: u64) -> Seen {
-        let less = self.less_one(slots);
-        let differ = slots ^ wanted;
-        // One bits up to the end of the fingerprint, where it does not matter what differs. So it
-        // must not be less than what differs; the top bit says so, since it is not borrowed.
-        let ignored = slots ^ less | self.tops;
-        let below = self.tops - self.lows;
-        let claims = (ignored - (differ & below)) & !differ & less;
-        Seen { claims, in_use: less }
-    }
-
-    /// Lanes less one, except for their top bit: that says whether there was anything below it.
-    #[inline(always)]
-    fn less_one(&self, slots: u64) -> u64 {
-        (slots | self.tops) - self.lows
-    }
-
-    fn get(&self, bucket: u64, at: u32) -> u64 {
-        let (chunks, _) = self.bucket(bucket).as_chunks::<8>();
-        u64::from_le_bytes(chunks[at as usize / 64]) >> (at % 64) & self.mask()
-    }
-
-    fn set(&mut self, bucket: u64, at: u32, value: u64) {
-        let (mask, stride) = (self.mask() << (at % 64), usize::from(self.stride));
-        let bytes = self.cells.writable().expect("memory of our own");
-        let (chunks, _) = bytes[bucket as usize * stride..][..stride].as_chunks_mut::<8>();
-        let word = &mut chunks[at as usize / 64];
-        *word = (u64::from_le_bytes(*word) & !mask | value << (at % 64)).to_le_bytes();
-    }
-
-    fn mask(&self) -> u64 {
-        (1 << self.shape.width()) - 1
-    }
-
-    /// Where the first free slot of a bucket begins.
-    #[inline]
-    fn free(&self, bucket: u64) -> Option<u32> {
-        let free = words(self.bucket(bucket)).map(|word| !self.less_one(word) & self.tops);
-        let (word, tops) = free.enumerate().find(|(_, tops)| *tops != 0)?;
-        Some(word as u32 * 64 + tops.trailing_zeros() + 1 - self.shape.width())
-    }
-
-    fn count(&mut self, value: u64) {
+    fn count(&mut self, known: u32) {
         self.entries += 1;
-        self.weight += self.weight_of(value);
+        self.weight += weight(self.slots, known);
     }
 
-    /// What an entry adds to the weight.
-    fn weight_of(&self, value: u64) -> u128 {
-        let length = self.length(value).expect("an entry");
-        if !self.shape.tagged {
-            return 1 << (64 - length);
-        }
-        let tag = value << (63 - self.shape.print()) >> (64 - TAG);
-        // A share is a multiple of 2^-12.
-        u128::from(super::share(tag as u8)) << (52 + TAG - length)
+    fn weight_of(&self, bucket: u64, lane: u32) -> u128 {
+        let length = self.length(lane).expect("an entry");
+        weight(self.slots, self.level_of(bucket) + length)
     }
 
-    /// Puts an entry, given as its slot at home, into its home or its other bucket.
-    #[inline]
-    fn put(&mut self, home: u64, value: u64) -> bool {
-        // At home if there is room: so a query that sees a free slot there is done.
-        if let Some(at) = self.free(home) {
-            self.set(home, at, value);
-        } else {
-            let away = self.other_of(home, value);
-            if let Some(at) = self.free(away) {
-                self.set(away, at, value | 1 << (self.shape.print() + 1));
-            } else if !self.make_room(home, away, value) {
-                return false;
+    /// Puts an entry of so many bits, or as many as fit, into its home or its other bucket.
+    fn put(&mut self, spot: Spot, known: u32) -> bool {
+        let known = known.min(self.longest());
+        let places = self.places(spot);
+        for (away, place) in places.into_iter().enumerate() {
+            let empty = self.empty(place.bucket);
+            if empty != 0 && known >= self.level + place.is_split {
+                let lane = self.lane(spot, place, away as u32, known);
+                self.set(place.bucket, empty.trailing_zeros() as usize, lane, spot.extra);
+                self.count(known);
+                return true;
             }
         }
-        self.count(value);
-        true
+        self.make_room(places, spot, known)
     }
 
     /// Finds the shortest chain of entries that can each move to their other bucket, the last of
     /// them into a free slot, and moves them. Nothing moves before the chain is known.
     ///
-    /// The shortest chain has no bucket twice, so that no move undoes another. All buckets that
-    /// entries leave stay full.
+    /// The shortest chain has no bucket twice, so that no move undoes another.
     #[inline(never)]
-    fn make_room(&mut self, home: u64, away: u64, value: u64) -> bool {
+    fn make_room(&mut self, places: [Place; 2], spot: Spot, known: u32) -> bool {
         struct Step {
-            bucket: u64,
+            place: Place,
             /// Which step led here, by moving the entry in which of its slots.
             from: usize,
-            at: u32,
+            slot: usize,
         }
-        let first = |bucket| Step { bucket, from: usize::MAX, at: 0 };
         let mut steps = Vec::with_capacity(SEARCHED);
-        steps.extend([first(home), first(away)]);
+        let start = |place| Step { place, from: usize::MAX, slot: 0 };
+        steps.extend(places.map(start));
+        // An entry that does not tell which half it is for cannot go to a bucket that is split.
+        let starts = if known < self.level + places[1].is_split { 1 } else { 2 };
+        steps.truncate(starts);
         let mut from = 0;
         let (mut last, mut free) = 'search: loop {
-            let Some(&Step { bucket, .. }) = steps.get(from) else { return false };
-            for at in self.shape.starts() {
+            let Some(&Step { place, .. }) = steps.get(from) else { return false };
+            for slot in 0..LANES {
                 if steps.len() == SEARCHED {
                     break;
                 }
-                let next = self.other_of(bucket, self.get(bucket, at));
-                steps.push(Step { bucket: next, from, at });
-                if let Some(free) = self.free(next) {
-                    break 'search (steps.len() - 1, free);
+                let lane = self.get(place.bucket, slot).0;
+                let Some(next) = self.other_of(place, lane) else { continue };
+                steps.push(Step { place: next, from, slot });
+                let empty = self.empty(next.bucket);
+                if empty != 0 {
+                    break 'search (steps.len() - 1, empty.trailing_zeros() as usize);
                 }
             }
             from += 1;
         };
-        while let Step { bucket, from, at } = steps[last]
+        while let Step { place, from, slot } = steps[last]
             && from != usize::MAX
         {
-            let moved = self.get(steps[from].bucket, at) ^ 1 << (self.shape.print() + 1);
-            self.set(bucket, free, moved);
-            (last, free) = (from, at);
+            let source = steps[from].place;
+            let (lane, extra) = self.get(source.bucket, slot);
+            let moved = self.moved(source, lane, place);
+            self.set(place.bucket, free, moved, extra);
+            (last, free) = (from, slot);
         }
-        self.set(steps[last].bucket, free, value | (last as u64) << (self.shape.print() + 1));
+        let place = steps[last].place;
+        let lane = self.lane(spot, place, last as u32, known);
+        self.set(place.bucket, free, lane, spot.extra);
+        self.count(known);
         true
     }
-}
 
-impl Seen {
+    /// The other bucket of an entry; None if it does not tell which half of that it is for.
+    fn other_of(&self, place: Place, lane: u32) -> Option<Place> {
+        let tail = self.slots.tail();
+        let offset = offset(lane >> (tail + 1));
+        let address = place.bucket ^ offset;
+        if place.is_split == 1 {
+            return Some(self.place(address));
+        }
+        let low = address & self.mask;
+        if low >= self.split {
+            return Some(Place { bucket: low, is_split: 0 });
+        }
+        if self.length(lane)? == 0 {
+            return None;
+        }
+        // The next bit of the home's address is in the lane.
+        let next = u64::from(lane >> tail & 1);
+        let away = u64::from(!self.is_away(lane)) & offset >> self.level;
+        Some(Place { bucket: low | (next ^ away) << self.level, is_split: 1 })
+    }
+
+    /// The lane that an entry has in its other bucket.
+    fn moved(&self, from: Place, lane: u32, to: Place) -> u32 {
+        let tail = self.slots.tail();
+        let rest = lane & ((2 << tail) - 1);
+        let front = lane - rest;
+        let rest = match (from.is_split, to.is_split) {
+            (0, 1) => rest << 1 & ((2 << tail) - 1),
+            (1, 0) => {
+                let offset = if self.is_away(lane) { offset(lane >> (tail + 1)) } else { 0 };
+                let bit = ((from.bucket ^ offset) >> self.level) as u32 & 1;
+                // A lane without room for one bit more is none of ours: it loses its last.
+                rest >> 1 | bit << tail | u32::from(rest & 1 == 1)
+            }
+            _ => rest,
+        };
+        (front | rest) ^ 1 << (self.slots.lane() - 1)
+    }
+
     #[inline(always)]
-    fn and(self, other: Seen) -> Seen {
-        Seen { claims: self.claims | other.claims, in_use: self.in_use & other.in_use }
+    fn bucket(&self, bucket: u64) -> &[u8] {
+        let stride = self.stride as usize;
+        let chunk = self.chunks[(bucket >> CHUNK) as usize].bytes();
+        &chunk[(bucket & CHUNK_MASK) as usize * stride..][..stride]
+    }
+
+    #[inline(always)]
+    fn bucket_mut(&mut self, bucket: u64) -> &mut [u8] {
+        let stride = self.stride as usize;
+        let chunk = &mut self.chunks[(bucket >> CHUNK) as usize];
+        let bytes = chunk.writable().expect("memory of our own");
+        &mut bytes[(bucket & CHUNK_MASK) as usize * stride..][..stride]
+    }
+
+    /// The empty slots of a bucket.
+    #[inline]
+    fn empty(&self, bucket: u64) -> u32 {
+        let bytes = self.bucket(bucket);
+        let seen = match self.slots.is_wide {
+            true => bytes.first_chunk().map(|bucket| look_wide(bucket, 0)),
+            false => bytes.first_chunk().map(|bucket| look(bucket, 0)),
+        };
+        seen.map_or(0, |seen| seen.empty)
+    }
+
+    /// The lane of a slot, and its bits in the planes.
+    #[inline]
+    fn get(&self, bucket: u64, slot: usize) -> (u32, u64) {
+        let bytes = self.bucket(bucket);
+        let (lanes, planes) = bytes.split_at(self.slots.lane() as usize);
+        let lane = match self.slots.is_wide {
+            true => u32::from_le_bytes(lanes.as_chunks().0[slot]),
+            false => u16::from_le_bytes(lanes.as_chunks().0[slot]).into(),
+        };
+        let mut extra = 0;
+        for (plane, bytes) in planes.as_chunks::<4>().0.iter().enumerate() {
+            let bits = u32::from_le_bytes(*bytes) >> (4 * slot) & 15;
+            extra |= u64::from(bits) << (4 * plane);
+        }
+        (lane, extra)
+    }
+
+    #[inline]
+    fn set(&mut self, bucket: u64, slot: usize, lane: u32, extra: u64) {
+        let SlotShape { is_wide, .. } = self.slots;
+        let bytes = self.bucket_mut(bucket);
+        let (lanes, planes) = bytes.split_at_mut(if is_wide { 32 } else { 16 });
+        match is_wide {
+            true => lanes.as_chunks_mut().0[slot] = lane.to_le_bytes(),
+            false => lanes.as_chunks_mut().0[slot] = (lane as u16).to_le_bytes(),
+        }
+        for (plane, bytes) in planes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let bits = (extra >> (4 * plane)) as u32 & 15;
+            let others = u32::from_le_bytes(*bytes) & !(15 << (4 * slot));
+            *bytes = (others | bits << (4 * slot)).to_le_bytes();
+        }
     }
 }
 
-/// Calls `put` with the claim, or with all longer ones that make it up if it is shorter than
-/// `least`, as long as that returns true.
-fn complete(claim: Claim, least: u32, put: &mut impl FnMut(Claim) -> bool) -> bool {
-    if claim.len >= least {
-        return put(claim);
+/// The slots whose bits in all planes are these, as a bit each.
+#[inline(always)]
+fn agreeing(planes: &[u8], extra: u64) -> u32 {
+    let mut differ = 0;
+    for (plane, bytes) in planes.as_chunks::<4>().0.iter().enumerate() {
+        let wanted = (extra >> (4 * plane)) as u32 & 15;
+        differ |= u32::from_le_bytes(*bytes) ^ (wanted * 0x1111_1111);
     }
-    let zero = Claim { len: claim.len + 1, ..claim };
-    let one = Claim { bits: claim.bits | 1 << (127 - claim.len), ..zero };
-    complete(zero, least, put) && complete(one, least, put)
+    // Four bits to one, and these to the lowest eight.
+    let differ = differ | differ >> 1;
+    let differ = (differ | differ >> 2) & 0x1111_1111;
+    let differ = (differ | differ >> 3) & 0x0303_0303;
+    let differ = (differ | differ >> 6) & 0x000f_000f;
+    !(differ | differ >> 12) & 0xff
 }
 
-/// Where the other bucket is, by head: random numbers (those of SplitMix64), used from the top.
-/// Evenly spread ones would not do: their differences are few, so that chains of moves lead nowhere
-/// new.
+/// What an entry of so many bits of an address adds to the weight.
+#[inline(always)]
+fn weight(slots: SlotShape, known: u32) -> u128 {
+    1 << (WHOLE - slots.fixed() - known)
+}
+
+/// The entries at which a table grows, in 1024ths of its slots.
+const ENOUGH: u64 = (LOAD * 1024.0) as u64;
+
+/// Ten bits in the reverse order.
+static REVERSED: [u16; 1 << 10] = reversed();
+
+const fn reversed() -> [u16; 1 << 10] {
+    let mut reversed = [0; 1 << 10];
+    let mut bits = 0;
+    while bits < reversed.len() {
+        reversed[bits] = (bits as u16).reverse_bits() >> 6;
+        bits += 1;
+    }
+    reversed
+}
+
+/// What the address of the other bucket differs in, by head: random numbers (those of SplitMix64).
+/// The lowest bit is set, so that it is another one.
 static OFFSETS: [u64; 1 << HEAD] = offsets();
 
 const fn offsets() -> [u64; 1 << HEAD] {
     let mut offsets = [0; 1 << HEAD];
     let (mut i, mut random) = (0, SplitMix(0));
     while i < offsets.len() {
-        offsets[i] = random.draw();
+        offsets[i] = random.draw() | 1;
         i += 1;
     }
     offsets
@@ -654,81 +928,139 @@ const fn offsets() -> [u64; 1 << HEAD] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::scalar::fold;
 
-    fn hashes(seed: u64) -> impl Iterator<Item = u128> {
-        let draw = |i: u64| fold(i ^ 0x9e37_79b9_7f4a_7c15, 0xa076_1d64_78bd_642f);
-        (0..).map(move |i: u64| {
-            u128::from(draw(seed + 2 * i)) << 64 | u128::from(draw(seed + 2 * i + 1))
+    const NARROW: SlotShape = SlotShape { is_wide: false, planes: 0, is_tagged: false };
+
+    fn spots(slots: SlotShape, seed: u64) -> impl Iterator<Item = Spot> {
+        let mut random = SplitMix(seed << 32);
+        core::iter::repeat_with(move || {
+            let (place, print) = (random.draw(), random.draw());
+            Spot::new(slots, (place >> (64 - TAG)) as u8, place, print)
         })
     }
 
-    /// Shapes of every width and number of slots, small ones.
-    fn shapes() -> impl Iterator<Item = TableShape> {
-        (1..=MAX_LANES).flat_map(|lanes| {
-            (TableShape::min_words(lanes)..=TableShape::max_words(lanes)).flat_map(move |words| {
-                [0, 1, 3, 6].map(|level| TableShape { level, words, lanes, tagged: level == 3 })
-            })
+    fn table(slots: SlotShape, buckets: u64) -> Table {
+        Table::new(slots, buckets, Cells::zeroed).unwrap()
+    }
+
+    fn all_slots() -> impl Iterator<Item = SlotShape> {
+        let lanes = [(false, false), (true, false), (true, true)];
+        lanes.into_iter().flat_map(|(is_wide, is_tagged)| {
+            [0, 1, 2, 5, MAX_PLANES].map(|planes| SlotShape { is_wide, planes, is_tagged })
         })
     }
 
-    fn tag(hash: u128) -> u8 {
-        (hash & 63) as u8
+    fn grow(table: &mut Table) {
+        if let Some((bytes, _)) = table.wants() {
+            table.take(Cells::zeroed(bytes).unwrap()).unwrap();
+        }
+        table.split();
     }
 
-    /// Claims of mixed lengths, as many as there is room for, and queries near them.
+    fn claim_of(table: &Table, spot: Spot, known: u32) -> Claim {
+        let front = spot.front;
+        Claim {
+            tag: (front >> HEAD) as u8,
+            head: front as u8 % (1 << HEAD),
+            extra: spot.extra & ((1_u64 << (4 * table.slots.planes)) - 1),
+            address: spot.address & ((1 << known) - 1),
+            known,
+        }
+    }
+
+    fn begins(claim: &Claim, spot: Spot) -> bool {
+        u32::from(claim.tag) << HEAD | u32::from(claim.head) == spot.front
+            && claim.extra == spot.extra
+            && (claim.address ^ spot.address) & ((1 << claim.known) - 1) == 0
+    }
+
+    /// Claims of mixed lengths, as many as there is room for, and hashes near them, in tables with
+    /// some buckets split.
     #[test]
     fn a_hash_is_claimed_if_an_entry_begins_it() {
-        for shape in shapes() {
-            let mut table = Table::new(shape, 0).unwrap();
-            let mut claims = Vec::new();
-            for hash in hashes(u64::from(shape.lanes) << 32).take(shape.all_slots() as usize) {
-                let tag_bits = if shape.tagged { TAG } else { 0 };
-                let spread = shape.print() - if shape.tagged { TAG } else { HEAD };
-                let len = shape.level + shape.print() - tag_bits - hash as u32 % (spread + 1);
-                let bits = hash >> 1 >> (127 - len) << (128 - len).min(127);
-                let bits = if len == 0 { 0 } else { bits };
-                let tag = if shape.tagged { tag(hash) } else { 0 };
-                let claim = Claim { tag, bits, len };
-                if table.absorb(claim) {
-                    claims.push(claim);
+        for slots in all_slots() {
+            for buckets in [1, 2, 3, 8, 13, 64, 100] {
+                let mut table = table(slots, buckets);
+                let mut claims: Vec<Claim> = Vec::new();
+                for spot in spots(slots, buckets).take(buckets as usize * LANES * 3 / 4) {
+                    let shortest = table.level + 1;
+                    let spread = table.longest() - shortest + 1;
+                    let claim =
+                        claim_of(&table, spot, shortest + (spot.address >> 40) as u32 % spread);
+                    if table.absorb(claim) {
+                        claims.push(claim);
+                    }
                 }
-            }
-            assert!(claims.len() as u64 * 10 >= shape.all_slots() * 8, "{shape:?}");
-            assert_eq!(table.entries, claims.len() as u64);
-            let mut listed: Vec<Claim> = table.iter().collect();
-            listed.sort_unstable();
-            claims.sort_unstable();
-            assert_eq!(listed, claims, "{shape:?}");
-            let near = claims.iter().flat_map(|claim| {
-                (0..8).map(move |i| (claim.tag, claim.bits ^ 1 << (127 - claim.len.min(120)) << i))
-            });
-            let far = hashes(99).take(200).map(|hash| (tag(hash), hash));
-            for (tag, hash) in near.chain(far) {
-                let begins = |claim: &&Claim| {
-                    (!shape.tagged || claim.tag == tag)
-                        && (claim.len == 0 || (hash ^ claim.bits) >> (128 - claim.len) == 0)
-                };
-                let expected = claims.iter().find(begins).is_some();
-                assert_eq!(table.claims(table.spot(tag, hash)), expected, "{shape:?} {hash:x}");
+                assert!(claims.len() as u64 * 10 >= buckets * 8 * 7, "{slots:?} {buckets}");
+                assert_eq!(table.entries, claims.len() as u64);
+                assert!(table.recount() == Some((table.entries, table.weight)));
+                let mut listed: Vec<Claim> = table.iter().collect();
+                listed.sort_unstable();
+                claims.sort_unstable();
+                assert_eq!(listed, claims, "{slots:?} {buckets}");
+                let near: Vec<Spot> = claims
+                    .iter()
+                    .flat_map(|claim| {
+                        let spot = table.spot_of(*claim);
+                        (0..8)
+                            .map(move |i| Spot {
+                                address: spot.address ^ 1 << claim.known >> 4 << i,
+                                ..spot
+                            })
+                            .chain([
+                                Spot { front: spot.front ^ 1, ..spot },
+                                Spot { extra: spot.extra ^ u64::from(slots.planes > 0), ..spot },
+                            ])
+                    })
+                    .collect();
+                for spot in near.into_iter().chain(spots(slots, 99).take(100)) {
+                    let expected = claims.iter().any(|claim| begins(claim, spot));
+                    assert_eq!(table.claims(spot), expected, "{slots:?} {buckets}");
+                }
             }
         }
     }
 
+    /// From one bucket to hundreds, and so far that entries run out of bits.
     #[test]
-    fn every_entry_survives_any_change_of_shape() {
-        let shape = TableShape { level: 5, words: 2, lanes: 4, tagged: false };
-        let mut table = Table::new(shape, 0).unwrap();
-        let kept: Vec<u128> =
-            hashes(7).filter(|hash| table.insert(table.spot(0, *hash))).take(200).collect();
-        for level in [0, 3, 5, 6, 9, 13, 15] {
-            for lanes in [8, 5, 4, 2] {
-                let shape = TableShape { level, words: 3, lanes, tagged: false };
-                let mut other = Table::new(shape, 0).unwrap();
-                if table.iter().all(|claim| other.absorb(claim)) {
-                    assert!(kept.iter().all(|hash| other.claims(other.spot(0, *hash))));
+    fn nothing_is_lost_when_buckets_are_split() {
+        for slots in all_slots() {
+            let mut table = table(slots, 1);
+            let mut kept: Vec<Spot> = Vec::new();
+            for spot in spots(slots, 5).take(3000) {
+                while table.insert(spot) == Inserted::Refused {
+                    grow(&mut table);
+                }
+                kept.push(spot);
+            }
+            let entries = table.entries;
+            while table.level < 18 && !slots.is_wide || table.level < 12 {
+                grow(&mut table);
+                if table.buckets().is_power_of_two() || table.buckets() % 1000 == 7 {
+                    assert!(kept.iter().all(|spot| table.claims(*spot)), "{slots:?}");
+                }
+            }
+            assert_eq!(table.entries > entries, !slots.is_wide, "{slots:?}: twins");
+            assert!(table.recount() == Some((table.entries, table.weight)), "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn every_entry_survives_another_shape() {
+        let mut first = table(NARROW, 29);
+        let kept: Vec<Spot> = spots(NARROW, 7)
+            .filter(|spot| first.insert(*spot) == Inserted::New)
+            .take(200)
+            .collect();
+        for buckets in [3, 20, 29, 40, 64, 100, 1000, 9000] {
+            for is_wide in [false, true] {
+                let slots = SlotShape { is_wide, ..NARROW };
+                let mut other = table(slots, buckets);
+                if first.iter().all(|claim| other.absorb(claim)) {
+                    assert!(kept.iter().all(|spot| other.claims(*spot)));
+                    assert!(first.iter().all(|claim| other.covers(claim) || buckets > 1000));
                 } else {
-                    assert!(shape.all_slots() < 250, "{shape:?}");
+                    assert!(buckets < 29, "{buckets}");
                 }
             }
         }
@@ -737,46 +1069,42 @@ mod tests {
     /// The example of the module's documentation.
     #[test]
     fn the_example_is_as_worked_through() {
-        let hash = 0b1_0101_1011 << 119;
-        let slot = |level: u32, claims: &dyn Fn(&mut Table) -> bool| {
-            let shape = TableShape { level, words: 2, lanes: 8, tagged: false };
-            let mut table = Table::new(shape, 0).unwrap();
-            assert!(claims(&mut table));
-            let at = (0..shape.buckets()).find(|bucket| table.get(*bucket, 0) != 0).unwrap();
-            (at, table.get(at, 0), table.iter().next().unwrap())
-        };
-        let new = |table: &mut Table| table.insert(table.spot(0, hash));
-        let (home, value, claim) = slot(3, &new);
-        assert_eq!((home, value), (5, 0b0011_0111));
-        let (home, value, _) = slot(4, &new);
-        assert_eq!((home, value), (10, 0b0110_1101));
-        let (home, value, _) = slot(4, &|table| table.absorb(claim));
-        assert_eq!((home, value), (10, 0b0110_1110));
+        let mut table = table(NARROW, 8);
+        let spot = Spot { address: 0b110_1101, front: 0b00010, extra: 0 };
+        // Address bits from the lowest: 1, 0, 1 (bucket 5), 1, 0, 1, 1.
+        assert!(table.insert(spot) == Inserted::New);
+        assert_eq!(table.get(5, 0).0 >> 6, 0b00_0010_1011);
+        (0..6).for_each(|_| grow(&mut table));
+        assert_eq!(table.get(13, 0).0 >> 7, 0b0_0001_0011);
     }
 
     #[test]
     fn the_other_bucket_of_the_other_is_the_first() {
-        for level in [0, 1, 5, 20] {
-            let shape = TableShape { level, words: 2, lanes: 6, tagged: false };
-            let table = Table::new(shape, 0).unwrap();
-            for head in 0..1 << HEAD {
-                for bucket in [0, 1, 17, 12345].map(|bucket| bucket & (shape.buckets() - 1)) {
-                    let other = table.other(bucket, head);
-                    assert_eq!(table.other(other, head), bucket);
-                    assert!(other < shape.buckets() && (level == 0 || other != bucket));
-                }
+        for buckets in [1, 2, 3, 32, 50, 1 << 12, 5000] {
+            let table = table(NARROW, buckets);
+            for spot in spots(NARROW, buckets).take(500) {
+                let [home, other] = table.places(spot);
+                let known = table.longest();
+                let at_home = table.lane(spot, home, 0, known);
+                let away = table.lane(spot, other, 1, known);
+                assert_eq!(table.other_of(home, at_home).unwrap().bucket, other.bucket);
+                assert_eq!(table.other_of(other, away).unwrap().bucket, home.bucket);
+                assert_eq!(table.moved(home, at_home, other), away);
+                assert_eq!(table.moved(other, away, home), at_home);
+                assert!(home.bucket < buckets && other.bucket < buckets);
+                assert!(buckets == 1 || home.bucket != other.bucket);
             }
         }
     }
 
+    /// Wherever in a generation: buckets that are not split get twice the keys of others.
     #[test]
     fn tables_fill_to_the_brim() {
-        for (words, lanes) in [(4, 1), (2, 2), (3, 2), (2, 3), (3, 3), (2, 4), (3, 4), (2, 6)] {
-            let shape = TableShape { level: 13, words, lanes, tagged: false };
-            let mut table = Table::new(shape, 0).unwrap();
-            let _ = hashes(3).find(|hash| !table.insert(table.spot(0, *hash)));
-            let load = table.entries as f64 / shape.all_slots() as f64;
-            assert!(load > 0.94, "{shape:?}: {load}");
+        for buckets in [4096, 5000, 6000, 7000, 8000] {
+            let mut table = table(NARROW, buckets);
+            let _ = spots(NARROW, 3).find(|spot| table.insert(*spot) == Inserted::Refused);
+            let load = table.entries as f64 / table.all_slots() as f64;
+            assert!(load > LOAD + 0.01, "{buckets}: {load}");
         }
     }
 }

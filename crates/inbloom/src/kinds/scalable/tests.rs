@@ -38,21 +38,6 @@ fn read(plan: Plan, bytes: &[u8]) -> Result<Scalable> {
 }
 
 #[test]
-fn shards_cover_the_space_in_their_shares() {
-    assert_eq!((BOUNDS[0], BOUNDS[SHARDS]), (0, 4096));
-    assert_eq!((0..SHARDS as u8).map(|shard| u32::from(share(shard))).sum::<u32>(), 4096);
-    for shard in 0..SHARDS {
-        let bound = |i: usize| (i as f64 / 64.0).exp2() - 1.0;
-        let exact = bound(shard + 1) - bound(shard);
-        assert!((share_of(shard) - exact).abs() < 1.01 / 4096.0, "{shard}");
-        for at in BOUNDS[shard]..BOUNDS[shard + 1] {
-            let place = u64::from(at) << 52 | 12345;
-            assert_eq!(usize::from(route(Digest { place, print: 0 }).0), shard);
-        }
-    }
-}
-
-#[test]
 fn no_false_negatives_through_many_expansions() {
     // Slots of every width; and so many doublings that old fingerprints run out of bits.
     for (rate, growth, keys) in [
@@ -71,11 +56,11 @@ fn no_false_negatives_through_many_expansions() {
             }
         }
         assert!((0..keys).all(|key| filter.contains(digest(key))), "{rate}");
-        let least = if growth == 2 { 13 } else { 5 };
+        let least = 13;
         assert!(filter.expansions() >= least, "{rate}: {}", filter.expansions());
         let entries: u64 = filter.shards().map(|shard| shard.entries).sum();
-        assert_eq!(entries > filter.len(), rate >= 0.1, "{entries} for {}", filter.len());
-        assert!(entries < filter.len() * 5 / 4, "{entries} for {}", filter.len());
+        let expected = filter.len() * 99 / 100..filter.len() * 5 / 4;
+        assert!(expected.contains(&entries), "{entries} for {}", filter.len());
         counts_hold(&filter);
     }
 }
@@ -87,7 +72,8 @@ fn the_compound_rate_is_kept_and_known() {
         for items in [1, 10, 100] {
             let mut filter = Scalable::new(Plan { items, rate, ..GROWING }).unwrap();
             let mut keys = 0;
-            for expansions in [0, 1, 5, 12] {
+            let last = if (items, rate) == (1, 0.01) { 17 } else { 12 };
+            for expansions in [0, 1, 5, 12, last] {
                 while filter.expansions() < expansions || keys < items {
                     filter.insert(digest(keys)).unwrap();
                     keys += 1;
@@ -117,14 +103,14 @@ fn memory_grows_without_a_cliff() {
         let per_key = filter.bytes() as f64 * 8.0 / (key + 1) as f64;
         (least, most) = (least.min(per_key), most.max(per_key));
     }
-    assert!(most < 1.2 * least && most < 21.5, "{least} to {most} bits per key");
+    assert!(most < 1.1 * least && most < 18.6, "{least} to {most} bits per key");
 }
 
 #[test]
 fn small_filters_are_small() {
-    assert!(Scalable::new(GROWING).unwrap().bytes() <= 400);
+    assert!(Scalable::new(GROWING).unwrap().bytes() <= 448);
     let one = Plan { items: 1, ..GROWING };
-    assert!(Scalable::new(one).unwrap().bytes() <= 40);
+    assert!(Scalable::new(one).unwrap().bytes() <= 64);
 }
 
 #[test]
@@ -155,8 +141,9 @@ fn batches_do_as_single_calls() {
 fn planned_items_fit_without_expansion() {
     for items in [100, 5000, 20_000, 300_000] {
         let filter = grown(Plan { items, ..GROWING }, 0..items);
-        let doubled = filter.tables.iter().filter(|table| table.generation > 0).count();
-        assert!(doubled * 4 <= filter.tables.len(), "{items}: {doubled}");
+        let first = Scalable::new(Plan { items, ..GROWING }).unwrap();
+        assert!(filter.bytes() <= first.bytes() * 5 / 4, "{items}: {}", filter.bytes());
+        assert_eq!(filter.expansions(), 0);
         assert!(filter.rate() <= 0.01);
     }
 }
@@ -213,7 +200,13 @@ fn a_merged_filter_has_what_either_has() {
     for left in sizes {
         for right in sizes {
             let mut filter = grown(GROWING, 0..left);
-            let other = grown(Plan { rate: 0.002, ..GROWING }, left / 2..left / 2 + right);
+            let mut other = grown(Plan { rate: 0.002, ..GROWING }, left / 2..left / 2 + right);
+            // Entries that know less make it err more often than it promises, or they fit in.
+            if other.unite(&filter).is_ok() {
+                assert!((0..left).all(|key| other.contains(digest(key))), "{left}, {right}");
+                counts_hold(&other);
+                other = grown(Plan { rate: 0.002, ..GROWING }, left / 2..left / 2 + right);
+            }
             filter.unite(&other).unwrap();
             let keys = left.max(left / 2 + right);
             assert!((0..keys).all(|key| filter.contains(digest(key))), "{left}, {right}");
