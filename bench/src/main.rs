@@ -6,6 +6,7 @@
 //! cargo run --release -- core --quick     a small part of it, in under a minute
 //! cargo run --release -- paired           two builds in turns, or two contestants: ratios
 //! cargo run --release -- layouts          by what the block layout was chosen
+//! cargo run --release -- growth           a scalable filter while it grows: the time of each insert
 //! cargo run --release -- ribbon           the ribbon against other static filters
 //! cargo run --release -- cli              the command line against others
 //! cargo run --release -- server           a server under load, by its own CPU time
@@ -24,6 +25,7 @@ mod clock;
 #[cfg(target_os = "linux")]
 mod cold;
 mod goals;
+mod growth;
 mod layers;
 mod layouts;
 mod limit;
@@ -67,6 +69,8 @@ enum Command {
         #[arg(long, default_value_t = 7)]
         rounds: usize,
     },
+    /// A scalable filter while it grows: every insert, and the rate at each size.
+    Growth(growth::Options),
     /// The ribbon: its size and its time against other filters that are built once, and Bloom filters.
     Ribbon(ribbon::Options),
     /// The command line as a whole: inbloom dedup, build and check, against other programs.
@@ -89,6 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Command::Core(options) => table::run(&options),
         Command::Paired(options) => paired::run(&options),
         Command::Layouts { rounds } => layouts::run(rounds),
+        Command::Growth(options) => growth::run(&options),
         Command::Ribbon(options) => ribbon::run(&options),
         #[cfg(unix)]
         Command::Cli(options) => cli::run(&options),

@@ -962,6 +962,39 @@ fn hostile_fields_of_scalable_are_refused() {
     }
 }
 
+/// Of the directory behind the header: fields of its one table.
+#[test]
+fn hostile_tables_of_scalable_are_refused() {
+    fn table(bytes: &mut [u8]) -> &mut [u8] {
+        let payload = get_u64(bytes, 128 + 8) as usize;
+        &mut bytes[payload + 16..]
+    }
+    const SHAPE: &str = "shape of a table: expected one that can be";
+    assert_lies_are_refused(
+        Plan::builder(Kind::Scalable).items(10).build().unwrap(),
+        &[
+            (
+                "more buckets than an undivided one has",
+                |b| put_u64(table(b), 8, (1 << 14) + 1),
+                [SHAPE, "16385 buckets", DAMAGED],
+            ),
+            (
+                "as many as it can have",
+                |b| put_u64(table(b), 8, 1 << 14),
+                ["cells of a table: expected 16384 buckets", "", DAMAGED],
+            ),
+            ("no buckets", |b| put_u64(table(b), 8, 0), [SHAPE, "0 buckets", DAMAGED]),
+            ("narrow lanes", |b| put(table(b), 0, [16]), [SHAPE, "got 16 bits", DAMAGED]),
+            ("13 planes", |b| put(table(b), 1, [13]), [SHAPE, "13 planes", DAMAGED]),
+            (
+                "more entries than slots",
+                |b| put_u64(table(b), 16, 1 << 20),
+                ["entries of a table: expected at most", "got 1048576", DAMAGED],
+            ),
+        ],
+    );
+}
+
 #[test]
 fn hostile_fields_of_a_window_are_refused() {
     assert_lies_are_refused(

@@ -439,7 +439,7 @@ const GOLDEN: &[Golden] = &[
         name: "scalable-small",
         make: || filter(Plan::builder(Kind::Scalable).items(10).rate(0.05)),
         members: Members::Words(700),
-        payload: 0x6c6b_05a0_3f96_9fad,
+        payload: 0xaff5_014e_3dd6_b615,
         // Its fingerprints are still longer than any of these would take.
         false_positives: &[],
     },
@@ -449,7 +449,7 @@ const GOLDEN: &[Golden] = &[
             filter(Plan::builder(Kind::Scalable).items(100).rate(0.1).tightening(0.6).growth(4))
         },
         members: Members::Words(9000),
-        payload: 0xf772_f6d5_a04b_3e0e,
+        payload: 0xc10e_3e50_63d7_458b,
         false_positives: &[2392, 5369, 5971, 6395, 8850, 8938, 9917, 12514, 13548, 16478],
     },
     Golden {

@@ -40,10 +40,39 @@ pub(super) fn next_step(plan: &Plan, table: &Table) -> Step {
     Step::Split
 }
 
+/// Slots up to which a table may be grown for any key.
+const FREELY: u64 = 1 << 10;
+
 /// Whether keys crowd in a few buckets of a table that is nearly empty, so that no growth would help.
 pub(super) fn is_useless(table: &Table) -> bool {
     let slots = table.all_slots();
-    slots > 1 << 10 && table.entries < slots / 16
+    slots > FREELY && table.entries < slots / 16
+}
+
+/// Up to how many slots a table of so many is grown for one key. Where hashes are hashes, a sixteenth
+/// more is enough; a stranger's file may have entries in the key's way that go with it at every split.
+pub(super) fn most_slots(slots: u64) -> u64 {
+    (2 * slots).max(FREELY)
+}
+
+/// The slots of a table, and how many are in use, before it is grown.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    slots: u64,
+    entries: u64,
+}
+
+impl Before {
+    pub(super) fn of(table: &Table) -> Before {
+        Before { slots: table.all_slots(), entries: table.entries }
+    }
+
+    /// Whether most of the slots that were won went to entries that have become two. In a table of our
+    /// own some do; if nearly all in it do, it is as full at any size.
+    pub(super) fn was_in_vain(self, table: &Table) -> bool {
+        let won = table.all_slots().saturating_sub(self.slots);
+        table.entries.saturating_sub(self.entries) > won / 2
+    }
 }
 
 /// Makes the memory for one more bucket, if the table has none left. Nothing is changed if there is
@@ -72,49 +101,52 @@ pub(super) fn splits_at_once(table: &Table) -> u64 {
 }
 
 /// What is in a table, in one with wider slots. It is not touched itself, so that others may go on
-/// reading it.
-pub(super) fn widened(table: &Table, allowance: &mut Allowance<'_>) -> Result<Table> {
+/// reading it. None if it is [not to be had](filled).
+pub(super) fn widened(table: &Table, allowance: &mut Allowance<'_>) -> Result<Option<Table>> {
     let slots = SlotShape { is_wide: true, ..table.slots() };
+    allowance.take(slots.bytes(table.buckets()).unwrap_or(u64::MAX))?;
     filled(slots, table.buckets(), table.iter(), allowance)
 }
 
-/// What is in a table, in one with fewer planes.
-pub(super) fn with_planes(table: &Table, planes: u32) -> Result<Table> {
+/// What is in a table, in one with fewer planes. None if it is [not to be had](filled).
+pub(super) fn with_planes(table: &Table, planes: u32) -> Result<Option<Table>> {
     let before = table.slots();
     let claims = table.iter().map(|claim| claim.in_planes(before.planes, planes));
     filled(SlotShape { planes, ..before }, table.buckets(), claims, &mut Allowance::any())
 }
 
-/// Divides the one table into shards.
-pub(super) fn divided(small: &Table, allowance: &mut Allowance<'_>) -> Result<Vec<Table>> {
+/// Divides the one table into shards. None if one of these is [not to be had](filled).
+pub(super) fn divided(small: &Table, allowance: &mut Allowance<'_>) -> Result<Option<Vec<Table>>> {
     let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
     small.iter().for_each(|claim| claims[usize::from(claim.tag) % SHARDS].push(claim));
     let slots = SlotShape { is_wide: false, is_tagged: false, ..small.slots() };
-    let tables = claims.iter().map(|claims| {
-        filled(slots, buckets_for(claims.len() as f64), claims.iter().copied(), allowance)
-    });
+    let buckets = |claims: &Vec<Claim>| buckets_for(claims.len() as f64);
+    allowance.take(claims.iter().filter_map(|claims| slots.bytes(buckets(claims))).sum())?;
+    let tables = claims
+        .iter()
+        .map(|claims| filled(slots, buckets(claims), claims.iter().copied(), allowance));
     tables.collect()
 }
 
-/// A table with these claims, of so many buckets or, if they do not fit, more.
-pub(super) fn filled(
+/// A table with these claims, of so many buckets, whose memory was taken from the allowance, or of
+/// more if they do not fit. None if twice as many are not enough: a stranger's claims may have no
+/// bits left that would tell where to go.
+fn filled(
     slots: SlotShape,
     buckets: u64,
     claims: impl Iterator<Item = Claim>,
     allowance: &mut Allowance<'_>,
-) -> Result<Table> {
-    let mut table = Table::new(slots, buckets, |bytes| {
-        allowance.take(bytes)?;
-        Cells::zeroed(bytes)
-    })?;
+) -> Result<Option<Table>> {
+    let mut table = Table::new(slots, buckets, Cells::zeroed)?;
+    let most = most_slots(table.all_slots());
     for claim in claims {
         if table.absorb(claim) {
             continue;
         }
         // Some of what makes it up may be in.
         loop {
-            if is_useless(&table) {
-                return Err(Error::TooLarge { bits: table.bytes() as f64 * 16.0, max: MAX_BITS });
+            if is_useless(&table) || table.all_slots() >= most {
+                return Ok(None);
             }
             enlarge(&mut table, allowance)?;
             if table.merge(claim) {
@@ -122,15 +154,15 @@ pub(super) fn filled(
             }
         }
     }
-    Ok(table)
+    Ok(Some(table))
 }
 
 /// Splits some buckets of a table that has no room for a claim.
 pub(super) fn enlarge(table: &mut Table, allowance: &mut Allowance<'_>) -> Result<()> {
-    if table.level() >= MAX_LEVEL {
-        return Err(Error::TooLarge { bits: table.bytes() as f64 * 16.0, max: MAX_BITS });
-    }
     for _ in 0..splits_at_once(table) {
+        if table.level() >= MAX_LEVEL {
+            return Err(Error::TooLarge { bits: table.bytes() as f64 * 16.0, max: MAX_BITS });
+        }
         let memory = make_memory(table, allowance)?;
         let given_back = table.wants().map_or(0, |(_, given_back)| given_back);
         split(table, memory)?;

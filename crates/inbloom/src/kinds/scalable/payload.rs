@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::table::{MAX_LEVEL, SlotShape, Table};
-use super::{MAX_LEN, SHARDS, Scalable};
+use super::{MAX_LEN, SHARDS, SMALL_BUCKETS, Scalable};
 use crate::codec::Decoder;
 use crate::error::{Result, mismatch};
 use crate::plan::Plan;
@@ -14,6 +14,8 @@ use crate::storage::Cells;
 /// Bytes of the payload before its directory, and of each entry of that: a table.
 const FIXED: usize = 16;
 const LISTED: usize = 40;
+/// The most buckets of a table that is not divided: it is when it has a sixteenth of them.
+const MAX_TAGGED: u64 = SMALL_BUCKETS << 4;
 /// Tables start on a cache line.
 const LINE: usize = 64;
 
@@ -74,7 +76,8 @@ impl Scalable {
             let is_alike = planes == listed[1];
             let is_known =
                 (lane == 16 || lane == 32) && slots.is_valid() && is_alike && zeros == [0; 6];
-            if !is_known || buckets == 0 || buckets >= 2 << MAX_LEVEL {
+            let most = if is_tagged { MAX_TAGGED } else { 1 << MAX_LEVEL };
+            if !is_known || buckets == 0 || buckets > most {
                 let got = format!("{lane} bits, {planes} planes, {zeros:?}, {buckets} buckets");
                 return Err(mismatch("shape of a table", "one that can be", got));
             }

@@ -46,7 +46,7 @@ impl Planner for ScalablePlan {
             return Err(Error::Unsupported {
                 kind: given.kind,
                 verb: "be planned from its memory",
-                remedy: "it grows; give the items to start with, and the rate",
+                remedy: "give the number of keys to start with, and the rate",
             });
         }
         let items = given.items.unwrap_or(FIRST_ITEMS).max(1);
@@ -206,7 +206,8 @@ pub(super) fn first_tables(plan: &Plan) -> Result<(SlotShape, Vec<u64>)> {
 }
 
 /// The bytes of an empty filter.
-fn first_bytes(plan: &Plan) -> Result<u64> {
+pub(super) fn first_bytes(plan: &Plan) -> Result<u64> {
     let (slots, buckets) = first_tables(plan)?;
-    Ok(buckets.iter().flat_map(|buckets| Table::chunk_bytes(slots, *buckets)).sum())
+    // Whole chunks are multiples of 64 bytes, so that a table in chunks takes no more than in one.
+    Ok(buckets.iter().filter_map(|buckets| slots.bytes(*buckets)).sum())
 }

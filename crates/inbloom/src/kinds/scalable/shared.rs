@@ -49,7 +49,9 @@ use core::fmt;
 use core::mem;
 
 use super::allowance::{Account, Allowance};
-use super::growth::{Step, divided, make_memory, next_step, split, splits_at_once, widened};
+use super::growth::{
+    Before, Step, divided, make_memory, most_slots, next_step, split, splits_at_once, widened,
+};
 use super::plan::first_tables;
 use super::table::{Inserted, SlotShape, Table};
 use super::{
@@ -62,7 +64,7 @@ use crate::kernels::{FITS_IN_L2, Towards};
 use crate::membership::Membership;
 use crate::plan::Plan;
 use crate::state::State;
-use crate::storage::{self, Cells};
+use crate::storage::Cells;
 use crate::sync::{
     AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard,
     unpoisoned,
@@ -196,18 +198,20 @@ impl SharedScalable {
             let is_tagged = slots.is_tagged;
             // Untrusted input may plan more items than its tables ever had room for; and a filter
             // that began small has no shards to begin with.
+            // Planes stay as they are: a merge may have taken some of the plan's, and all shards have as
+            // many, also those that this call does not reach.
             let (slots, buckets) = match &first {
                 Some((first, each)) if first.is_tagged == is_tagged && each[0] <= buckets => {
-                    (*first, each[0])
+                    (SlotShape { planes: slots.planes, ..*first }, each[0])
                 }
-                Some((first, _)) if first.is_tagged => (SlotShape { is_wide: false, ..slots }, 1),
+                Some((first, _)) if first.is_tagged && !is_tagged => {
+                    (SlotShape { is_wide: false, ..slots }, 1)
+                }
                 _ => (slots, buckets),
             };
             let mut allowance = Allowance::of(&self.account);
-            let empty = Table::new(slots, buckets, |bytes| {
-                allowance.take(bytes)?;
-                Cells::zeroed(bytes)
-            })?;
+            allowance.take(slots.bytes(buckets).unwrap_or(u64::MAX))?;
+            let empty = Table::new(slots, buckets, Cells::zeroed)?;
             let mut table = unpoisoned(guarded.table.write());
             let old = mem::replace(&mut *table, empty);
             guarded.len.store(0, Ordering::Relaxed);
@@ -245,6 +249,7 @@ impl SharedScalable {
     /// limit; what is in stays in.
     #[inline]
     pub fn insert(&self, digest: Digest) -> Result<bool> {
+        let mut most = None;
         loop {
             let (guarded, _writer) = self.writer(route(digest));
             // Whether it is there, queries may find out at the same time. So they are shut out
@@ -259,31 +264,57 @@ impl SharedScalable {
             if table.insert(spot(slots, digest)) != Inserted::Refused {
                 guarded.len.store(guarded.len.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 if table.is_crowded() && self.plan.growth != 0 {
-                    // That it cannot grow is no error before a key has no room.
-                    let _ = self.make_ready(guarded, table);
+                    self.make_ready(guarded, table);
                 }
                 return Ok(true);
             }
-            let steps = splits_at_once(&table);
-            drop(table);
-            for _ in 0..steps {
-                // Once there are shards, this is not where the key goes.
-                if self.grow(guarded)? {
-                    break;
-                }
-            }
+            most = self.make_room(guarded, table, most)?;
         }
     }
 
     /// Splits a bucket at once if there is memory for it and no other reason not to, and grows
-    /// otherwise. The caller is the table's writer.
+    /// otherwise. That it cannot grow is no error before a key has no room. The caller is the table's
+    /// writer.
     #[inline]
-    fn make_ready(&self, guarded: &Guarded, mut table: RwLockWriteGuard<'_, Table>) -> Result<()> {
+    fn make_ready(&self, guarded: &Guarded, mut table: RwLockWriteGuard<'_, Table>) {
         if table.wants().is_none() && next_step(&self.plan, &table) == Step::Split {
-            return split(&mut table, None).map(drop);
+            let _ = split(&mut table, None);
+            return;
         }
         drop(table);
-        self.grow(guarded).map(drop)
+        if self.grow(guarded).is_err() {
+            unpoisoned(guarded.table.write()).put_off_growth();
+        }
+    }
+
+    /// Grows a table that had no room for a key, up to `most` slots, which it returns; these are not
+    /// known at first, nor once there are shards, as this is not where the key goes then. The caller
+    /// is the table's writer.
+    #[cold]
+    fn make_room(
+        &self,
+        guarded: &Guarded,
+        mut table: RwLockWriteGuard<'_, Table>,
+        most: Option<u64>,
+    ) -> Result<Option<u64>> {
+        let before = Before::of(&table);
+        let most = most.unwrap_or_else(|| most_slots(table.all_slots()));
+        if table.is_stuck() || table.all_slots() >= most {
+            table.set_stuck();
+            return Err(self.full());
+        }
+        let steps = splits_at_once(&table);
+        drop(table);
+        for _ in 0..steps {
+            if self.grow(guarded)? {
+                return Ok(None);
+            }
+        }
+        let mut table = unpoisoned(guarded.table.write());
+        if before.was_in_vain(&table) {
+            table.set_stuck();
+        }
+        Ok(Some(most))
     }
 
     /// [`SharedScalable::contains`] for many digests, in order. `found` is emptied first.
@@ -320,13 +351,20 @@ impl SharedScalable {
         self.account.taken()
     }
 
+    /// The bytes of all buckets, without memory for those to come: what they take in a file. Looks at
+    /// every table.
+    #[must_use]
+    pub fn bucket_bytes(&self) -> u64 {
+        self.look(Table::bytes).iter().sum()
+    }
+
     /// The bytes of memory that it takes beside its own: all tables, as an allocator rounds them up,
     /// and the list of shards.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let shards = self.divided.get().map_or(0, |divided| divided.len() as u64);
         let tables = shards.max(1);
-        shards * size_of::<Guarded>() as u64 + tables * storage::allocated(self.bytes() / tables)
+        shards * size_of::<Guarded>() as u64 + tables * Table::allocated(self.bytes() / tables)
     }
 
     /// From now on, growth that would take [`bytes`](SharedScalable::bytes) above so many is
@@ -447,6 +485,7 @@ impl SharedScalable {
             Step::Widen => {
                 let wider = widened(&table, &mut allowance)?;
                 drop(table);
+                let Some(wider) = wider else { return Err(self.stuck(guarded)) };
                 let old = mem::replace(&mut *unpoisoned(guarded.table.write()), wider);
                 allowance.keep();
                 self.account.give_back(old.memory());
@@ -454,6 +493,7 @@ impl SharedScalable {
             Step::Divide => {
                 let tables = divided(&table, &mut allowance)?;
                 drop(table);
+                let Some(tables) = tables else { return Err(self.stuck(guarded)) };
                 let mut small = unpoisoned(guarded.table.write());
                 let len = self.len();
                 self.divided.get_or_init(|| self::guarded(tables, len));
@@ -465,6 +505,13 @@ impl SharedScalable {
             Step::Useless => return Err(self.full()),
         }
         Ok(step == Step::Divide)
+    }
+
+    /// Notes that a table cannot grow.
+    #[cold]
+    fn stuck(&self, guarded: &Guarded) -> Error {
+        unpoisoned(guarded.table.write()).set_stuck();
+        self.full()
     }
 
     fn full(&self) -> Error {
@@ -524,7 +571,7 @@ impl SharedScalable {
             let table = unpoisoned(self.shard(number).table.read());
             for at in group {
                 let located = table.locate(spot(table.slots(), run[usize::from(*at)]));
-                table.prefetch(&located, Towards::Near);
+                located.prefetch(Towards::Near);
             }
         }
     }

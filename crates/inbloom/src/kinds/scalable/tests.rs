@@ -232,7 +232,7 @@ fn a_merge_that_breaks_the_promise_is_refused_and_changes_nothing() {
     let before = filter.duplicate().unwrap();
     let coarse = grown(Plan { rate: 0.1, ..GROWING }, 20_000..40_000);
     let error = filter.unite(&coarse).unwrap_err();
-    assert!(matches!(error, Error::MergedRate { rate, promised } if rate > promised));
+    assert!(matches!(error, Error::MergedRate { rate, promised: target } if rate > target));
     assert!(filter.same(&before));
 }
 
@@ -278,6 +278,202 @@ fn clear_forgets_and_starts_anew() {
     filter.clear().unwrap();
     assert_eq!((filter.len(), filter.expansions(), filter.rate()), (0, 0, 0.0));
     assert_eq!(measured(&filter, 1000), 0.0);
+}
+
+/// A filter from a stranger's payload: one table or 16, each with these claims.
+fn strangers(plan: Plan, slots: SlotShape, buckets: u64, claims: &[Claim]) -> Scalable {
+    let table = |_| {
+        let mut table = Table::new(slots, buckets, Cells::zeroed).unwrap();
+        assert!(claims.iter().all(|claim| table.absorb(*claim)));
+        table
+    };
+    let count = if slots.is_tagged { 1 } else { SHARDS };
+    let filter = Scalable::of(plan, (0..count).map(table).collect(), 1);
+    read(plan, &filter.payload()).unwrap()
+}
+
+/// Claims of all hashes that have one of `heads` heads, as entries without any bits of their own.
+fn without_bits(level: u32, heads: u8) -> Vec<Claim> {
+    let claim = |address, head| Claim { tag: 0, head, extra: 0, address, known: level };
+    let claims = (0..1 << level).flat_map(|address| (0..heads).map(move |head| (address, head)));
+    claims.map(|(address, head)| claim(address, head)).collect()
+}
+
+const SHAPES: [SlotShape; 3] = [
+    SlotShape { is_wide: true, planes: 0, is_tagged: false },
+    SlotShape { is_wide: false, planes: 0, is_tagged: false },
+    SlotShape { is_wide: true, planes: 0, is_tagged: true },
+];
+
+/// An entry that has no bits left becomes two when its bucket is split: a table full of them is as
+/// full at any size.
+#[test]
+fn entries_that_double_with_their_table_do_not_make_it_grow_without_end() {
+    for slots in SHAPES {
+        for (level, missing) in [(0, 0), (4, 0), (6, 1)] {
+            for rate in [0.01, 0.9] {
+                let plan = Plan { rate, ..GROWING };
+                let claims = without_bits(level, 8);
+                let claims = &claims[missing..];
+                let hostile = strangers(plan, slots, 1 << level, claims);
+                let mut filter = hostile.duplicate().unwrap();
+                let refused = (0..2000).filter(|key| filter.insert(digest(*key)).is_err()).count();
+                let what = format!("{slots:?}, {level}, {rate}: {} bytes", filter.bytes());
+                assert!(refused > 0 && filter.bytes() < 1 << 20, "{what}");
+                let error = filter.insert(Digest { place: u64::MAX, print: 0 }).unwrap_err();
+                assert!(matches!(error, Error::Full { .. }), "{what}: {error}");
+                let honest = grown(plan, 0..2000);
+                let mut merged = hostile.duplicate().unwrap();
+                let error = merged.unite(&honest).unwrap_err();
+                assert!(
+                    matches!(error, Error::Full { .. } | Error::MergedRate { .. }),
+                    "{what}: {error}"
+                );
+                let mut merged = honest.duplicate().unwrap();
+                let _ = merged.unite(&hostile);
+                assert!(merged.bytes() < 1 << 20, "{what}");
+            }
+        }
+    }
+}
+
+/// All that is in the way of a key has no bits left, in a table that has room elsewhere.
+#[test]
+fn a_key_that_finds_no_room_doubles_its_table_once() {
+    let slots = SlotShape { is_wide: false, planes: 1, is_tagged: false };
+    // A quarter of the buckets, and with each the one that head 0 leads to from there.
+    let is_full = |address: &u64| (address ^ address >> 1 | address >> 2 ^ address >> 3) & 1 == 0;
+    let claims = (0..256).filter(is_full).flat_map(|address| {
+        (0..8).map(move |extra| Claim { tag: 0, head: 0, extra, address, known: 8 })
+    });
+    let claims: Vec<Claim> = claims.collect();
+    let mut filter = strangers(Plan { rate: 0.9, ..GROWING }, slots, 256, &claims);
+    // Head 0, and extra bits that no entry has.
+    let key = |n: u64| Digest { place: 3 << 60 | 15 << 51, print: n << 40 };
+    let errors = (0..1000).filter_map(|n| filter.insert(key(n)).err()).collect::<Vec<_>>();
+    assert!(errors.len() == 1000 && matches!(errors[999], Error::Full { .. }));
+    let buckets = filter.tables[3].buckets();
+    assert!((512..640).contains(&buckets), "{buckets} buckets");
+}
+
+#[test]
+fn a_merge_into_one_table_divides_it_when_it_is_large() {
+    let mut filter = grown(GROWING, 0..6000);
+    for first in [6000, 12_000, 18_000] {
+        filter.unite(&grown(GROWING, first..first + 6000)).unwrap();
+    }
+    assert_eq!(filter.tables.len(), SHARDS);
+    assert!((0..24_000).all(|key| filter.contains(digest(key))));
+    counts_hold(&filter);
+}
+
+/// New entries of a small table have more bits than those of a divided one, and its shard's number.
+#[test]
+fn a_merge_of_what_is_there_already_takes_no_room() {
+    let mut filter = grown(GROWING, 0..20_000);
+    let before = filter.duplicate().unwrap();
+    for keys in [50, 3000, 6000] {
+        filter.unite(&grown(GROWING, 0..keys)).unwrap();
+        assert!(filter.same(&before), "{keys}: {} of {}", filter.occupied(), before.occupied());
+    }
+}
+
+#[test]
+fn a_merge_takes_each_table_by_its_own_planes() {
+    let mut mixed = grown(Plan { rate: 2e-4, ..GROWING }, 0..20_000);
+    assert_eq!(mixed.tables[3].slots().planes, 2);
+    mixed.tables[3] = with_planes(&mixed.tables[3], 1).unwrap().unwrap();
+    let mut filter = grown(Plan { rate: 1e-3, ..GROWING }, 20_000..21_000);
+    assert_eq!(filter.tables[0].slots().planes, 1);
+    filter.unite(&mixed).unwrap();
+    assert!((0..21_000).all(|key| filter.contains(digest(key))));
+    counts_hold(&filter);
+}
+
+/// What is behind the last bucket of a file is padding, and later a bucket.
+#[test]
+fn padding_behind_the_last_bucket_is_checked_and_never_used() {
+    let plan = Plan { rate: 1e-3, items: 1, ..GROWING };
+    let mut bytes = Scalable::new(plan).unwrap().payload().into_owned();
+    let stride = first_tables(&plan).unwrap().0.stride();
+    assert_eq!((bytes.len(), stride), (128, 36));
+    for at in 64 + stride..bytes.len() {
+        bytes[at] = 0xa5;
+        assert!(read(plan, &bytes).is_err(), "{at}");
+    }
+    let mut cells = Cells::zeroed(bytes.len() as u64).unwrap();
+    cells.bytes_mut().unwrap().copy_from_slice(&bytes);
+    let mut filter = Scalable::from_cells(plan, cells).unwrap();
+    for key in 0..100 {
+        filter.insert(digest(key)).unwrap();
+        if filter.tables[0].buckets() > 1 {
+            counts_hold(&filter);
+        }
+    }
+    assert!((0..100).all(|key| read(plan, &filter.payload()).unwrap().contains(digest(key))));
+}
+
+#[test]
+fn tables_larger_than_any_of_ours_are_refused() {
+    for (keys, most) in [(100, 1 << 14), (20_000, 1 << 38)] {
+        let mut bytes = grown(GROWING, 0..keys).payload().into_owned();
+        let mut refused = |buckets: u64| {
+            bytes[24..32].copy_from_slice(&buckets.to_le_bytes());
+            read(GROWING, &bytes).unwrap_err().to_string()
+        };
+        assert!(refused(most + 1).contains("shape of a table"), "{}", refused(most + 1));
+        assert!(!refused(most).contains("shape of a table"), "{}", refused(most));
+    }
+}
+
+/// A stranger's header may say that it is for any number of items, and of no bits at all.
+#[test]
+fn clear_takes_no_more_memory_than_there_was() {
+    for keys in [20, 20_000] {
+        let mut filter = grown(GROWING, 0..keys);
+        let bytes = filter.bytes();
+        for items in [7000, 10_000_000, 10_u64.pow(12), MAX_ITEMS] {
+            filter.plan.items = items;
+            filter.clear().unwrap();
+            assert!(filter.bytes() <= bytes && filter.is_empty(), "{keys}, {items}");
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_plan_is_known_at_once() {
+    for _ in 0..1000 {
+        let plan = Plan::builder(Kind::Scalable).items(30_000_000_000_000).build().unwrap();
+        assert!(plan.bits > 8 * plan.items);
+    }
+}
+
+#[test]
+fn a_table_that_is_built_anew_asks_for_all_its_memory_first() {
+    let filter = grown(GROWING, 0..1_000_000);
+    let table = &filter.tables[0];
+    let whole = SlotShape { is_wide: true, ..table.slots() }.bytes(table.buckets()).unwrap();
+    assert!(whole > 64 << 10);
+    let account = allowance::Account::new(100);
+    account.set_limit(100 + whole - 1);
+    let error = widened(table, &mut Allowance::of(&account)).err().unwrap();
+    assert!(matches!(error, Error::Memory { bytes, .. } if bytes == whole), "{error}");
+    assert_eq!(account.taken(), 100);
+}
+
+/// A key that made its table be divided is in another one.
+#[test]
+fn an_insert_that_divides_tells_where_the_key_went() {
+    let slots = SlotShape { is_wide: true, planes: 0, is_tagged: true };
+    let table = Table::new(slots, SMALL_BUCKETS, Cells::zeroed).unwrap();
+    let mut filter = Scalable::of(GROWING, vec![table], 0);
+    let refused = |filter: &mut Scalable, digest| {
+        filter.tables[0].insert(spot(slots, digest)) == Inserted::Refused
+    };
+    let mut keys = (0..).map(digest);
+    let last = keys.find(|key| refused(&mut filter, *key) && route(*key) != 0).unwrap();
+    assert_eq!(filter.insert_otherwise(last).unwrap(), usize::from(route(last)));
+    assert_eq!(filter.tables.len(), SHARDS);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::kinds::scalable::table::Claim;
 use crate::state::Measured;
 
 const GROWING: Plan =
@@ -80,7 +81,7 @@ fn one_thread_makes_the_bytes_and_gets_the_answers_of_the_exclusive_filter() {
     }
 }
 
-/// Counts a thread that has ended, also if it has panicked: else the others would wait for ever.
+/// Counts a thread that has ended, also if it has panicked: else the others would wait forever.
 struct Ended<'a>(&'a AtomicU64);
 
 impl Drop for Ended<'_> {
@@ -353,6 +354,93 @@ fn a_query_passes_a_growth_and_the_insert_that_waits_for_it() {
             assert_eq!(answer.expect("no answer while a table grows"), (true, vec![true, false]));
             assert!(inserter.join().unwrap());
         });
+    }
+}
+
+/// A stranger's header may say that a table is for more items than it ever had room for.
+#[test]
+fn clear_leaves_tables_that_can_be() {
+    for (buckets, items) in [(1, 7000), (1, 100), (1, 1 << 40), (900, 100)] {
+        let plan = Plan { items, ..GROWING };
+        let slots = SlotShape { is_wide: true, planes: 0, is_tagged: true };
+        let table = Table::new(slots, buckets, Cells::zeroed).unwrap();
+        let shared = SharedScalable::from_scalable(Scalable::of(plan, vec![table], 0));
+        shared.clear().unwrap();
+        shared.insert_digests(&digests(0..3000), &mut Vec::new()).unwrap();
+        assert!((0..3000).all(|key| shared.contains(digest(key))));
+        assert_readable(&shared);
+    }
+}
+
+#[track_caller]
+fn assert_readable(shared: &SharedScalable) {
+    let bytes = snapshot(shared).payload().into_owned();
+    let mut cells = Cells::zeroed(bytes.len() as u64).unwrap();
+    cells.bytes_mut().unwrap().copy_from_slice(&bytes);
+    let read = Scalable::from_cells(shared.plan, cells).unwrap();
+    assert!(read.recount().is_some());
+}
+
+/// A merge has left tables with fewer planes than the plan says, and some are smaller than it says.
+#[test]
+fn clear_leaves_all_tables_with_as_many_planes() {
+    let mut filter = Scalable::new(Plan { rate: 2e-4, ..GROWING }).unwrap();
+    filter.insert_digests(&digests(0..40_000), &mut Vec::new()).unwrap();
+    let mut coarse = Scalable::new(Plan { rate: 1e-3, ..GROWING }).unwrap();
+    coarse.insert(digest(0)).unwrap();
+    filter.unite(&coarse).unwrap();
+    let sizes: Vec<u64> = filter.shards().map(|shard| shard.buckets).collect();
+    let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+    // More than the smallest shard has room for, and less than the largest has.
+    let plan = Plan { items: (least + most) / 2 * SHARDS as u64 * 36 / 5, ..*filter.plan() };
+    let (first, each) = first_tables(&plan).unwrap();
+    assert!((least + 1..=*most).contains(&each[0]) && first != filter.tables[0].slots());
+    let before = filter.shards().map(|shard| shard.print_bits).next().unwrap();
+    let tables = filter.payload().into_owned();
+    let mut cells = Cells::zeroed(tables.len() as u64).unwrap();
+    cells.bytes_mut().unwrap().copy_from_slice(&tables);
+    let shared = SharedScalable::from_scalable(Scalable::from_cells(plan, cells).unwrap());
+    shared.clear().unwrap();
+    assert!(shared.look(ShardDetails::new).iter().all(|shard| shard.print_bits == before));
+    assert_readable(&shared);
+}
+
+#[test]
+fn entries_that_double_with_their_table_do_not_make_it_grow_without_end() {
+    let slots = SlotShape { is_wide: true, planes: 0, is_tagged: false };
+    let table = |_| {
+        let mut table = Table::new(slots, 1, Cells::zeroed).unwrap();
+        for head in 0..8 {
+            let claim = Claim { tag: 0, head, extra: 0, address: 0, known: 0 };
+            assert!(table.absorb(claim));
+        }
+        table
+    };
+    let hostile = Scalable::of(GROWING, (0..SHARDS).map(table).collect(), 1);
+    let shared = SharedScalable::from_scalable(hostile);
+    let refused = (0..2000).filter(|key| shared.insert(digest(*key)).is_err()).count();
+    assert!(refused > 0 && shared.bytes() < 1 << 20, "{} bytes", shared.bytes());
+}
+
+/// Growth that has failed is not tried at every insert.
+#[test]
+fn at_the_limit_growth_is_put_off() {
+    for keys in [2000, 100_000] {
+        let shared = grown(GROWING, keys);
+        shared.set_limit(shared.bytes());
+        let is_crowded = |key| {
+            let (guarded, _writer) = shared.writer(route(digest(key)));
+            unpoisoned(guarded.table.read()).is_crowded()
+        };
+        let (mut inserted, mut crowded) = (0, 0);
+        for key in FOREIGN.. {
+            match shared.insert(digest(key)) {
+                Ok(_) => inserted += 1,
+                Err(_) => break,
+            }
+            crowded += u64::from(is_crowded(key));
+        }
+        assert!(inserted > 100 && crowded == 0, "{crowded} of {inserted}");
     }
 }
 
