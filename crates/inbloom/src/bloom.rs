@@ -14,6 +14,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
 use crate::filter::{Content, Filter, Texts, View, check_hasher};
+use crate::kernels::SingleCalls;
 use crate::key::AsKey;
 use crate::kind::Kind;
 use crate::kinds::blocked::Blocked;
@@ -63,6 +64,7 @@ pub struct BloomFilter {
     hasher: Hasher,
     /// Its cells are writable. Its count of bits is not kept up to date.
     blocked: Blocked,
+    calls: SingleCalls,
     texts: Texts,
     counted: Counted,
 }
@@ -99,36 +101,43 @@ impl BloomFilter {
     /// # Panics
     ///
     /// Panics as [`BloomFilter::new`] does, and for [`Hasher::integers`], which is no hash.
+    ///
+    /// A file of a filter under a [`SecretKey`](crate::SecretKey) is opened by
+    /// [`OpenOptions::secret`](crate::OpenOptions::secret) and [`BloomFilter::from_filter`].
     #[must_use]
     #[track_caller]
     pub fn with_hasher(items: usize, rate: f64, hasher: Hasher) -> BloomFilter {
         let plan = Plan::builder(Kind::Blocked).items(items.max(1) as u64).rate(rate).build();
         let filter = plan.and_then(|plan| {
             check_hasher(&plan, &hasher)?;
-            Ok(BloomFilter {
-                hasher,
-                blocked: Blocked::new(plan)?,
-                texts: Texts::default(),
-                counted: Counted::default(),
-            })
+            let blocked = Blocked::new(plan)?;
+            Ok(BloomFilter::of_blocked(hasher, blocked, Texts::default(), Counted::default()))
         });
         match filter {
             Ok(filter) => filter,
-            Err(error) => panic!("a Bloom filter of {items} keys at a rate of {rate}: {error}"),
+            Err(error) => {
+                panic!("cannot create a Bloom filter of {items} keys at a rate of {rate}: {error}")
+            }
         }
+    }
+
+    /// The cells must be writable.
+    fn of_blocked(hasher: Hasher, blocked: Blocked, texts: Texts, counted: Counted) -> BloomFilter {
+        let calls = blocked.single_calls();
+        BloomFilter { hasher, blocked, calls, texts, counted }
     }
 
     /// Inserts a key. Returns true if it is certainly new, false if it was probably present.
     #[inline]
     pub fn insert(&mut self, key: impl AsKey) -> bool {
-        self.blocked.set(self.hasher.digest(key))
+        self.insert_digest(self.hasher.digest(key))
     }
 
     /// Returns whether a key may have been inserted: false is certain, true is probable.
     #[inline]
     #[must_use]
     pub fn contains(&self, key: impl AsKey) -> bool {
-        self.blocked.contains(self.hasher.digest(key))
+        self.contains_digest(self.hasher.digest(key))
     }
 
     /// Inserts many keys, in order. `new` is emptied first, and then has the answer of
@@ -155,25 +164,25 @@ impl BloomFilter {
         self.hasher.digest(key)
     }
 
-    /// [`BloomFilter::insert`] for a key that is hashed already.
+    /// Does the same as [`BloomFilter::insert`], for a key that is hashed already.
     #[inline]
     pub fn insert_digest(&mut self, digest: Digest) -> bool {
-        self.blocked.set(digest)
+        self.calls.set(self.blocked.bits.cells.writable().expect(WRITABLE), digest)
     }
 
-    /// [`BloomFilter::contains`] for a key that is hashed already.
+    /// Does the same as [`BloomFilter::contains`], for a key that is hashed already.
     #[inline]
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
-        self.blocked.contains(digest)
+        self.calls.contains(self.blocked.bits.cells.bytes(), digest)
     }
 
-    /// [`BloomFilter::insert_many`] for keys that are hashed already.
+    /// Does the same as [`BloomFilter::insert_many`], for keys that are hashed already.
     pub fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) {
         self.blocked.insert_digests(digests, new).expect(WRITABLE);
     }
 
-    /// [`BloomFilter::contains_many`] for keys that are hashed already.
+    /// Does the same as [`BloomFilter::contains_many`], for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         self.blocked.contains_digests(digests, found);
     }
@@ -240,9 +249,19 @@ impl BloomFilter {
 
     /// Saves the filter to a file, as [`Filter::save`] does: the file is the old one or the new
     /// one, never half of it.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Io`] if the file cannot be written.
     #[cfg(feature = "file")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.as_filter().save(path)
+    }
+
+    /// Returns the current false-positive rate, from the bits that are set. Reads all of them.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.as_filter().rate()
     }
 
     /// Lends the filter as a [`Filter`], to write it, to ask for its rate, or to compare it with
@@ -258,7 +277,7 @@ impl BloomFilter {
     /// estimated.
     #[must_use]
     pub fn into_filter(self) -> Filter {
-        let BloomFilter { hasher, blocked, texts, counted } = self;
+        let BloomFilter { hasher, blocked, texts, counted, .. } = self;
         filter_of(hasher, blocked.recounted(), texts, counted)
     }
 
@@ -279,16 +298,16 @@ impl BloomFilter {
         let kind = filter.plan().kind();
         let Filter { hasher, content, inserted, auto_clear, texts } = filter;
         if auto_clear.is_some() {
-            return refused(kind, "it clears itself; switch that off, or use it as a Filter");
+            return refused(kind, "switch auto-clear off, or use it as a Filter");
         }
         let Content::Blocked(mut blocked) = content else {
-            return refused(kind, "only a whole blocked filter can; use it as a Filter");
+            return refused(kind, "use it as a Filter, or build one of kind blocked");
         };
         if !blocked.bits.cells.is_writable() {
             blocked = Blocked::with_bits(*blocked.plan(), blocked.bits.copy()?);
         }
         let counted = Counted { inserted, occupied: blocked.occupied() };
-        Ok(BloomFilter { hasher, blocked, texts, counted })
+        Ok(BloomFilter::of_blocked(hasher, blocked, texts, counted))
     }
 }
 
@@ -328,12 +347,8 @@ const EXTENDED_AT_ONCE: usize = 4096;
 impl Clone for BloomFilter {
     fn clone(&self) -> BloomFilter {
         let bits = self.blocked.bits.copy().expect("memory for a second copy of the filter");
-        BloomFilter {
-            hasher: self.hasher,
-            blocked: Blocked::with_bits(*self.plan(), bits),
-            texts: self.texts.clone(),
-            counted: self.counted,
-        }
+        let blocked = Blocked::with_bits(*self.plan(), bits);
+        BloomFilter::of_blocked(self.hasher, blocked, self.texts.clone(), self.counted)
     }
 }
 

@@ -74,7 +74,7 @@ enum Owner {
     /// Bytes lent for a while: to read only.
     Lender,
     /// A part of other cells, which no other part overlaps.
-    Part { whole: Arc<Cells> },
+    Part { whole: Arc<Cells>, is_writable: bool },
     /// Other cells, of which all may only be read.
     #[cfg(feature = "std")]
     Frozen { _whole: Box<Cells> },
@@ -162,14 +162,14 @@ impl Cells {
     /// Cuts the cells into parts of these lengths, one after the other, which own them together. Panics if
     /// they are longer than the whole, or no multiples of 8; what is left over is out of reach.
     pub(crate) fn split(self, lengths: impl IntoIterator<Item = usize>) -> Vec<Cells> {
-        let whole = Arc::new(self);
+        let (is_writable, whole) = (self.is_writable(), Arc::new(self));
         let mut offset = 0;
         let parts = lengths.into_iter().map(|len| {
             assert!(len.is_multiple_of(8) && len <= whole.len - offset, "parts within the whole");
             // SAFETY: the offset is within the whole, or just behind it.
             let start = unsafe { whole.start.add(offset) };
             offset += len;
-            Cells::new(start, len, Owner::Part { whole: Arc::clone(&whole) })
+            Cells::new(start, len, Owner::Part { whole: Arc::clone(&whole), is_writable })
         });
         parts.collect()
     }
@@ -177,7 +177,7 @@ impl Cells {
     /// Cuts parts out of the cells, which own them together. Panics if a part is not within the
     /// whole, has no multiple of 8 bytes, or overlaps another; what is in none is out of reach.
     pub(crate) fn cut<const N: usize>(self, parts: [Range<usize>; N]) -> [Cells; N] {
-        let whole = Arc::new(self);
+        let (is_writable, whole) = (self.is_writable(), Arc::new(self));
         let apart = |one: &Range<usize>, other: &Range<usize>| {
             one.end <= other.start || other.end <= one.start || one.is_empty() || other.is_empty()
         };
@@ -189,7 +189,7 @@ impl Cells {
         parts.map(|part| {
             // SAFETY: the start is within the whole, or just behind it.
             let start = unsafe { whole.start.add(part.start) };
-            Cells::new(start, part.len(), Owner::Part { whole: Arc::clone(&whole) })
+            Cells::new(start, part.len(), Owner::Part { whole: Arc::clone(&whole), is_writable })
         })
     }
 
@@ -219,20 +219,11 @@ impl Cells {
 
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
-        match &self.owner {
+        match self.owner {
             Owner::Heap => true,
             #[cfg(feature = "file")]
             Owner::Pages { .. } | Owner::Private { .. } => true,
-            // By a call: in line, its loop would be in the way of every single insert.
-            _ => self.is_otherwise_writable(),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_otherwise_writable(&self) -> bool {
-        match &self.owner {
-            Owner::Part { whole } => whole.is_writable(),
+            Owner::Part { is_writable, .. } => is_writable,
             _ => self.len == 0,
         }
     }
@@ -240,7 +231,7 @@ impl Cells {
     /// Tells the system in which order a large mapped file is going to be read. Whoever announces a
     /// pass over all of it goes back to [`Order::Random`] afterwards.
     pub(crate) fn expect(&self, order: Order) {
-        if let Owner::Part { whole } = &self.owner {
+        if let Owner::Part { whole, .. } = &self.owner {
             return whole.expect(order);
         }
         #[cfg(feature = "file")]
@@ -255,7 +246,7 @@ impl Cells {
         match &self.owner {
             #[cfg(feature = "file")]
             Owner::File { .. } | Owner::Private { .. } => true,
-            Owner::Part { whole } => whole.is_mapped(),
+            Owner::Part { whole, .. } => whole.is_mapped(),
             _ => false,
         }
     }
@@ -264,7 +255,7 @@ impl Cells {
     /// system call, also where it is there already.
     pub(crate) fn ask_for(&self, part: Range<usize>) {
         debug_assert!(part.start < part.end && part.end <= self.len);
-        if let Owner::Part { whole } = &self.owner {
+        if let Owner::Part { whole, .. } = &self.owner {
             let offset = self.start.addr().get() - whole.start.addr().get();
             whole.ask_for(offset + part.start..offset + part.end);
         } else {

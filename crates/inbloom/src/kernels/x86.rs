@@ -2,7 +2,7 @@
 //!
 //! One source per instruction set, monomorphised over the rounds of a line, the lines of a key, the
 //! width of counters (1 is a bit), and whether other threads may be writing. A vector load that
-//! races with an atomic store is undefined behaviour in Rust's memory model, so racing loads are
+//! races with an atomic store is undefined behavior in Rust's memory model, so racing loads are
 //! written in assembly, where the processor's model holds: on x86 every aligned 64-bit part of a
 //! vector load is read as a whole, and a bit that was set before, in the sense of happens-before,
 //! is seen. So are racing stores, which only the holder of a line's lock makes: an ordinary store
@@ -783,7 +783,10 @@ mod avx512 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn any(line: __m512i) -> bool {
-        _mm512_test_epi64_mask(line, line) != 0
+        // Not by a mask register: the two instructions after it cost 0.2 of 1.7 ns (Zen 5).
+        let high = _mm512_extracti64x4_epi64::<1>(line);
+        let either = _mm256_or_si256(_mm512_castsi512_si256(line), high);
+        _mm256_testz_si256(either, either) == 0
     }
 
     /// The bits of the rounds that a line has not.

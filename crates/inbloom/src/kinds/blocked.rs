@@ -48,7 +48,7 @@ use core::fmt;
 use crate::digest::Digest;
 use crate::error::{Error, Result, mismatch};
 use crate::estimate::Estimate;
-use crate::kernels::{self, Geometry, Kernel, Run};
+use crate::kernels::{self, Geometry, Kernel, Run, SingleCalls};
 use crate::kind::Kind;
 use crate::membership::Membership;
 use crate::plan::Plan;
@@ -119,13 +119,9 @@ impl Blocked {
         Some(changed != 0)
     }
 
-    /// Inserts, and tells whether the digest is certainly new, without counting bits: the count
-    /// (`Measured::occupied`) is wrong from now on, see [`Blocked::recounted`]. Panics if the cells
-    /// are read-only.
-    #[inline]
-    pub(crate) fn set(&mut self, digest: Digest) -> bool {
-        let bytes = self.bits.cells.writable().expect("cells that were checked to be writable");
-        self.kernel.set(bytes, &self.geometry, digest)
+    /// What single calls need that count no bits.
+    pub(crate) fn single_calls(&self) -> SingleCalls {
+        SingleCalls::new(self.kernel, self.geometry)
     }
 
     /// Counts its bits after [`Blocked::set`]: reads everything.
