@@ -216,6 +216,12 @@ impl Spill {
         self.groups.iter().map(length).sum()
     }
 
+    /// How many of the files have so many bytes, about: all of them, or fewer.
+    pub fn files_of(&self, bytes: u64) -> usize {
+        let each = self.bytes_on_disk().div_ceil(FILES as u64).max(1);
+        usize::try_from(bytes / each).unwrap_or(FILES).min(FILES)
+    }
+
     /// Adds digests, from any number of threads at once.
     pub fn add(&self, digests: &[Digest]) -> Result<()> {
         self.count.fetch_add(digests.len() as u64, Ordering::Relaxed);

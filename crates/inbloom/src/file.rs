@@ -3,13 +3,14 @@
 pub(crate) mod blocked;
 mod options;
 mod payload;
+mod pieces;
 pub(crate) mod place;
 pub(crate) mod ribbon;
 pub(crate) mod shared;
 mod watch;
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, MmapOptions};
@@ -21,6 +22,7 @@ use crate::interop::{Container, Format};
 use crate::plan::MAX_SHARDS;
 use crate::storage::Cells;
 
+use pieces::PieceWriter;
 use place::{destination, sync_folder};
 
 pub use options::{OpenOptions, split_part};
@@ -127,16 +129,17 @@ fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
         let kept = file.set_permissions(existing.permissions());
         kept.map_err(failed("keeping the permissions of", path))?;
     }
-    let writer = BufWriter::with_capacity(1 << 20, file);
+    let mut pieces = PieceWriter::new(file);
     let written = match filter.container() {
-        None => filter.write_to(writer),
-        Some(container) => filter.write_as(container, writer),
+        None => filter.write_to(&mut pieces),
+        Some(container) => filter.write_as(container, &mut pieces),
     };
     written.map_err(|error| match error {
         Error::Io { cause, .. } => failed("writing", path)(cause),
         other => other,
     })?;
-    file.sync_all().map_err(failed("syncing", path))
+    pieces.flush().map_err(failed("cannot write", path))?;
+    file.sync_all().map_err(failed("cannot sync", path))
 }
 
 /// The file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem `seen`.

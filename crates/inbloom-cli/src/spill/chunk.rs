@@ -6,11 +6,11 @@
 //! chunk:  the rests, 5 bytes each, in the order of their buckets | bits | prints, 8 bytes each
 //! ```
 //!
-//! The partition is known. The bucket of the i-th rest is told by the bits: bit (bucket + i) is set
-//! for each, so that there are as many set bits as places, with 4096 others between them. No bit of
-//! a place is lost. With 8192 places a chunk has 5.19 bytes for each, of which 8 would be the whole
-//! place; the fewer there are, the more weigh the 512 bytes of the buckets. Prints, if they are kept,
-//! are in the same order.
+//! The partition is known. The bits give the bucket of the i-th rest: bit (bucket + i) is set for
+//! each, so that there are as many set bits as places, with 4096 others between them. No bit of a
+//! place is lost. With 8192 places a chunk has 5.19 bytes for each, of which 8 would be the whole
+//! place; the fewer there are, the more weigh the 512 bytes of the buckets. Prints, if they are
+//! kept, are in the same order.
 
 use std::ops::RangeInclusive;
 
@@ -101,7 +101,9 @@ pub fn encode(places: &[u64], prints: &[u64], chunk: &mut Vec<u8>) {
 
 /// A chunk that is read again.
 pub struct Encoded<'a> {
-    rests: &'a [[u8; REST_BYTES]],
+    count: usize,
+    /// Rests and bits.
+    rests: &'a [u8],
     bits: &'a [u8],
     /// None, or as many as rests.
     prints: &'a [[u8; 8]],
@@ -111,14 +113,14 @@ impl<'a> Encoded<'a> {
     /// A chunk of so many places or digests. Panics if it is not as long as one.
     pub fn new(count: usize, kept: Kept, chunk: &'a [u8]) -> Encoded<'a> {
         assert_eq!(chunk.len(), length(count, kept), "a chunk of {count} {kept:?}");
-        let (rests, bits) = chunk.split_at(count * REST_BYTES);
-        let (bits, prints) = bits.split_at(bits.len() - count * kept.print());
-        Encoded { rests: rests.as_chunks().0, bits, prints: prints.as_chunks().0 }
+        let (rests, prints) = chunk.split_at(chunk.len() - count * kept.print());
+        let bits = &rests[count * REST_BYTES..];
+        Encoded { count, rests, bits, prints: prints.as_chunks().0 }
     }
 
     /// How many places or digests there are.
     pub fn len(&self) -> usize {
-        self.rests.len()
+        self.count
     }
 
     /// Calls `take` with the number of each rest in the chunk and its bucket, for those of some
@@ -154,10 +156,11 @@ impl<'a> Encoded<'a> {
     /// The place of a rest of a partition.
     #[inline]
     pub fn place(&self, partition: usize, index: usize, bucket: usize) -> u64 {
-        let mut rest = [0; 8];
-        rest[..REST_BYTES].copy_from_slice(&self.rests[index]);
+        // A whole word, of which the last rest has the bits behind it.
+        let word = self.rests[index * REST_BYTES..].first_chunk().expect("there are bits behind");
+        let rest = u64::from_le_bytes(*word) & ((1 << REST_BITS) - 1);
         let above = partition << BUCKET_BITS | bucket;
-        (above as u64) << REST_BITS | u64::from_le_bytes(rest)
+        (above as u64) << REST_BITS | rest
     }
 
     /// Calls `take` with all digests; where only places were kept, their prints are 0.

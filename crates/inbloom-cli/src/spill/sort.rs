@@ -38,7 +38,7 @@ pub fn places(
             next[bucket] += 1;
         });
     }
-    let (mut from, mut room) = (start, Vec::new());
+    let (mut from, mut room) = (start, Room { places: Vec::new(), next: [0; 1 << MOST_BITS] });
     for end in next {
         sort_bucket(&mut sorted[from..end], &mut room);
         from = end;
@@ -54,14 +54,21 @@ pub fn places(
 }
 
 /// Below this many, places are sorted as they are.
-const FEW: usize = 24;
+const FEW: usize = 8;
 /// The bits by which places of a bucket are divided, at most.
 const MOST_BITS: u32 = 12;
 /// Steps that a place may be away from where it belongs, before the places are not taken for even.
 const FAR: usize = 32;
 
+/// Room to sort one bucket after the other.
+struct Room {
+    places: Vec<u64>,
+    /// Where the next of each part goes.
+    next: [u16; 1 << MOST_BITS],
+}
+
 /// Sorts places of one bucket.
-fn sort_bucket(places: &mut [u64], room: &mut Vec<u64>) {
+fn sort_bucket(places: &mut [u64], room: &mut Room) {
     let bits = places.len().next_power_of_two().trailing_zeros();
     // Many places of one bucket are repetitions, for which there are better ways.
     if places.len() < FEW || bits > MOST_BITS {
@@ -69,8 +76,9 @@ fn sort_bucket(places: &mut [u64], room: &mut Vec<u64>) {
         return;
     }
     let part = |place: u64| (place >> (REST_BITS - bits)) as usize & ((1 << bits) - 1);
-    let mut next = [0_u16; 1 << MOST_BITS];
+    let Room { places: room, next } = room;
     let next = &mut next[..1 << bits];
+    next.fill(0);
     places.iter().for_each(|place| next[part(*place)] += 1);
     let mut end = 0;
     for of_part in &mut *next {
@@ -166,7 +174,7 @@ mod tests {
         let mut random = Random(5);
         let top = 5_u64 << 52;
         check(5, &vec![top | 9; 50_000]);
-        // In one bucket: neighbours, and two heaps.
+        // In one bucket: adjacent places, and two heaps.
         check(5, &(0..3000).map(|n| top | 77 << 40 | (n * 7919 % 3000)).collect::<Vec<_>>());
         let heaps = |n: u64| top | (n % 2) << 39 | random.next() >> 40;
         check(5, &(0..60_000).map(heaps).collect::<Vec<_>>());

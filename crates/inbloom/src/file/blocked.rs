@@ -115,7 +115,7 @@ impl BlockedWriter {
 
     /// Returns what has on disk, when it is called, all that was appended before this. Pieces may be
     /// appended meanwhile, on another thread.
-    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
+    pub fn sync(&mut self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
         self.payload.sync()
     }
 
@@ -145,7 +145,7 @@ mod tests {
     use crate::digest::{Hasher, SecretKey};
     use crate::{Digest, Kind, file};
 
-    /// A filter of several pieces, and its digests in the order of their places.
+    /// Returns a filter of several pieces, and its digests in the order of their places.
     fn sample(items: u64, keys: u64, rate: f64, hasher: Hasher) -> (Filter, Vec<Digest>) {
         let plan = Plan::builder(Kind::Blocked).items(items).rate(rate).build().expect("a plan");
         let mut digests: Vec<_> = (0..keys).map(|key| hasher.digest(key.to_le_bytes())).collect();
@@ -200,6 +200,7 @@ mod tests {
                     |writer: &mut BlockedWriter, piece| writer.append(piece).expect("appended");
                 let kept: Vec<u8> =
                     pieces[..stop].iter().flat_map(|piece| append(&mut writer, piece)).collect();
+                writer.sync().and_then(|sync| sync()).expect("it is on disk");
                 drop(writer);
                 let mut writer =
                     BlockedWriter::resume(&partial, plan, &like, &kept).expect("it goes on");
@@ -226,6 +227,7 @@ mod tests {
         assert!(error.to_string().contains("bytes of the pieces"), "{error}");
         let error = BlockedWriter::create(&partial, plan, &like).expect_err("it is locked");
         assert!(error.to_string().contains("another program"), "{error}");
+        writer.sync().and_then(|sync| sync()).expect("it is on disk");
         drop(writer);
         for end in 1..kept.len() {
             assert!(BlockedWriter::resume(&partial, plan, &like, &kept[..end]).is_err(), "{end}");

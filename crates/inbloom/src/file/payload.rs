@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64};
 
+use super::pieces::PieceBuffer;
 use super::place::{create_without_links, open_without_links, rename, sync_folder};
 use super::{OpenOptions, failed};
 use crate::error::Result;
@@ -24,6 +25,9 @@ pub(super) struct Payload {
     /// A filter of the same kind: the file gets its hash and its texts.
     like: Filter,
     sum: Xxh3Default,
+    /// Where the payload begins: what stands before it is as long whatever it says.
+    start: u64,
+    pieces: PieceBuffer,
     /// Bytes of all parts.
     length: u64,
     /// Bytes behind them, once it is sealed.
@@ -40,10 +44,11 @@ impl Payload {
     /// Begins a file of this plan, over whatever file is at this path, but through no link.
     pub fn create(path: &Path, plan: Plan, like: &Filter) -> Result<Payload> {
         let file = create_without_links(path);
-        let mut payload = Payload::new(file.map_err(failed("creating", path))?, path, plan, like)?;
-        let zeros = vec![0; payload.start() as usize];
+        let mut payload =
+            Payload::new(file.map_err(failed("cannot create", path))?, path, plan, like)?;
+        let zeros = vec![0; payload.start as usize];
         let began = payload.file.set_len(0).and_then(|()| payload.file.write_all(&zeros));
-        began.map_err(failed("writing", path))?;
+        began.map_err(failed("cannot write", path))?;
         sync_folder(path)?;
         Ok(payload)
     }
@@ -52,17 +57,18 @@ impl Payload {
     /// written behind them is dropped. They are read again, and must be what was appended.
     pub fn resume(path: &Path, plan: Plan, like: &Filter, parts: &[Kept]) -> Result<Payload> {
         let file = open_without_links(path);
-        let mut payload = Payload::new(file.map_err(failed("opening", path))?, path, plan, like)?;
-        let end = payload.start() + parts.iter().map(|part| part.length).sum::<u64>();
-        let length = payload.file.metadata().map_err(failed("opening", path))?.len();
+        let mut payload =
+            Payload::new(file.map_err(failed("cannot open", path))?, path, plan, like)?;
+        let end = payload.start + parts.iter().map(|part| part.length).sum::<u64>();
+        let length = payload.file.metadata().map_err(failed("cannot open", path))?.len();
         if length < end {
             return Err(mismatch("length of the unfinished file", end, length));
         }
-        payload.file.set_len(end).map_err(failed("shortening", path))?;
-        let start = SeekFrom::Start(payload.start());
-        payload.file.seek(start).map_err(failed("reading", path))?;
+        payload.file.set_len(end).map_err(failed("cannot shorten", path))?;
+        let start = SeekFrom::Start(payload.start);
+        payload.file.seek(start).map_err(failed("cannot read", path))?;
         for part in parts {
-            let sum = payload.read_part(part.length).map_err(failed("reading", path))?;
+            let sum = payload.read_part(part.length).map_err(failed("cannot read", path))?;
             if sum != part.sum {
                 return Err(mismatch(
                     "checksum of a part of the unfinished file",
@@ -71,6 +77,7 @@ impl Payload {
                 ));
             }
         }
+        payload.pieces = PieceBuffer::at(end);
         Ok(payload)
     }
 
@@ -78,10 +85,13 @@ impl Payload {
         // Where files cannot be locked, as on some network drives, care has to do.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             let cause = io::Error::other("another program is writing it");
-            return Err(failed("locking", path)(cause));
+            return Err(failed("cannot lock", path)(cause));
         }
+        let nothing = Written { length: 0, checksum: 0, inserted: 0, ones: 0 };
+        let start = format::before(like, plan, &nothing).len() as u64;
         let (path, like, sum) = (path.to_owned(), like.try_clone()?, Xxh3Default::new());
-        Ok(Payload { file, path, plan, like, sum, length: 0, end: 0 })
+        let pieces = PieceBuffer::at(start);
+        Ok(Payload { file, path, plan, like, sum, start, pieces, length: 0, end: 0 })
     }
 
     /// Reads the next part, and returns its checksum.
@@ -100,12 +110,6 @@ impl Payload {
         Ok(of_part.digest())
     }
 
-    /// Where the payload begins: what stands before it is as long whatever it says.
-    fn start(&self) -> u64 {
-        let nothing = Written { length: 0, checksum: 0, inserted: 0, ones: 0 };
-        format::before(&self.like, self.plan, &nothing).len() as u64
-    }
-
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -117,7 +121,8 @@ impl Payload {
 
     /// Appends a part, and returns its checksum.
     pub fn append(&mut self, part: &[u8]) -> Result<u64> {
-        self.file.write_all(part).map_err(failed("writing", &self.path))?;
+        let appended = self.pieces.append(&self.file, part);
+        appended.map_err(failed("cannot write", &self.path))?;
         self.sum.update(part);
         self.length += part.len() as u64;
         Ok(xxh3_64(part))
@@ -125,10 +130,11 @@ impl Payload {
 
     /// Returns what has on disk, when it is called, all that was appended before this. Appending may
     /// go on meanwhile.
-    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
-        let file = self.file.try_clone().map_err(failed("opening", &self.path))?;
+    pub fn sync(&mut self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
+        self.pieces.flush(&self.file).map_err(failed("cannot write", &self.path))?;
+        let file = self.file.try_clone().map_err(failed("cannot open", &self.path))?;
         let path = self.path.clone();
-        Ok(move || file.sync_data().map_err(failed("syncing", &path)))
+        Ok(move || file.sync_data().map_err(failed("cannot sync", &path)))
     }
 
     /// Completes the file with what stands behind the parts, and has it on disk, under the name that
@@ -141,14 +147,14 @@ impl Payload {
         let length = self.length + self.end;
         let written = Written { length, checksum: sum.digest(), inserted, ones };
         let start = format::before(&self.like, self.plan, &written);
-        let wrote = self.file.seek(SeekFrom::Start(start.len() as u64 + self.length));
-        let wrote = wrote.and_then(|_| {
+        let wrote = self.pieces.flush(&self.file).and_then(|()| {
+            self.file.seek(SeekFrom::Start(self.start + self.length))?;
             self.file.write_all(end)?;
             self.file.seek(SeekFrom::Start(0))?;
             self.file.write_all(&start)?;
             self.file.sync_all()
         });
-        wrote.map_err(failed("writing", &self.path))?;
+        wrote.map_err(failed("cannot write", &self.path))?;
         let mut bytes = start;
         if self.is_small() {
             bytes.clear();
@@ -157,8 +163,8 @@ impl Payload {
         Ok(format::header_checksum(&bytes))
     }
 
-    /// Whether a filter of this length begins elsewhere in a file than on a page, where this one
-    /// does.
+    /// Returns whether a filter of this length begins elsewhere in a file than on a page, where
+    /// this one does.
     fn is_small(&self) -> bool {
         self.length + self.end < LARGE
     }
@@ -171,7 +177,7 @@ impl Payload {
     pub fn publish(self, path: &Path) -> Result<()> {
         if self.is_small() {
             self.reopen()?.save(path)?;
-            return fs::remove_file(&self.path).map_err(failed("removing", &self.path));
+            return fs::remove_file(&self.path).map_err(failed("cannot remove", &self.path));
         }
         rename(&self.path, path)
     }

@@ -124,7 +124,7 @@ impl RibbonWriter {
 
     /// Returns what has on disk, when it is called, all that was appended before this. Shards may be
     /// appended meanwhile, on another thread.
-    pub fn sync(&self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
+    pub fn sync(&mut self) -> Result<impl FnOnce() -> Result<()> + Send + 'static> {
         self.payload.sync()
     }
 
@@ -157,7 +157,7 @@ mod tests {
     use crate::digest::Hasher;
     use crate::{Kind, Plan, file};
 
-    /// A filter of several shards, and its digests.
+    /// Returns a filter of several shards, and its digests.
     fn sample(keys: u64) -> (Filter, Vec<crate::Digest>) {
         let plan = Plan::builder(Kind::Ribbon).items(9_000_000).rate(1e-3).build().expect("a plan");
         let hasher = Hasher::default();
@@ -204,6 +204,7 @@ mod tests {
             let kept: Vec<u8> =
                 parts[..stop].iter().flat_map(|part| append(&mut writer, part)).collect();
             // What came after the last sync may be anything.
+            writer.sync().and_then(|sync| sync()).expect("it is on disk");
             drop(writer);
             let torn = fs::File::options().append(true).open(&partial);
             torn.and_then(|mut file| file.write_all(b"torn")).expect("it is written");
@@ -233,6 +234,7 @@ mod tests {
         assert!(error.to_string().contains("number of shards"), "{error}");
         let error = RibbonWriter::create(&partial, &filter).expect_err("it is locked");
         assert!(error.to_string().contains("another program"), "{error}");
+        writer.sync().and_then(|sync| sync()).expect("it is on disk");
         drop(writer);
         for end in 1..kept.len() {
             assert!(RibbonWriter::resume(&partial, &filter, &kept[..end]).is_err(), "{end}");

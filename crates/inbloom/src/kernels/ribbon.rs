@@ -34,9 +34,12 @@ mod scalar;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;
 
+use alloc::vec::Vec;
+
 use super::scalar::fold;
 use super::{Run, Towards, prefetch};
 use crate::digest::Digest;
+use crate::storage::Cells;
 pub(crate) use band::{Band, Filling, MOST_SLOTS};
 
 /// Slots of a group: the bits of a word of a column.
@@ -150,39 +153,50 @@ pub(crate) struct FirstLayer {
 /// What a query is answered from: the first layers of all shards.
 ///
 /// Each lies within the bytes: its columns with [`OVERREACH`] bytes behind them, and a threshold for
-/// each of its buckets. There is at least one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Planes<'a> {
-    pub columns: &'a [u8],
-    pub thresholds: &'a [u8],
-    pub layers: &'a [FirstLayer],
-    /// Whether runs ask for lines before they are used. That is a fifth of their instructions.
-    pub asks_ahead: bool,
+/// each of its buckets. Kernels are called only if there is at least one.
+///
+/// It is there as long as its filter, ready to be used: to gather it anew for each call took a quarter
+/// of a single call's instructions.
+pub(crate) struct Planes {
+    /// The payload of a file, which begins with the columns.
+    pub cells: Cells,
+    /// A copy, and never a part of a mapped file, so that a lookup touches one random page of that,
+    /// or two neighbors: 20 MB for 10^10 keys at 0.01%, a thousandth of the filter.
+    pub thresholds: Cells,
+    /// At least one.
+    pub layers: Vec<FirstLayer>,
+}
+
+/// Whether a run asks for lines before they are used. That is a fifth of its instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AsksAhead {
+    Yes,
+    No,
 }
 
 /// Where a key is in the first layer of its shard.
 #[derive(Clone, Copy)]
-struct Located<'a> {
+struct LocatedKey<'a> {
     layer: &'a FirstLayer,
     key: u64,
     start: u64,
 }
 
-impl<'a> Planes<'a> {
+impl Planes {
     #[inline(always)]
-    fn locate(&self, digest: Digest) -> Located<'a> {
+    fn locate(&self, digest: Digest) -> LocatedKey<'_> {
         let (shard, rest) = digest.pick(self.layers.len() as u64);
         // SAFETY: one of so many choices is less than they are, and there is at least one.
         let layer = unsafe { self.layers.get_unchecked(shard as usize) };
-        Located { layer, key: rest.place, start: start_in(rest.place, 0, layer.starts) }
+        LocatedKey { layer, key: rest.place, start: start_in(rest.place, 0, layer.starts) }
     }
 
     /// Asks for the columns of a key, `SHAPE` vectors of 32 bytes in each group.
     #[inline(always)]
-    fn ask_for_columns<const SHAPE: usize>(&self, located: &Located<'_>) {
+    fn ask_for_columns<const SHAPE: usize>(&self, located: &LocatedKey<'_>) {
         let stride = 2 * located.layer.width as usize;
         let first = located.layer.columns + (located.start / GROUP) as usize * stride;
-        let at = self.columns.as_ptr().wrapping_add(first);
+        let at = self.cells.bytes().as_ptr().wrapping_add(first);
         for line in 0..if SHAPE == 1 { 3 } else { 5 } {
             prefetch(at.wrapping_add(line * 64), Towards::Near);
         }
@@ -190,23 +204,24 @@ impl<'a> Planes<'a> {
     }
 
     #[inline(always)]
-    fn threshold(&self, located: &Located<'_>) -> *const u8 {
+    fn threshold(&self, located: &LocatedKey<'_>) -> *const u8 {
         let bucket = located.start / BUCKET;
-        self.thresholds.as_ptr().wrapping_add(located.layer.thresholds + (bucket / 4) as usize)
+        let byte = located.layer.thresholds + (bucket / 4) as usize;
+        self.thresholds.bytes().as_ptr().wrapping_add(byte)
     }
 
     /// Whether the key was bumped to a later layer.
     #[inline(always)]
-    fn is_bumped(&self, located: &Located<'_>) -> bool {
+    fn is_bumped(&self, located: &LocatedKey<'_>) -> bool {
         // SAFETY: a layer has a threshold for each bucket that a key can begin in.
         is_bumped(unsafe { *self.threshold(located) }, located.start)
     }
 
     /// The answer of the first layer, which counts if the key was not bumped.
     #[inline(always)]
-    fn holds(&self, located: &Located<'_>, sum: impl Fn(SlotWindow) -> u64) -> bool {
+    fn holds(&self, located: &LocatedKey<'_>, sum: impl Fn(SlotWindow) -> u64) -> bool {
         let equation = Equation::at(located.start, located.key, 0);
-        let columns = self.columns.as_ptr().wrapping_add(located.layer.columns);
+        let columns = self.cells.bytes().as_ptr().wrapping_add(located.layer.columns);
         let width = located.layer.width;
         equation.is(sum(equation.window(columns, width)), width)
     }
@@ -247,9 +262,9 @@ impl BumpedKeys {
 
 /// Whether the solution makes an equation hold. The pointer is to the first of the layer's columns.
 type Holds = unsafe fn(*const u8, u32, Equation) -> bool;
-type RibbonContainsOne = unsafe fn(&Planes<'_>, Digest) -> FirstAnswer;
+type RibbonContainsOne = unsafe fn(&Planes, Digest) -> FirstAnswer;
 /// Answers for as many keys as the run has, at most [`MOST`], and as there must be answers.
-type RibbonContainsRun = unsafe fn(&Planes<'_>, Run<'_>, &mut [bool], &mut BumpedKeys);
+type RibbonContainsRun = unsafe fn(&Planes, Run<'_>, AsksAhead, &mut [bool], &mut BumpedKeys);
 /// Solves a band: see [`RibbonKernel::solve`].
 type Solve = unsafe fn(&Band, u32, &mut [u8]);
 
@@ -303,8 +318,9 @@ impl RibbonKernel {
 
     /// What the first layer of its shard says of a key.
     #[inline(always)]
-    pub(crate) fn contains(&self, planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
-        // SAFETY: as in `holds`; every layer lies within the bytes (see `Planes`).
+    pub(crate) fn contains(&self, planes: &Planes, digest: Digest) -> FirstAnswer {
+        debug_assert!(!planes.layers.is_empty(), "a filter has a shard");
+        // SAFETY: as in `holds`; every layer lies within the bytes, and there is one (see `Planes`).
         unsafe { (self.contains_one)(planes, digest) }
     }
 
@@ -312,14 +328,16 @@ impl RibbonKernel {
     /// lines of the next run.
     pub(crate) fn contains_all(
         &self,
-        planes: &Planes<'_>,
+        planes: &Planes,
         run: Run<'_>,
+        asks_ahead: AsksAhead,
         found: &mut [bool],
         bumped: &mut BumpedKeys,
     ) {
         assert!(run.keys.len() == found.len() && run.keys.len() <= MOST);
+        assert!(!planes.layers.is_empty(), "a filter has a shard");
         // SAFETY: lengths as just checked; otherwise as in `contains`.
-        unsafe { (self.contains_run)(planes, run, found, bumped) }
+        unsafe { (self.contains_run)(planes, run, asks_ahead, found, bumped) }
     }
 
     /// Solves a band from its last slot to its first: each slot gets the bits that make its
@@ -342,7 +360,7 @@ impl RibbonKernel {
 /// The answer for one key, by this sum of `SHAPE` vectors.
 #[inline(always)]
 fn contains_one<const SHAPE: usize>(
-    planes: &Planes<'_>,
+    planes: &Planes,
     digest: Digest,
     sum: impl Fn(SlotWindow) -> u64,
 ) -> FirstAnswer {
@@ -360,21 +378,22 @@ fn contains_one<const SHAPE: usize>(
 /// The answers for a run, by this sum of `SHAPE` vectors.
 #[inline(always)]
 fn contains_run<const SHAPE: usize>(
-    planes: &Planes<'_>,
+    planes: &Planes,
     Run { keys, next }: Run<'_>,
+    asks_ahead: AsksAhead,
     found: &mut [bool],
     bumped: &mut BumpedKeys,
     sum: impl Fn(SlotWindow) -> u64,
 ) {
     let mut count = 0;
-    let mut work = |at: usize, located: &Located<'_>, found: &mut bool| {
+    let mut work = |at: usize, located: &LocatedKey<'_>, found: &mut bool| {
         *found = planes.holds(located, &sum);
         // Without a branch: the place is written in any case, and stays if the count goes on. It is
         // below MOST, as there are no more keys.
         bumped.places[count % MOST] = at as u8;
         count += usize::from(planes.is_bumped(located));
     };
-    if !planes.asks_ahead {
+    if asks_ahead == AsksAhead::No {
         for (at, (digest, found)) in keys.iter().zip(found).enumerate() {
             work(at, &planes.locate(*digest), found);
         }
@@ -479,6 +498,12 @@ mod tests {
         }
     }
 
+    fn cells(bytes: &[u8]) -> Cells {
+        let mut cells = Cells::zeroed(bytes.len().next_multiple_of(8) as u64).expect("memory");
+        cells.bytes_mut().expect("just made")[..bytes.len()].copy_from_slice(bytes);
+        cells
+    }
+
     /// Two layers of random bits: any answer may come out, and must come out everywhere.
     #[test]
     fn runs_and_single_calls_answer_like_the_scalar_ones() {
@@ -502,12 +527,11 @@ mod tests {
                         width,
                     },
                 ];
-                let asks_ahead = blocks > 4;
+                let asks_ahead = if blocks > 4 { AsksAhead::Yes } else { AsksAhead::No };
                 let planes = Planes {
-                    columns: &columns,
-                    thresholds: &thresholds,
-                    layers: &layers,
-                    asks_ahead,
+                    cells: cells(&columns),
+                    thresholds: cells(&thresholds),
+                    layers: layers.to_vec(),
                 };
                 let mut keys: Vec<Digest> = (0..3 * MOST as u64)
                     .map(|key| Digest { place: random(key), print: 0 })
@@ -528,7 +552,7 @@ mod tests {
                         let (run, next) = (&keys[..length], &keys[length..][..MOST]);
                         let (mut found, mut bumped) = (vec![false; length], BumpedKeys::new());
                         let run = Run { keys: run, next };
-                        kernel.contains_all(&planes, run, &mut found, &mut bumped);
+                        kernel.contains_all(&planes, run, asks_ahead, &mut found, &mut bumped);
                         for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
                             let is_bumped = bumped.places().contains(&(at as u8));
                             assert_eq!(is_bumped, *expected == FirstAnswer::Bumped, "{context}");

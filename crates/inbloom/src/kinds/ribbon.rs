@@ -45,7 +45,7 @@
 //! 7.04 at 1%, 10.04 at 0.1%, 14.04 at 0.01%; with shards of two widths 6.8, 10.0 and 13.4. That is
 //! 0.3% above what any filter needs for 2^-r; a Bloom filter takes 44% more. A query adds up five
 //! neighboring groups (140 bytes at 0.01%, which touch 3.1 lines). To build takes 8 bytes of memory
-//! for each key, and 30 more for each of one shard.
+//! for each key, and 20 more for each of one shard.
 //!
 //! **When not.** Keys come one by one, or change. Or time matters more than bits: a blocked filter is
 //! built, and answers, several times as fast.
@@ -53,7 +53,7 @@
 //! Sources: Dillinger, Huebschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and
 //! Approximate Membership using Ribbon", SEA 2022 (arXiv 2109.01892); Dillinger, Walzer, "Ribbon
 //! filter: practically smaller than Bloom and Xor", 2021 (arXiv 2103.02515). Not the homogeneous
-//! ribbon of the latter, which saves the fingerprints: where too many keys begin it claims every
+//! ribbon of the latter, which saves the fingerprints: where too many keys begin it finds every
 //! foreign key, and doubles a rate of 10^-4.
 
 mod layout;
@@ -75,8 +75,8 @@ use crate::digest::Digest;
 use crate::error::{Result, mismatch};
 use crate::estimate::Estimate;
 use crate::kernels::ribbon::{
-    BUCKET, BumpedKeys, Equation, FirstAnswer, FirstLayer, MOST, OVERREACH, Planes, RibbonKernel,
-    is_bumped, start_in,
+    AsksAhead, BUCKET, BumpedKeys, Equation, FirstAnswer, FirstLayer, MOST, OVERREACH, Planes,
+    RibbonKernel, is_bumped, start_in,
 };
 use crate::kernels::{FITS_IN_L2, Run, Towards, prefetch};
 use crate::kind::Kind;
@@ -100,29 +100,20 @@ pub use shard::Workspace;
 pub struct Ribbon {
     plan: Plan,
     kernel: RibbonKernel,
-    cells: Cells,
+    /// The bytes, and what the kernels answer from.
+    planes: Planes,
     /// Distinct keys.
     keys: u64,
     /// What the directory says, never empty.
     shards: Vec<Shard>,
-    /// The first layers of all shards; none if a shard has no keys, and so no layer.
-    first_layers: Vec<FirstLayer>,
     /// Only of a filter whose cells are a mapped file.
-    mapped: Option<Mapped>,
+    pager: Option<Pager>,
 }
 
 impl fmt::Debug for Ribbon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         crate::state::debug("Ribbon", self, f)
     }
-}
-
-/// What is kept in memory of a filter whose cells may not be: so that a lookup touches one random
-/// page of the file, or two neighbours.
-struct Mapped {
-    /// A copy: 20 MB for 10^10 keys at 0.01%, a thousandth of the filter.
-    thresholds: Cells,
-    pager: Pager,
 }
 
 /// Where a shard's layers are. All of it is within the cells: that is seen to when a filter is
@@ -142,7 +133,7 @@ struct Shard {
 struct Layer {
     /// Slots at which equations can begin; 0 if there is no such layer.
     starts: u64,
-    /// Where its columns begin in the cells, and where its thresholds do in [`Ribbon::thresholds`].
+    /// Where its columns begin in the cells, and where its thresholds do in [`Planes::thresholds`].
     columns: usize,
     thresholds: usize,
 }
@@ -181,7 +172,7 @@ impl Ribbon {
             let last = *layout.places(shard).end();
             let (of_shard, later) = rest.split_at_mut(rest.partition_point(|place| *place <= last));
             rest = later;
-            parts.push(layout.build_in_place(shard, of_shard, &mut workspace)?);
+            parts.push(layout.build_sorted(shard, of_shard, &mut workspace)?);
         }
         Ribbon::assemble(plan, &parts)
     }
@@ -209,23 +200,22 @@ impl Ribbon {
     /// Asks for every key that it was built from: a false negative would be a mistake of ours, and
     /// is not to leave this place. They are sorted, so that memory need not be asked for before.
     fn check_members(&self, places: &[u64]) {
-        let Some(planes) = self.planes() else {
+        if self.planes.layers.is_empty() {
             return assert!(places.is_empty(), "a ribbon without layers has no keys");
-        };
-        let planes = Planes { asks_ahead: false, ..planes };
+        }
         let (mut run, mut found) = ([Digest::default(); MOST], [false; MOST]);
         for places in places.chunks(MOST) {
             let (run, found) = (&mut run[..places.len()], &mut found[..places.len()]);
             for (digest, place) in run.iter_mut().zip(places) {
                 digest.place = *place;
             }
-            self.contains_all(&planes, Run { keys: run, next: &[] }, found);
+            self.contains_all(Run { keys: run, next: &[] }, AsksAhead::No, found);
             let all_found = found.iter().all(|found| *found);
             assert!(all_found, "the ribbon does not report a key that it was built from");
         }
     }
 
-    /// From the payload of a file, which may be a stranger's.
+    /// Reads the payload of a file, which may be untrusted.
     pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Ribbon> {
         let bytes = cells.bytes();
         let length = bytes.len() as u64;
@@ -254,7 +244,7 @@ impl Ribbon {
         // So that a query may load whole vectors.
         const { assert!(OVERREACH as u64 <= ENTRY + TAIL) };
         let thresholds = in_columns as usize * 8;
-        let (mut column, mut threshold) = (0, if cells.is_mapped() { 0 } else { thresholds });
+        let (mut column, mut threshold) = (0, 0);
         let shards: Vec<Shard> = entries()
             .map(|entry| {
                 let places = core::array::from_fn(|number| {
@@ -276,7 +266,7 @@ impl Ribbon {
             })
             .collect();
         let all_have_layers = shards.iter().all(|shard| shard.layers > 0);
-        let first_layers = if all_have_layers {
+        let layers = if all_have_layers {
             let first = |shard: &Shard| {
                 let Layer { starts, columns, thresholds } = shard.places[0];
                 FirstLayer { starts, columns, thresholds, width: shard.width }
@@ -286,19 +276,13 @@ impl Ribbon {
             Vec::new()
         };
         let keys = shards.iter().map(|shard| shard.keys).fold(0, u64::saturating_add);
-        let mapped = if cells.is_mapped() {
-            let end = thresholds + in_thresholds as usize * 8;
-            // A smaller file is brought in by the system's reading ahead.
-            let paging = if bytes.len() < LARGE { Paging::OnDemand } else { Paging::default() };
-            Some(Mapped {
-                thresholds: cells.copy_part(thresholds..end)?,
-                pager: Pager::new(paging),
-            })
-        } else {
-            None
-        };
+        let end = thresholds + in_thresholds as usize * 8;
+        // A smaller file is brought in by the system's reading ahead.
+        let paging = if bytes.len() < LARGE { Paging::OnDemand } else { Paging::default() };
+        let pager = cells.is_mapped().then(|| Pager::new(paging));
+        let planes = Planes { thresholds: cells.copy_part(thresholds..end)?, cells, layers };
         let kernel = RibbonKernel::select(plan.width());
-        Ok(Ribbon { plan, kernel, cells, keys, shards, first_layers, mapped })
+        Ok(Ribbon { plan, kernel, planes, keys, shards, pager })
     }
 
     /// The plan it was made from.
@@ -312,24 +296,21 @@ impl Ribbon {
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
-        match self.planes() {
-            Some(planes) => match self.kernel.contains(&planes, digest) {
-                FirstAnswer::Present => true,
-                FirstAnswer::Absent => false,
-                FirstAnswer::Bumped => self.contains_in(self.find(digest)),
-            },
-            None => self.contains_in(self.find(digest)),
+        // Such a filter is small, or nearly empty.
+        if self.planes.layers.is_empty() {
+            return self.contains_in(self.find(digest));
+        }
+        match self.kernel.contains(&self.planes, digest) {
+            FirstAnswer::Present => true,
+            FirstAnswer::Absent => false,
+            FirstAnswer::Bumped => self.contains_later(digest),
         }
     }
 
-    /// What the kernels are asked with. None if a shard has no keys: such filters are small, or
-    /// nearly empty.
-    #[inline(always)]
-    fn planes(&self) -> Option<Planes<'_>> {
-        let layers = self.first_layers.as_slice();
-        let (columns, thresholds) = (self.cells.bytes(), self.thresholds());
-        let asks_ahead = columns.len() > FITS_IN_L2;
-        (!layers.is_empty()).then_some(Planes { columns, thresholds, layers, asks_ahead })
+    #[cold]
+    #[inline(never)]
+    fn contains_later(&self, digest: Digest) -> bool {
+        self.contains_in(self.find(digest))
     }
 
     /// Where a digest would be, and what it would ask of the solution there; None if there is no
@@ -339,7 +320,8 @@ impl Ribbon {
         let (shard, key) = (&self.shards[number as usize], rest.place);
         for (number, layer) in shard.places[..shard.layers as usize].iter().enumerate() {
             let start = start_in(key, number as u64, layer.starts);
-            let byte = self.thresholds()[layer.thresholds + (start / BUCKET / 4) as usize];
+            let byte =
+                self.planes.thresholds.bytes()[layer.thresholds + (start / BUCKET / 4) as usize];
             if !is_bumped(byte, start) {
                 return Some((shard, layer, Equation::at(start, key, number as u64)));
             }
@@ -355,19 +337,13 @@ impl Ribbon {
     /// The answer of the layer that was found.
     fn contains_in(&self, found: Option<(&Shard, &Layer, Equation)>) -> bool {
         found.is_some_and(|(shard, layer, equation)| {
-            let columns = &self.cells.bytes()[layer.columns..];
+            let columns = &self.planes.cells.bytes()[layer.columns..];
             self.kernel.holds(columns, shard.width, equation)
         })
     }
 
-    /// The bytes that the thresholds of all layers of all shards are in.
-    #[inline(always)]
-    fn thresholds(&self) -> &[u8] {
-        self.mapped.as_ref().map_or(&self.cells, |mapped| &mapped.thresholds).bytes()
-    }
-
     /// Answers for a run of any length.
-    fn contains_all(&self, planes: &Planes<'_>, run: Run<'_>, found: &mut [bool]) {
+    fn contains_all(&self, run: Run<'_>, asks_ahead: AsksAhead, found: &mut [bool]) {
         let mut bumped = BumpedKeys::new();
         // Mostly one of each. What is left of the next run when this one is over is all of it.
         let (mut runs, mut nexts) = (run.keys.chunks(MOST), run.next.chunks(MOST));
@@ -379,7 +355,8 @@ impl Ribbon {
             }
             let (keys, next) = (keys.unwrap_or_default(), next.unwrap_or_default());
             let found = answers.next().unwrap_or_default();
-            self.kernel.contains_all(planes, Run { keys, next }, found, &mut bumped);
+            let run = Run { keys, next };
+            self.kernel.contains_all(&self.planes, run, asks_ahead, found, &mut bumped);
             self.contains_bumped(keys, &bumped, found);
         }
     }
@@ -394,7 +371,7 @@ impl Ribbon {
                 *located = self.find(run[usize::from(*place)]);
                 if let Some((shard, layer, equation)) = located {
                     let (first, length) = equation.reach(shard.width);
-                    let at = self.cells.bytes().as_ptr().wrapping_add(layer.columns + first);
+                    let at = self.planes.cells.bytes().as_ptr().wrapping_add(layer.columns + first);
                     for line in (0..length).step_by(64) {
                         prefetch(at.wrapping_add(line), Towards::Near);
                     }
@@ -416,12 +393,13 @@ impl Ribbon {
 
     /// Brings in the pages of a run of digests, if they are a file's and may not be in memory.
     fn ask_for_pages(&self, run: &[Digest]) {
-        let Some(Mapped { pager, .. }) = &self.mapped else { return };
-        let is_resident =
-            |digest| self.bytes_of(digest).is_none_or(|bytes| self.cells.is_resident(bytes.start));
+        let Some(pager) = &self.pager else { return };
+        let is_resident = |digest| {
+            self.bytes_of(digest).is_none_or(|bytes| self.planes.cells.is_resident(bytes.start))
+        };
         if pager.asks(run, is_resident) {
             let pages = run.iter().filter_map(|digest| self.bytes_of(*digest));
-            pages.for_each(|bytes| self.cells.ask_for(bytes));
+            pages.for_each(|bytes| self.planes.cells.ask_for(bytes));
         }
     }
 
@@ -475,14 +453,15 @@ impl Membership for Ribbon {
 
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
         self.ask_for_pages(next);
-        match self.planes() {
-            Some(planes) => self.contains_all(&planes, Run { keys: run, next }, found),
-            None => {
-                for (digest, found) in run.iter().zip(found) {
-                    *found = self.contains(*digest);
-                }
+        if self.planes.layers.is_empty() {
+            for (digest, found) in run.iter().zip(found) {
+                *found = self.contains(*digest);
             }
+            return;
         }
+        let fits = self.planes.cells.bytes().len() <= FITS_IN_L2;
+        let asks_ahead = if fits { AsksAhead::No } else { AsksAhead::Yes };
+        self.contains_all(Run { keys: run, next }, asks_ahead, found);
     }
 
     fn insert_run(&mut self, run: &[Digest], _next: &[Digest], _new: &mut Vec<bool>) -> Result<()> {
@@ -504,12 +483,12 @@ impl State for Ribbon {
     }
 
     fn copy(&self) -> Result<Box<dyn State>> {
-        Ok(Box::new(Ribbon::from_cells(self.plan, self.cells.copy()?)?))
+        Ok(Box::new(Ribbon::from_cells(self.plan, self.planes.cells.copy()?)?))
     }
 
     fn same(&self, other: &dyn State) -> bool {
         match (other as &dyn Any).downcast_ref::<Ribbon>() {
-            Some(other) => self.cells.bytes() == other.cells.bytes(),
+            Some(other) => self.planes.cells.bytes() == other.planes.cells.bytes(),
             // A list that has one for its base: it knows what else it has.
             None => other.same(self),
         }
@@ -532,15 +511,15 @@ impl State for Ribbon {
     }
 
     fn expect(&self, order: Order) {
-        if let Some(mapped) = &self.mapped {
-            mapped.pager.expect(order);
+        if let Some(pager) = &self.pager {
+            pager.expect(order);
         }
-        self.cells.expect(order);
+        self.planes.cells.expect(order);
     }
 
     fn set_paging(&mut self, paging: Paging) {
-        if let Some(mapped) = &mut self.mapped {
-            mapped.pager = Pager::new(paging);
+        if let Some(pager) = &mut self.pager {
+            *pager = Pager::new(paging);
         }
     }
 
@@ -574,7 +553,7 @@ impl Measured for Ribbon {
     /// Keys cannot be counted; what can be checked is that nothing is behind the last threshold of
     /// a layer.
     fn recount(&self) -> Option<u64> {
-        let (words, _) = self.thresholds().as_chunks();
+        let (words, _) = self.planes.thresholds.bytes().as_chunks();
         let layers = self.shards.iter().flat_map(|shard| &shard.places[..shard.layers as usize]);
         for layer in layers {
             let buckets = layer.starts.div_ceil(BUCKET);
@@ -588,9 +567,9 @@ impl Measured for Ribbon {
 
     /// The set bits of the first layers, half of which are. Where no keys begin, none are.
     fn profile(&self, slices: usize) -> Vec<Slice> {
-        let (words, _) = self.cells.bytes().as_chunks();
+        let (words, _) = self.planes.cells.bytes().as_chunks();
         let each = slices.div_ceil(self.shards.len());
-        self.cells.expect(Order::Ascending);
+        self.planes.cells.expect(Order::Ascending);
         let mut all = Vec::new();
         for shard in &self.shards {
             let layer = &shard.places[0];
@@ -606,19 +585,21 @@ impl Measured for Ribbon {
             // A bumped bucket leaves slots empty together, each in all columns.
             all.extend(slices_of(&counts, Spread::Probes(8.0 * f64::from(shard.width))));
         }
-        self.cells.expect(Order::Random);
+        self.planes.cells.expect(Order::Random);
         all
     }
 
     fn bytes(&self) -> u64 {
-        self.cells.bytes().len() as u64
+        self.planes.cells.bytes().len() as u64
     }
 
     fn memory(&self) -> u64 {
-        storage::allocated(self.bytes())
+        let thresholds = self.planes.thresholds.bytes().len() as u64;
+        storage::allocated(self.bytes()) + storage::allocated(thresholds)
     }
 
-    /// A foreign key meets each shard with the same chance, and an empty one claims nothing.
+    /// An absent key meets each shard with the same chance, and an empty one has no false
+    /// positives.
     fn rate(&self) -> f64 {
         let of = |shard: &Shard| {
             let items = shard.keys as f64 * self.shards.len() as f64;
@@ -659,11 +640,11 @@ impl Measured for Ribbon {
     }
 
     fn payload(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.cells.bytes())
+        Cow::Borrowed(self.planes.cells.bytes())
     }
 
     fn is_read_only(&self) -> bool {
-        !self.cells.is_writable()
+        !self.planes.cells.is_writable()
     }
 }
 
@@ -691,9 +672,10 @@ mod tests {
         // Beside the tests, and not where temporary files are: that may be memory.
         let tests = std::env::current_exe().unwrap();
         let file = tempfile::tempfile_in(tests.parent().unwrap()).unwrap();
-        let bytes = built.cells.bytes();
+        let bytes = built.planes.cells.bytes();
         file.set_len(bytes.len() as u64).unwrap();
-        let thresholds = built.first_layers[0].thresholds;
+        let behind = built.planes.thresholds.bytes().len() + (ENTRY + TAIL) as usize;
+        let thresholds = bytes.len() - behind;
         file.write_all_at(&bytes[thresholds..], thresholds as u64).unwrap();
         // SAFETY: nobody else has the file, and nobody writes to it.
         let map = unsafe { Mmap::map(&file) }.unwrap();
@@ -706,7 +688,7 @@ mod tests {
     fn pages_in_memory(ribbon: &Ribbon, digests: &[Digest]) -> usize {
         let place = |digest: &Digest| ribbon.bytes_of(*digest).map(|bytes| bytes.end - 1);
         let places = digests.iter().filter_map(place);
-        places.filter(|at| ribbon.cells.is_resident(*at)).count()
+        places.filter(|at| ribbon.planes.cells.is_resident(*at)).count()
     }
 
     #[test]
@@ -740,7 +722,7 @@ mod tests {
         let mut list =
             Overlay::from_parts(Box::new(base), Hasher::default(), None, nothing).unwrap();
         let in_memory = |list: &Overlay| {
-            let cells = &list.base().of::<Ribbon>().cells;
+            let cells = &list.base().of::<Ribbon>().planes.cells;
             places.iter().filter(|at| cells.is_resident(**at)).count()
         };
         // Nothing is asked for while the system reads ahead by itself, nor if it is not wanted.
@@ -765,8 +747,9 @@ mod tests {
     #[test]
     fn to_look_for_a_key_in_a_file_takes_no_page_but_its_own() {
         let (ribbon, digests) = (cold(Paging::OnDemand), digests());
-        let all = ribbon.cells.bytes().len().div_ceil(4096);
-        let in_memory = || (0..all).filter(|page| ribbon.cells.is_resident(page * 4096)).count();
+        let all = ribbon.planes.cells.bytes().len().div_ceil(4096);
+        let in_memory =
+            || (0..all).filter(|page| ribbon.planes.cells.is_resident(page * 4096)).count();
         let before = in_memory();
         assert!(digests.iter().all(|digest| ribbon.bytes_of(*digest).is_some()));
         assert_eq!(in_memory(), before, "where a key is can be told without the file");

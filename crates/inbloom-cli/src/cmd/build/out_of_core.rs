@@ -56,6 +56,11 @@ use parts::{OneFile, Parts, Shards};
 /// So many keys can be one shard, whatever was planned.
 const MANY: u64 = 1 << 22;
 
+/// Bytes of spill files that nobody needs any more and that may still be there, at least: a checkpoint has
+/// to be finished before they go, and takes a quarter of a second on a slow disk, while a shard takes
+/// a twentieth.
+const UNNEEDED: u64 = 512 << 20;
+
 /// How long to wait for lines before looking for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -511,9 +516,10 @@ impl<'a, 'b> Work<'a, 'b> {
             (filter_file::folder_of(&self.folder), filter_file::folder_of(self.output.path()));
         // What is to be changed after it was built is written again.
         let again = if self.args().living.is_wanted() { filter } else { 0 };
-        // Of many parts, two files in 64 are there together with the part of the filter that they
-        // became; of few all may be.
-        let beside = if parts < 64 { filter } else { (temporary + filter) / 32 };
+        // Of many parts, two files in 64, or more that are small, are there together with the part of
+        // the filter that they became; of few all may be.
+        let many = ((temporary + filter) / 32).max(filter.min(UNNEEDED));
+        let beside = if parts < 64 { filter } else { many };
         let (for_tmp, for_output) = match on_one_disk(&tmp, &output) {
             true => ((temporary + beside).max(filter + again), 0),
             false => (temporary, filter + again),
@@ -750,15 +756,16 @@ impl<'a, 'b> Work<'a, 'b> {
         // From here on the unfinished files are ours: the writer has locked them.
         let mut writer = parts.writer(&self.begun_parts)?;
         let (mut fresh, mut freed) = (Vec::new(), 0);
+        let unneeded = self.spill.files_of(UNNEEDED).max(1);
         let built = self.each_part(parts, parts.written(&writer), |number, part| {
             fresh.extend(parts.append(&mut writer, part)?);
             self.check_limit(parts.plan(), parts.inserted(&writer))?;
             let next = parts.places(number).end().saturating_add(1);
             let file = Spill::file_of(next);
-            // A checkpoint that is not finished is waited for only where the disk would hold more
-            // than two files that nobody needs.
-            if file > freed && (file > freed + 1 || !keeper.is_busy()) {
-                let (sync, fresh) = (parts.sync(&writer)?, mem::take(&mut fresh));
+            // A checkpoint that is not finished is waited for only where the disk would hold too many
+            // files that nobody needs.
+            if file > freed && (file > freed + unneeded || !keeper.is_busy()) {
+                let (sync, fresh) = (parts.sync(&mut writer)?, mem::take(&mut fresh));
                 let spill = Arc::clone(&self.spill);
                 freed = file;
                 keeper.start(move |unfinished| {

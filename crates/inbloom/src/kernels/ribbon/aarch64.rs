@@ -8,8 +8,8 @@ use core::arch::aarch64::*;
 use super::band;
 use super::scalar;
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
-    contains_run,
+    AsksAhead, BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow,
+    contains_one, contains_run,
 };
 
 pub(super) fn available(width: u32) -> impl Iterator<Item = RibbonKernel> {
@@ -70,21 +70,21 @@ unsafe fn holds<const VECTORS: usize>(columns: *const u8, width: u32, equation: 
 }
 
 #[target_feature(enable = "neon")]
-fn one<const VECTORS: usize, const SHAPE: usize>(
-    planes: &Planes<'_>,
-    digest: Digest,
-) -> FirstAnswer {
+fn one<const VECTORS: usize, const SHAPE: usize>(planes: &Planes, digest: Digest) -> FirstAnswer {
     // SAFETY: windows of these planes are there to be read.
     contains_one::<SHAPE>(planes, digest, |window| unsafe { sum::<VECTORS>(window) })
 }
 
 #[target_feature(enable = "neon")]
 fn run<const VECTORS: usize, const SHAPE: usize>(
-    planes: &Planes<'_>,
+    planes: &Planes,
     run: Run<'_>,
+    asks_ahead: AsksAhead,
     found: &mut [bool],
     bumped: &mut BumpedKeys,
 ) {
     // SAFETY: as in `one`.
-    contains_run::<SHAPE>(planes, run, found, bumped, |window| unsafe { sum::<VECTORS>(window) });
+    contains_run::<SHAPE>(planes, run, asks_ahead, found, bumped, |window| unsafe {
+        sum::<VECTORS>(window)
+    });
 }

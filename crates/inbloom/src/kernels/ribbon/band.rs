@@ -67,14 +67,14 @@ impl Band {
             loop {
                 let slot = equation.slot();
                 match equation.step(self.coefficients[slot], self.prints[slot]) {
-                    Step::Goes => {}
-                    Step::Fits => {
+                    StepOutcome::Goes => {}
+                    StepOutcome::Fits => {
                         self.coefficients[slot] = equation.coefficients;
                         self.prints[slot] = equation.print();
                         return true;
                     }
-                    Step::Follows => return true,
-                    Step::Contradicts => return false,
+                    StepOutcome::Follows => return true,
+                    StepOutcome::Contradicts => return false,
                 }
             }
         })
@@ -89,7 +89,7 @@ struct Reduced {
     print_and_slot: u64,
 }
 
-enum Step {
+enum StepOutcome {
     /// It begins at a later slot now.
     Goes,
     /// Its slot is free.
@@ -118,7 +118,7 @@ impl Reduced {
 
     /// Adds what is in its slot.
     #[inline(always)]
-    fn step(&mut self, coefficients: u64, print: u64) -> Step {
+    fn step(&mut self, coefficients: u64, print: u64) -> StepOutcome {
         self.coefficients ^= coefficients;
         self.print_and_slot ^= print;
         // Both begin here, so that their sum begins later: 0 only if the slot is free.
@@ -126,13 +126,13 @@ impl Reduced {
         if skipped.wrapping_sub(1) < 63 {
             self.print_and_slot += u64::from(skipped);
             self.coefficients >>= skipped;
-            Step::Goes
+            StepOutcome::Goes
         } else if skipped == 0 {
-            Step::Fits
+            StepOutcome::Fits
         } else if self.print() == 0 {
-            Step::Follows
+            StepOutcome::Follows
         } else {
-            Step::Contradicts
+            StepOutcome::Contradicts
         }
     }
 }
@@ -424,14 +424,14 @@ unsafe fn turn(
     // rows that begin at one slot. So the first coefficient is at a slot.
     let (coefficients, print) = unsafe { rows.load(slot) };
     match flight.step(coefficients, print) {
-        Step::Goes => return true,
-        Step::Fits => {
+        StepOutcome::Goes => return true,
+        StepOutcome::Fits => {
             // SAFETY: as above.
             unsafe { rows.store(slot, flight.coefficients, flight.print()) };
             stretch.equations[stretch.current] = *flight;
         }
-        Step::Follows => stretch.equations[stretch.current].coefficients = 0,
-        Step::Contradicts => {
+        StepOutcome::Follows => stretch.equations[stretch.current].coefficients = 0,
+        StepOutcome::Contradicts => {
             // SAFETY: the caller's promise.
             unsafe { stretch.give_up(filling, rows) };
             *flight = stretch.flight;

@@ -2,8 +2,8 @@
 
 use super::band::{self, Band};
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
-    contains_run,
+    AsksAhead, BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow,
+    contains_one, contains_run,
 };
 
 pub(super) fn kernel(width: u32) -> RibbonKernel {
@@ -44,19 +44,20 @@ unsafe fn holds(columns: *const u8, width: u32, equation: Equation) -> bool {
     equation.is(unsafe { sum(equation.window(columns, width)) }, width)
 }
 
-fn one<const SHAPE: usize>(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
+fn one<const SHAPE: usize>(planes: &Planes, digest: Digest) -> FirstAnswer {
     // SAFETY: windows of these planes are there to be read.
     contains_one::<SHAPE>(planes, digest, |window| unsafe { sum(window) })
 }
 
 fn run<const SHAPE: usize>(
-    planes: &Planes<'_>,
+    planes: &Planes,
     run: Run<'_>,
+    asks_ahead: AsksAhead,
     found: &mut [bool],
     bumped: &mut BumpedKeys,
 ) {
     // SAFETY: as in `one`.
-    contains_run::<SHAPE>(planes, run, found, bumped, |window| unsafe { sum(window) });
+    contains_run::<SHAPE>(planes, run, asks_ahead, found, bumped, |window| unsafe { sum(window) });
 }
 
 pub(super) fn solve(band: &Band, width: u32, columns: &mut [u8]) {

@@ -4,8 +4,8 @@ use core::arch::x86_64::*;
 
 use super::band::{self, Band, Filling};
 use super::{
-    BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow, contains_one,
-    contains_run,
+    AsksAhead, BumpedKeys, Digest, Equation, FirstAnswer, Planes, RibbonKernel, Run, SlotWindow,
+    contains_one, contains_run,
 };
 
 pub(super) fn available(width: u32) -> impl Iterator<Item = RibbonKernel> {
@@ -47,15 +47,21 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            fn one(planes: &Planes<'_>, digest: Digest) -> FirstAnswer {
+            fn one(planes: &Planes, digest: Digest) -> FirstAnswer {
                 // SAFETY: windows of these planes are there to be read.
                 contains_one::<$shape>(planes, digest, |window| unsafe { $sum(window) })
             }
 
             #[target_feature(enable = $features)]
-            fn run(planes: &Planes<'_>, run: Run<'_>, found: &mut [bool], bumped: &mut BumpedKeys) {
+            fn run(
+                planes: &Planes,
+                run: Run<'_>,
+                asks_ahead: AsksAhead,
+                found: &mut [bool],
+                bumped: &mut BumpedKeys,
+            ) {
                 // SAFETY: as in `one`.
-                contains_run::<$shape>(planes, run, found, bumped, |window| unsafe {
+                contains_run::<$shape>(planes, run, asks_ahead, found, bumped, |window| unsafe {
                     $sum(window)
                 });
             }

@@ -89,29 +89,17 @@ impl Layout {
     }
 
     /// Builds a shard from places that ascend, of which some may be the same, in memory that the
-    /// next shard can be built in too.
+    /// next shard can be built in too. What is in `places` afterwards is of no use.
     ///
     /// Panics as [`build`](Layout::build) does, and if the places do not ascend.
     pub fn build_sorted(
         &self,
         shard: u64,
-        places: &[u64],
-        workspace: &mut Workspace,
-    ) -> Result<Part> {
-        assert!(places.is_sorted(), "places that ascend");
-        self.check_places(shard, places);
-        let mut keys: Vec<u64> = places.iter().map(|place| self.key(*place)).collect();
-        keys.dedup();
-        self.build_keys(shard, &keys, workspace)
-    }
-
-    /// As `build_sorted`, of places of the shard that ascend and that nobody needs any more.
-    pub(super) fn build_in_place(
-        &self,
-        shard: u64,
         places: &mut [u64],
         workspace: &mut Workspace,
     ) -> Result<Part> {
+        assert!(places.is_sorted(), "places that ascend");
+        self.check_places(shard, places.first().into_iter().chain(places.last()));
         for place in places.iter_mut() {
             *place = self.key(*place);
         }
@@ -129,9 +117,9 @@ impl Layout {
         self.build_keys(shard, &places[..distinct], workspace)
     }
 
-    fn check_places(&self, shard: u64, places: &[u64]) {
+    fn check_places<'a>(&self, shard: u64, places: impl IntoIterator<Item = &'a u64>) {
         let range = self.places(shard);
-        assert!(places.iter().all(|place| range.contains(place)), "a place of another shard");
+        assert!(places.into_iter().all(|place| range.contains(place)), "a place of another shard");
     }
 
     /// Builds a shard from what it knows of its keys, ascending and each once.
@@ -176,21 +164,21 @@ impl Part {
     /// The columns of all its layers, which are nearly all of it.
     #[must_use]
     pub fn columns(&self) -> &[u8] {
-        &self.alone.cells.bytes()[..self.columns]
+        &self.alone.planes.cells.bytes()[..self.columns]
     }
 
     pub(crate) fn thresholds(&self) -> &[u8] {
-        let bytes = self.alone.cells.bytes();
+        let bytes = self.alone.planes.cells.bytes();
         &bytes[self.columns..bytes.len() - (ENTRY + TAIL) as usize]
     }
 
     pub(crate) fn entry(&self) -> &[u8] {
-        let bytes = self.alone.cells.bytes();
+        let bytes = self.alone.planes.cells.bytes();
         &bytes[bytes.len() - (ENTRY + TAIL) as usize..][..ENTRY as usize]
     }
 }
 
-/// What can be told from an entry of the directory alone.
+/// What follows from an entry of the directory alone.
 pub(crate) struct PartLengths {
     pub keys: u64,
     /// Bytes of the columns and of the thresholds.
@@ -199,7 +187,7 @@ pub(crate) struct PartLengths {
 }
 
 impl PartLengths {
-    /// Of an entry that may be a stranger's; refused if no query could be answered from it.
+    /// Of an untrusted entry; refused if no query could be answered from it.
     pub(crate) fn of(entry: &[u8; ENTRY as usize], plan: &Plan) -> Result<PartLengths> {
         let entry = DirectoryEntry::from_bytes(entry);
         super::check_entry(entry, plan.width())?;
@@ -274,7 +262,7 @@ impl Scratch {
             most = most.max(*next);
             end += mem::replace(next, end);
         }
-        // Those that are no hashes: insertion would take for ever.
+        // Those that are no hashes: insertion would take forever.
         if most > BUCKET_HASHES {
             return hashes.sort_unstable();
         }

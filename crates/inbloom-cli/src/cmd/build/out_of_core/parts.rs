@@ -61,7 +61,7 @@ pub trait Parts: std::marker::Sync {
     fn inserted(&self, writer: &Self::Writer) -> u64;
 
     /// Returns what has on disk, when it is called, all that was written before this.
-    fn sync(&self, writer: &Self::Writer) -> Result<Sync>;
+    fn sync(&self, writer: &mut Self::Writer) -> Result<Sync>;
 
     /// Completes it, and returns what tells it from others.
     fn seal(&self, writer: &mut Self::Writer) -> Result<u64>;
@@ -147,10 +147,10 @@ impl Parts for Ribbon<'_> {
     }
 
     fn build(&self, part: u64, spill: &Spill) -> Result<Part> {
-        let places = spill.places(&self.layout.places(part))?;
+        let mut places = spill.places(&self.layout.places(part))?;
         let spares = || self.spares.lock().unwrap_or_else(PoisonError::into_inner);
         let mut workspace = spares().pop().unwrap_or_default();
-        let built = self.layout.build_sorted(part, &places, &mut workspace)?;
+        let built = self.layout.build_sorted(part, &mut places, &mut workspace)?;
         spares().push(workspace);
         Ok(built)
     }
@@ -178,7 +178,7 @@ impl Parts for Ribbon<'_> {
         writer.keys()
     }
 
-    fn sync(&self, writer: &file::RibbonWriter) -> Result<Sync> {
+    fn sync(&self, writer: &mut file::RibbonWriter) -> Result<Sync> {
         let sync = writer.sync()?;
         Ok(Box::new(|| Ok(sync()?)))
     }
@@ -262,7 +262,7 @@ impl Parts for Blocked<'_> {
         writer.inserted()
     }
 
-    fn sync(&self, writer: &file::BlockedWriter) -> Result<Sync> {
+    fn sync(&self, writer: &mut file::BlockedWriter) -> Result<Sync> {
         let sync = writer.sync()?;
         Ok(Box::new(|| Ok(sync()?)))
     }
@@ -414,7 +414,7 @@ impl Parts for Shards<'_> {
     }
 
     /// Each is on disk when it is appended; its name is once the folder is.
-    fn sync(&self, _written: &Written) -> Result<Sync> {
+    fn sync(&self, _written: &mut Written) -> Result<Sync> {
         let folder = filter_file::folder_of(&self.path(0));
         Ok(Box::new(move || {
             let synced = File::open(&folder).and_then(|folder| folder.sync_all());
