@@ -305,6 +305,33 @@ impl Hasher {
         }
     }
 
+    /// Appends the digests of many keys, those of the hashes of other programs eight at once where
+    /// they can.
+    pub(crate) fn append_all<K: AsKey>(&self, keys: &[K], digests: &mut Vec<Digest>) {
+        let mut rest = keys;
+        if let Scheme::Foreign { hash: ForeignHash { eight: Some(eight), .. }, seed } = self.0 {
+            let (eights, others) = keys.as_chunks::<8>();
+            rest = others;
+            for keys in eights {
+                let made = keys.each_ref().map(AsKey::as_key);
+                let bytes = made.each_ref().map(AsRef::as_ref);
+                let start = digests.len();
+                digests.resize(start + 8 * self.digests_per_key(), Digest::default());
+                if !eight(&bytes, seed, &mut digests[start..]) {
+                    digests.truncate(start);
+                    bytes.iter().for_each(|key| self.append_digests(*key, digests));
+                }
+            }
+        }
+        rest.iter().for_each(|key| self.append_digests(key, digests));
+    }
+
+    /// Whether the hash is one of another program.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.0, Scheme::Foreign { .. })
+    }
+
     /// Appends the digests of a key, [as many as stand for one](Hasher::digests_per_key).
     #[inline]
     pub fn append_digests(&self, key: impl AsKey, digests: &mut Vec<Digest>) {

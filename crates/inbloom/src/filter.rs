@@ -161,8 +161,31 @@ impl Filter {
         Ok(Filter::from_parts(hasher, content, inserted))
     }
 
-    /// The filter of a ribbon whose digests are from this hasher: of one that was built shard by
-    /// shard, see `kinds::ribbon::Layout`.
+    /// Builds a filter from all these keys, as [`Filter::build`] does from their digests.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::build`] does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use inbloom::{Filter, Hasher, Kind, Plan};
+    ///
+    /// let words = ["alice", "bob", "carol"];
+    /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(0.001).build()?;
+    /// let list = Filter::build_from(plan, Hasher::default(), &words)?;
+    /// assert!(list.contains("carol"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn build_from<K: AsKey>(plan: Plan, hasher: Hasher, keys: &[K]) -> Result<Filter> {
+        let mut digests = Vec::with_capacity(keys.len() * hasher.digests_per_key());
+        hasher.append_all(keys, &mut digests);
+        Filter::build(plan, hasher, &digests)
+    }
+
+    /// Returns the filter of a ribbon whose digests are from this hasher: of one that was built
+    /// shard by shard, see `kinds::ribbon::Layout`.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     pub fn from_ribbon(ribbon: Ribbon, hasher: Hasher) -> Result<Filter> {

@@ -19,7 +19,11 @@ pub(crate) struct ForeignHash {
     /// The kinds of filter that hash their keys so.
     pub kinds: &'static [Kind],
     pub function: Function,
+    /// Hashes eight keys at once into their digests, if it can: otherwise it returns false.
+    pub eight: Option<EightAtOnce>,
 }
+
+pub(crate) type EightAtOnce = fn(&[&[u8]; 8], u64, &mut [Digest]) -> bool;
 
 /// Makes the digests of a key under a seed.
 pub(crate) enum Function {

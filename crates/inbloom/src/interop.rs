@@ -18,8 +18,6 @@ mod fnv;
 mod go;
 mod guava;
 mod gzip;
-mod modulus;
-mod murmur3;
 pub mod parquet;
 pub mod redisbloom;
 mod spark;
@@ -449,6 +447,7 @@ fn short(what: &'static str, expected: usize, bytes: &[u8]) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::tests::runs_of_eight;
 
     #[test]
     fn numbers_and_names_of_formats_are_their_own() {
@@ -473,5 +472,56 @@ mod tests {
                 assert!(hash.kinds.iter().all(|kind| kind.is_foreign()), "{}", hash.name);
             }
         }
+    }
+
+    #[test]
+    fn keys_hashed_together_have_the_digests_of_each() {
+        for hash in FORMATS.iter().flat_map(|row| row.hashes) {
+            let hasher = Hasher::foreign(hash, if hash.seeded { 9 } else { 0 });
+            for (keys, _) in runs_of_eight() {
+                // One run, one key less, and one more.
+                let more: Vec<&[u8]> = keys.iter().chain(&keys[..1]).map(|key| &key[..]).collect();
+                for count in 7..=9 {
+                    let [mut together, mut each] = [const { Vec::new() }; 2];
+                    hasher.append_all(&more[..count], &mut together);
+                    more[..count].iter().for_each(|key| hasher.append_digests(*key, &mut each));
+                    assert_eq!(together, each, "{}: {keys:?}", hash.name);
+                }
+            }
+        }
+    }
+
+    /// Batches of all lengths, in filters that fit into a cache and in one that does not, with few
+    /// probes and with more than are worked on together.
+    #[test]
+    fn batches_answer_as_single_calls() {
+        let keys: Vec<Vec<u8>> = runs_of_eight().flat_map(|(keys, _)| keys).step_by(5).collect();
+        let (held, absent) = keys.split_at(keys.len() / 2);
+        let mut tried = 0;
+        for hash in FORMATS.iter().flat_map(|row| row.hashes) {
+            let bit_arrays = hash.kinds.iter().filter(|kind| Plan::exact(**kind, 64, 1).is_ok());
+            for (kind, bits) in bit_arrays.flat_map(|kind| [(*kind, 9600), (*kind, 9_600_000)]) {
+                for probes in [1, 2, 7, 1500] {
+                    let Ok(plan) = Plan::exact(kind, bits, probes) else { continue };
+                    let [mut single, mut batch] = [(); 2]
+                        .map(|()| Filter::with_hasher(plan, Hasher::foreign(hash, 0)).unwrap());
+                    let each: Vec<bool> =
+                        held.iter().map(|key| single.insert(key).unwrap()).collect();
+                    let [mut new, mut found] = [const { Vec::new() }; 2];
+                    batch.insert_many(held, &mut new).unwrap();
+                    assert_eq!(new, each, "{kind}: {bits} bits, {probes} probes");
+                    assert!(batch.fill() == single.fill(), "{kind}: {bits} bits, {probes} probes");
+                    for some in [&keys[..], held, absent, &keys[..1], &keys[..9], &keys[..0]] {
+                        batch.contains_many(some, &mut found);
+                        let each: Vec<bool> = some.iter().map(|key| single.contains(key)).collect();
+                        assert_eq!(found, each, "{kind}: {bits} bits, {probes} probes");
+                    }
+                    batch.contains_many(held, &mut found);
+                    assert!(found.iter().all(|found| *found), "{kind}: a key is lost");
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried >= 8 * 2 * 4, "{tried} filters");
     }
 }

@@ -35,14 +35,22 @@ macro_rules! is_x86_feature_detected {
 mod aarch64;
 
 mod counters;
+#[cfg(all(feature = "std", target_arch = "x86_64", not(miri), not(loom)))]
+mod eight;
 pub(crate) mod lanes;
 pub(crate) mod lock;
+#[cfg(feature = "std")]
+pub(crate) mod modulus;
+#[cfg(feature = "std")]
+pub(crate) mod murmur3;
 pub(crate) mod ribbon;
 pub(crate) mod scalar;
 #[cfg(feature = "std")]
 pub(crate) mod split_block;
 #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
 mod x86;
+#[cfg(feature = "std")]
+pub(crate) mod xxh64;
 
 use crate::digest::Digest;
 use crate::plan::lines::ranges;
@@ -473,7 +481,7 @@ pub(crate) fn prefetch(at: *const u8, towards: Towards) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::kind::Kind;
 
@@ -505,6 +513,42 @@ mod tests {
 
     fn digests(count: u64) -> Vec<Digest> {
         (0..count).map(|i| crate::Hasher::default().digest(i.to_le_bytes())).collect()
+    }
+
+    /// Whether this processor hashes eight keys at once of which this is the longest.
+    #[cfg(feature = "std")]
+    pub(crate) fn takes_eight(longest: usize) -> bool {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        return eight::is_available() && longest <= 64;
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+        {
+            let _ = longest;
+            false
+        }
+    }
+
+    /// Eight keys, and the length of the longest: every length up to 200 in every position among
+    /// others of mixed lengths, and eight of every length.
+    #[cfg(feature = "std")]
+    pub(crate) fn runs_of_eight() -> impl Iterator<Item = ([Vec<u8>; 8], usize)> {
+        use crate::splitmix::finalize as mix;
+        let alike = (0..=200).map(|length| [length; 8]);
+        let among = (0..=200).flat_map(|length| {
+            (0..8).map(move |place| {
+                core::array::from_fn(|at| {
+                    let other = mix(length << 8 | place << 4 | at as u64) % 65;
+                    if at as u64 == place { length } else { other }
+                })
+            })
+        });
+        alike.chain(among).zip(0_u64..).map(|(lengths, run)| {
+            let key = |at: usize| {
+                let seed = mix(run << 8 | at as u64);
+                (0..lengths[at]).map(|byte| mix(seed ^ byte) as u8).collect()
+            };
+            let longest = lengths.iter().fold(0, |longest, length| longest.max(*length));
+            (core::array::from_fn(key), longest as usize)
+        })
     }
 
     #[test]

@@ -1,37 +1,45 @@
 //! What a kind must do, and the batch pipeline, which is written once over all of them.
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
 use crate::key::AsKey;
 
-/// A set of digests that never denies a member. Every kind is one.
+/// A set of digests that never reports a member as absent. Every kind is one.
 ///
-/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. Where two digests stand
-/// for a key ([`Hasher::digests_per_key`]), the verbs for many digests take them in pairs and answer
-/// once for each, and those for one digest cannot tell. The last two do whole
-/// batches, and are by far the fastest way in: while one run of keys is being worked on, the memory
-/// of the next is already on its way.
+/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. If two digests stand
+/// for a key ([`Hasher::digests_per_key`]), the verbs for many digests take them in pairs and
+/// answer once for each pair. The verbs for one digest cannot serve such a hash.
+///
+/// The last two verbs do whole batches, and are by far the fastest. While they work on one run of
+/// keys, the memory of the next run is being fetched.
 pub trait Membership {
-    /// Whether the digest may have been inserted: false is certain, true is probable.
+    /// Returns whether the digest may have been inserted: false is certain, true is probable.
     fn contains_digest(&self, digest: Digest) -> bool;
 
-    /// Inserts, and tells whether the digest is certainly new.
+    /// Inserts a digest, and returns whether it is certainly new.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`](crate::Filter::insert) does.
     fn insert_digest(&mut self, digest: Digest) -> Result<bool>;
 
-    /// Asks for the memory that a run of digests will touch. A hint: it may do nothing.
+    /// Prefetches the memory that a run of digests will touch. It is a hint, and may do nothing.
     fn prefetch(&self, digests: &[Digest]);
 
-    /// Answers [`contains_digest`](Membership::contains_digest) for a run, with as many answers as
-    /// digests, and asks meanwhile for the memory of the next run (which may be empty).
+    /// Answers [`contains_digest`](Membership::contains_digest) for a run, with as many results as
+    /// digests. Meanwhile it prefetches the memory of the next run, which may be empty.
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]);
 
-    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, appends the answers,
-    /// and asks meanwhile for the memory of the next run (which may be empty). On an error, the
-    /// answers say how many were inserted before.
+    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, and appends the
+    /// results. Meanwhile it prefetches the memory of the next run, which may be empty.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert_digest`](Membership::insert_digest) does. The number of results is then
+    /// the number of inserted digests.
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()>;
 
     /// Answers [`contains_digest`](Membership::contains_digest) for every digest, in order.
@@ -48,8 +56,12 @@ pub trait Membership {
         }
     }
 
-    /// Does [`insert_digest`](Membership::insert_digest) for every digest, in order. On an error, the
-    /// answers say how many were inserted before.
+    /// Does [`insert_digest`](Membership::insert_digest) for every digest, in order.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert_digest`](Membership::insert_digest) does. The number of results is then
+    /// the number of inserted digests.
     fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         new.clear();
         new.reserve(digests.len());
@@ -66,7 +78,7 @@ pub trait Membership {
 
 /// Keys that are in flight together. Enough to hide a DRAM miss, few enough that the lines of two
 /// runs (16 KiB) stay in L2.
-const RUN: usize = 128;
+pub(crate) const RUN: usize = 128;
 /// No next run.
 const NONE: &[Digest] = &[];
 
@@ -79,8 +91,8 @@ pub(crate) fn contains_keys<K: AsKey>(
 ) {
     found.clear();
     found.resize(keys.len(), false);
-    if hasher.digests_per_key() != 1 {
-        return contains_wide_keys(members, hasher, keys, found);
+    if hasher.is_foreign() {
+        return contains_foreign_keys(members, hasher, keys, found);
     }
     let mut answers = found.chunks_mut(RUN).peekable();
     let all_answered = hash_ahead(hasher, keys, |run, next| {
@@ -105,41 +117,58 @@ pub(crate) fn insert_keys<K: AsKey>(
     if keys.is_empty() {
         return Ok(());
     }
-    if hasher.digests_per_key() != 1 {
-        return in_wide_runs(hasher, keys, |run, _| members.insert_run(run, NONE, new));
+    if hasher.is_foreign() {
+        return in_foreign_runs(hasher, keys, |run, next| members.insert_run(run, next, new));
     }
     hash_ahead(hasher, keys, |run, next| members.insert_run(run, next, new))
 }
 
-/// As [`contains_keys`], where several digests stand for a key. Apart, so that the loop of the
-/// other hashes stays as it is.
+/// As [`contains_keys`], for hashes of other programs, where several digests may stand for a key.
+/// Apart, so that the loop of our own hashes stays as it is.
 #[inline(never)]
-fn contains_wide_keys<K: AsKey>(
+fn contains_foreign_keys<K: AsKey>(
     members: &dyn Membership,
     hasher: &Hasher,
     keys: &[K],
     found: &mut [bool],
 ) {
-    let all_answered = in_wide_runs(hasher, keys, |run, keys| {
-        members.contains_run(run, NONE, &mut found[keys]);
+    let mut answers = found.chunks_mut(RUN);
+    let all_answered = in_foreign_runs(hasher, keys, |run, next| {
+        match run {
+            [] => members.prefetch(next), // There is no run before the first.
+            _ => members.contains_run(run, next, answers.next().expect("one for each run")),
+        }
         Ok(())
     });
     all_answered.expect("a query is never refused");
 }
 
-/// Hashes keys of several digests run by run. Their filters ask for the lines of a run themselves.
-fn in_wide_runs<K: AsKey>(
+/// As [`hash_ahead`], for hashes of other programs.
+fn in_foreign_runs<K: AsKey>(
     hasher: &Hasher,
     keys: &[K],
-    mut step: impl FnMut(&[Digest], Range<usize>) -> Result<()>,
+    mut step: impl FnMut(&[Digest], &[Digest]) -> Result<()>,
 ) -> Result<()> {
-    let mut digests = Vec::with_capacity(RUN * hasher.digests_per_key());
+    let [mut current, mut next] = [const { Vec::new() }; 2];
     for (number, run) in keys.chunks(RUN).enumerate() {
-        digests.clear();
-        run.iter().for_each(|key| hasher.append_digests(key, &mut digests));
-        step(&digests, number * RUN..number * RUN + run.len())?;
+        next.clear();
+        for (at, some) in run.chunks(KEYS_AT_ONCE).enumerate() {
+            let later = number * RUN + (at + 2) * KEYS_AT_ONCE;
+            (later..later + KEYS_AT_ONCE).for_each(|at| ask_for_key(keys, at));
+            hasher.append_all(some, &mut next);
+        }
+        step(&current, &next)?;
+        core::mem::swap(&mut next, &mut current);
     }
-    Ok(())
+    step(&current, NONE)
+}
+
+/// Asks for the bytes of a key that is hashed soon: they may be far away too.
+#[inline(always)]
+fn ask_for_key<K: AsKey>(keys: &[K], at: usize) {
+    if let Some(bytes) = keys.get(at).and_then(AsKey::held_bytes) {
+        prefetch(bytes.as_ptr(), Towards::Near);
+    }
 }
 
 /// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the
@@ -155,11 +184,7 @@ fn hash_ahead<K: AsKey>(
     let mut in_current = 0;
     for (number, run) in keys.chunks(RUN).enumerate() {
         for (at, key) in run.iter().enumerate() {
-            // The key itself may be far away too.
-            let later = keys.get(number * RUN + at + KEYS_AHEAD);
-            if let Some(bytes) = later.and_then(AsKey::held_bytes) {
-                prefetch(bytes.as_ptr(), Towards::Near);
-            }
+            ask_for_key(keys, number * RUN + at + KEYS_AHEAD);
             next[at] = hasher.digest(key);
         }
         step(&current[..in_current], &next[..run.len()])?;
@@ -171,6 +196,9 @@ fn hash_ahead<K: AsKey>(
 
 /// How many keys ahead a key's bytes are asked for.
 const KEYS_AHEAD: usize = 12;
+/// Keys that are hashed at once under hashes of other programs; those two times as far ahead are asked
+/// for meanwhile.
+const KEYS_AT_ONCE: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,7 @@ use crate::key::AsKey;
 use crate::kinds::blocked;
 use crate::kinds::racing::Racing;
 use crate::kinds::scalable::{Scalable, SharedScalable};
-use crate::membership::{Membership, contains_keys, insert_keys};
+use crate::membership::{Membership, RUN, contains_keys, insert_keys};
 use crate::plan::Plan;
 use crate::state::{State, cannot_advance, cannot_remove};
 use crate::storage::{Bits, Cells, Shared};
@@ -505,7 +505,14 @@ impl SharedFilter {
         }
         found.clear();
         found.resize(digests.len() / width, false);
-        (&self).contains_run(digests, &[], found);
+        let mut runs = digests.chunks(RUN * width).peekable();
+        (&self).prefetch(runs.peek().copied().unwrap_or_default());
+        for found in found.chunks_mut(RUN) {
+            let run = runs.next().expect("a run for each chunk of results");
+            (&self).contains_run(run, runs.peek().copied().unwrap_or_default(), found);
+        }
+        // Half of a key's digests cannot tell that it is absent.
+        found.resize(digests.len().div_ceil(width), true);
     }
 
     /// The shape of the filter and what it promises.

@@ -6,14 +6,17 @@
 //! Bits are kept as in our own kinds: bit b is bit b % 64 of little-endian word b / 64. Readers turn
 //! words about where a format has them otherwise.
 
+use std::marker::PhantomData;
+
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::estimate::Estimate;
+use crate::kernels::modulus::Modulus;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds::Row;
 use crate::math;
-use crate::membership::Membership;
+use crate::membership::{Membership, RUN};
 use crate::plan::model::{classic_fill, classic_items, classic_rate};
 use crate::plan::planner::Planner;
 use crate::plan::{BITS_RANGE, MAX_BITS, Plan, PlanBuilder, parameter};
@@ -25,15 +28,14 @@ use crate::storage::Bits;
 /// f64 has; a file that asks for more would only keep its readers busy.
 pub(crate) const MAX_PROBES: u32 = 2048;
 
-/// How the positions of a key follow from its digests, in a filter of some bits and probes.
+/// How the positions of a key follow from its digests.
 pub(crate) trait Probing: Send + Sync + 'static {
     /// How many digests stand for a key.
     const WIDTH: usize;
 
-    fn new(plan: &Plan) -> Self;
-
-    /// Returns the positions of a key that has these digests.
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64>;
+    /// Returns the numbers of a key that has these digests, without end. As many as the filter has
+    /// probes, modulo its bits, are the positions of the key.
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64>;
 }
 
 /// The row of a kind that is such an array.
@@ -81,7 +83,7 @@ impl Planner for BitArrayPlan {
         Err(Error::Unsupported {
             kind: given.kind,
             verb: "be planned here",
-            remedy: "its program decides the sizes; use Filter::for_format",
+            remedy: "use Filter::for_format, where the other program decides the size",
         })
     }
 
@@ -113,12 +115,16 @@ impl Planner for BitArrayPlan {
 /// An array of bits that is probed as another program does.
 pub(crate) struct BitArray<P> {
     plan: Plan,
-    probing: P,
+    modulus: Modulus,
     bits: Bits,
+    probing: PhantomData<P>,
 }
 
-/// Positions that are in flight together: their lines are on their way while others are tested.
-const IN_FLIGHT: usize = 512;
+/// Positions of a batch that are worked on together: those of a run of keys with eight probes.
+const AT_ONCE: usize = 1024;
+/// Probes that are tested before the others of a key are touched. In a filter that is half full three
+/// of four keys that are not in it end there.
+const FIRST: usize = 2;
 
 #[inline(always)]
 fn word_and_mask(position: u64) -> (usize, u64) {
@@ -129,6 +135,13 @@ fn word_and_mask(position: u64) -> (usize, u64) {
 fn is_set(words: &[[u8; 8]], position: u64) -> bool {
     let (word, mask) = word_and_mask(position);
     u64::from_le_bytes(words[word]) & mask != 0
+}
+
+/// Whether the bits at all of these positions are set. Eight are tested without a branch: which
+/// one is not set is as good as random, and a wrong guess costs more than eight tests.
+#[inline(always)]
+fn are_set(words: &[[u8; 8]], positions: &[u64]) -> bool {
+    positions.chunks(8).all(|some| some.iter().fold(true, |all, at| all & is_set(words, *at)))
 }
 
 /// Sets the bits at these positions and returns how many were not set before.
@@ -144,56 +157,110 @@ fn set(words: &mut [[u8; 8]], positions: impl Iterator<Item = u64>) -> u64 {
     changed
 }
 
-/// Calls `work` for each key of a run with its positions, whose lines were asked for before. A
-/// group of keys has its positions computed once, all of them, and then is worked on.
-#[inline]
-fn in_groups<P: Probing>(
-    plan: &Plan,
-    probing: &P,
-    base: *const u8,
-    run: &[Digest],
-    mut work: impl FnMut(usize, &[u64]),
-) {
-    let probes = plan.probes as usize;
-    let mut positions = [0; IN_FLIGHT];
-    let keys = (IN_FLIGHT / probes).max(1);
-    for (number, group) in run.chunks(keys * P::WIDTH).enumerate() {
-        let mut end = 0;
-        for digests in group.chunks_exact(P::WIDTH) {
-            for position in probing.positions(digests) {
-                prefetch(base.wrapping_add((position / 8) as usize), Towards::Near);
-                positions[end] = position;
-                end += 1;
-            }
-        }
-        for (at, positions) in positions[..end].chunks_exact(probes).enumerate() {
-            work(number * keys + at, positions);
+/// Asks for the lines of these positions.
+#[inline(always)]
+fn ask_for(base: *const u8, positions: &[u64], towards: Towards) {
+    for position in positions {
+        prefetch(base.wrapping_add((position / 8) as usize), towards);
+    }
+}
+
+/// Returns the first positions of keys, `count` of each, one key behind the other.
+#[inline(always)]
+fn positions_of<'a, P: Probing>(
+    modulus: &Modulus,
+    count: usize,
+    digests: &[Digest],
+    buffer: &'a mut [u64; AT_ONCE],
+) -> &'a [u64] {
+    let keys = digests.chunks_exact(P::WIDTH);
+    let positions = &mut buffer[..keys.len() * count];
+    for (digests, positions) in keys.zip(positions.chunks_exact_mut(count)) {
+        for (position, number) in positions.iter_mut().zip(P::numbers(digests)) {
+            *position = number;
         }
     }
+    modulus.reduce(positions);
+    positions
 }
 
 impl<P: Probing> BitArray<P> {
     fn with_bits(plan: Plan, bits: Bits) -> BitArray<P> {
         assert_eq!(bits.cells.bytes().len() as u64, plan.bytes());
-        BitArray { plan, probing: P::new(&plan), bits }
+        BitArray { plan, modulus: Modulus::new(plan.bits()), bits, probing: PhantomData }
     }
 
-    /// Whether it pays to ask for lines before they are used. With very many probes a group would
-    /// be less than a key.
+    #[inline(always)]
+    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let numbers = P::numbers(digests).take(self.plan.probes as usize);
+        numbers.map(|number| self.modulus.of(number))
+    }
+
+    /// Whether it pays to ask for lines before they are used.
     fn is_far(&self) -> bool {
-        self.plan.bytes() as usize > FITS_IN_L2 && self.plan.probes as usize <= IN_FLIGHT
+        self.plan.bytes() as usize > FITS_IN_L2
+    }
+
+    /// How many digests have their positions computed together. None with so many probes that a key
+    /// is better worked on alone.
+    fn group(&self) -> Option<usize> {
+        let keys = AT_ONCE / self.plan.probes as usize;
+        (keys > 0).then_some(keys * P::WIDTH)
+    }
+
+    /// Asks for the lines of the first `count` positions of each key.
+    fn ask_ahead(&self, digests: &[Digest], count: usize) {
+        let base = self.bits.cells.bytes().as_ptr();
+        let mut buffer = [0; AT_ONCE];
+        for some in digests.chunks(AT_ONCE / count * P::WIDTH) {
+            let positions = positions_of::<P>(&self.modulus, count, some, &mut buffer);
+            ask_for(base, positions, Towards::Far);
+        }
     }
 
     #[inline]
     fn has(&self, digests: &[Digest]) -> bool {
         let (words, _) = self.bits.cells.bytes().as_chunks::<8>();
-        self.probing.positions(digests).all(|position| is_set(words, position))
+        self.positions(digests).all(|position| is_set(words, position))
+    }
+
+    /// Sets the bits of one key and returns how many were not set before.
+    fn set_key(&mut self, digests: &[Digest]) -> Result<u64> {
+        let BitArray { plan, modulus, bits, .. } = self;
+        let (words, _) = bits.cells.bytes_mut()?.as_chunks_mut::<8>();
+        let numbers = P::numbers(digests).take(plan.probes as usize);
+        let changed = set(words, numbers.map(|number| modulus.of(number)));
+        bits.ones += changed;
+        Ok(changed)
+    }
+
+    /// Tests keys in two steps: what is left after the first positions has the lines of the others
+    /// asked for, and is tested to the end.
+    fn test(&self, digests: &[Digest], found: &mut [bool]) {
+        let bytes = self.bits.cells.bytes();
+        let (words, _) = bytes.as_chunks::<8>();
+        let probes = self.plan.probes as usize;
+        let mut buffer = [0; AT_ONCE];
+        let positions = positions_of::<P>(&self.modulus, probes, digests, &mut buffer);
+        let first = FIRST.min(probes);
+        let (mut left, mut count) = ([0; AT_ONCE], 0);
+        for (at, (key, found)) in positions.chunks_exact(probes).zip(&mut *found).enumerate() {
+            *found = are_set(words, &key[..first]);
+            left[count] = at as u16;
+            count += usize::from(*found);
+        }
+        let left = left[..count].iter().map(|at| usize::from(*at));
+        let others = |at: usize| &positions[at * probes + first..(at + 1) * probes];
+        if self.is_far() {
+            left.clone().for_each(|at| ask_for(bytes.as_ptr(), others(at), Towards::Near));
+        }
+        left.for_each(|at| found[at] = are_set(words, others(at)));
     }
 }
 
 /// A call with one digest for a kind in which two stand for a key.
 fn takes_pairs(kind: Kind) -> Error {
-    let remedy = "its keys have two digests each; give keys, or both digests to insert_digests";
+    let remedy = "give the key, or both of its digests to insert_digests";
     Error::Unsupported { kind, verb: "insert one digest", remedy }
 }
 
@@ -207,49 +274,52 @@ impl<P: Probing> Membership for BitArray<P> {
         if P::WIDTH != 1 {
             return Err(takes_pairs(self.plan.kind()));
         }
-        let (words, _) = self.bits.cells.bytes_mut()?.as_chunks_mut::<8>();
-        let changed = set(words, self.probing.positions(&[digest]));
-        self.bits.ones += changed;
-        Ok(changed != 0)
+        Ok(self.set_key(&[digest])? != 0)
     }
 
-    /// Nothing: a run asks for its own lines, so that each position is computed once.
-    fn prefetch(&self, _digests: &[Digest]) {}
+    fn prefetch(&self, digests: &[Digest]) {
+        if self.is_far() && !digests.is_empty() {
+            self.ask_ahead(digests, FIRST.min(self.plan.probes as usize));
+        }
+    }
 
-    fn contains_run(&self, run: &[Digest], _next: &[Digest], found: &mut [bool]) {
-        if !self.is_far() {
+    fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]) {
+        self.prefetch(next);
+        // For one key the room of a group is not worth while.
+        let Some(group) = self.group().filter(|_| run.len() > P::WIDTH) else {
             for (digests, found) in run.chunks_exact(P::WIDTH).zip(found) {
                 *found = self.has(digests);
             }
             return;
+        };
+        for (digests, found) in run.chunks(group).zip(found.chunks_mut(group / P::WIDTH)) {
+            self.test(digests, found);
         }
-        let bytes = self.bits.cells.bytes();
-        let (words, _) = bytes.as_chunks::<8>();
-        in_groups(&self.plan, &self.probing, bytes.as_ptr(), run, |at, positions| {
-            found[at] = positions.iter().all(|position| is_set(words, *position));
-        });
     }
 
-    fn insert_run(&mut self, run: &[Digest], _next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
+    fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         if !run.len().is_multiple_of(P::WIDTH) {
             return Err(takes_pairs(self.plan.kind()));
         }
-        let is_far = self.is_far();
-        let BitArray { plan, probing, bits } = self;
-        let bytes = bits.cells.bytes_mut()?;
-        let base = bytes.as_ptr();
-        let (words, _) = bytes.as_chunks_mut::<8>();
-        let mut done = |changed: u64| {
-            bits.ones += changed;
-            new.push(changed != 0);
-        };
-        if is_far {
-            in_groups(plan, probing, base, run, |_, positions| {
-                done(set(words, positions.iter().copied()));
-            });
-        } else {
+        let Some(group) = self.group().filter(|_| run.len() > P::WIDTH || !next.is_empty()) else {
             for digests in run.chunks_exact(P::WIDTH) {
-                done(set(words, probing.positions(digests)));
+                new.push(self.set_key(digests)? != 0);
+            }
+            return Ok(());
+        };
+        let probes = self.plan.probes as usize;
+        if self.is_far() && !next.is_empty() {
+            self.ask_ahead(next, probes);
+        }
+        let BitArray { modulus, bits, .. } = self;
+        let (words, _) = bits.cells.bytes_mut()?.as_chunks_mut::<8>();
+        let mut buffer = [0; AT_ONCE];
+        for digests in run.chunks(group) {
+            let positions = positions_of::<P>(modulus, probes, digests, &mut buffer);
+            for key in positions.chunks_exact(probes) {
+                let changed = set(words, key.iter().copied());
+                bits.ones += changed;
+                new.push(changed != 0);
             }
         }
         Ok(())
@@ -258,15 +328,30 @@ impl<P: Probing> Membership for BitArray<P> {
     fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         found.clear();
         found.resize(digests.len() / P::WIDTH, false);
-        self.contains_run(digests, &[], found);
+        let mut next = digests.chunks(RUN * P::WIDTH);
+        let mut run = next.next().unwrap_or_default();
+        self.prefetch(run);
+        for found in found.chunks_mut(RUN) {
+            let after = next.next().unwrap_or_default();
+            self.contains_run(run, after, found);
+            run = after;
+        }
         // On doubt yes, as above.
         found.resize(digests.len().div_ceil(P::WIDTH), true);
     }
 
     fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         new.clear();
+        if !digests.len().is_multiple_of(P::WIDTH) {
+            return Err(takes_pairs(self.plan.kind()));
+        }
         new.reserve(digests.len() / P::WIDTH);
-        self.insert_run(digests, &[], new)
+        let mut runs = digests.chunks(RUN * P::WIDTH).peekable();
+        self.insert_run(&[], runs.peek().copied().unwrap_or_default(), new)?;
+        while let Some(run) = runs.next() {
+            self.insert_run(run, runs.peek().copied().unwrap_or_default(), new)?;
+        }
+        Ok(())
     }
 }
 
@@ -343,7 +428,7 @@ impl<P: Probing> Positioned for BitArray<P> {
         if P::WIDTH != 1 {
             return Err(takes_pairs(self.plan.kind()));
         }
-        Ok(self.probing.positions(&[digest]).collect())
+        Ok(self.positions(&[digest]).collect())
     }
 
     fn is_set(&self, position: u64) -> bool {

@@ -26,11 +26,9 @@
 //! is random in Java and C++; here it is that of the Rust library unless the caller gives one.
 
 use std::io::Write;
-
-use xxhash_rust::xxh64::xxh64;
+use std::iter;
 
 use super::bit_array::{self, Probing};
-use super::modulus::Modulus;
 use super::{
     FormatRow, KeyEncoding, Likeness, Variant, short, words_from, write_failed, write_words,
 };
@@ -39,6 +37,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Result, mismatch};
 use crate::filter::Filter;
 use crate::foreign::{ForeignHash, Function};
+use crate::kernels::xxh64::{self, xxh64};
 use crate::kind::Kind;
 use crate::kinds;
 use crate::math;
@@ -52,6 +51,7 @@ static HASH: ForeignHash = ForeignHash {
     seeded: true,
     kinds: &[KIND],
     function: Function::One(hash),
+    eight: Some(xxh64::eight_twice),
 };
 
 /// That of DataSketches' libraries for sketches whose seed nobody chooses.
@@ -222,25 +222,17 @@ fn hash(key: &[u8], seed: u64) -> Digest {
 }
 
 /// Halves of sums: the libraries shift by one, because Java has no unsigned numbers.
-struct HalfSums {
-    probes: u32,
-    modulus: Modulus,
-}
+struct HalfSums;
 
 impl Probing for HalfSums {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> HalfSums {
-        HalfSums { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (Digest { place, print }, modulus) = (digests[0], self.modulus);
-        let mut sum = place;
-        (0..self.probes).map(move |_| {
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let Digest { place: mut sum, print } = digests[0];
+        iter::repeat_with(move || {
             sum = sum.wrapping_add(print);
-            modulus.of(sum >> 1)
+            sum >> 1
         })
     }
 }

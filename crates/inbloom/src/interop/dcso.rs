@@ -32,9 +32,9 @@
 //! A file may be compressed by gzip as a whole.
 
 use std::io::{self, Read, Write};
+use std::iter;
 
 use super::bit_array::{self, Probing};
-use super::modulus::Modulus;
 use super::{
     FormatRow, KeyEncoding, Likeness, Variant, fnv, gzip, short, words_from, write_failed,
     write_words,
@@ -61,6 +61,7 @@ static HASH_V1: ForeignHash = ForeignHash {
         place: fnv::fnv_1(fnv::BASIS, key) % PRIME,
         print: 0,
     }),
+    eight: None,
 };
 static HASH_V0: ForeignHash = ForeignHash {
     id: 70,
@@ -71,6 +72,7 @@ static HASH_V0: ForeignHash = ForeignHash {
         let place = fnv::fnv_1(fnv::BASIS, key);
         Digest { place, print: fnv::fnv_1(place, b"this-is-magical") }
     }),
+    eight: None,
 };
 
 fn hasher_v1() -> Hasher {
@@ -273,49 +275,34 @@ fn plan(items: u64, rate: f64, variants: u32) -> Result<(Plan, Hasher)> {
 const PRIME: u64 = 18_446_744_073_709_551_557;
 const GENERATOR: u64 = 18_446_744_073_709_550_147;
 
-struct ProbingV1 {
-    probes: u32,
-    modulus: Modulus,
-}
+struct ProbingV1;
 
 impl Probing for ProbingV1 {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> ProbingV1 {
-        ProbingV1 { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (mut hash, modulus) = (digests[0].place, self.modulus);
-        (0..self.probes).map(move |_| {
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let mut hash = digests[0].place;
+        iter::repeat_with(move || {
             hash = hash.wrapping_mul(GENERATOR);
             // The prime is above 2^63: it fits once at most.
             hash = hash.checked_sub(PRIME).unwrap_or(hash);
-            modulus.of(hash)
+            hash
         })
     }
 }
 
-struct ProbingV0 {
-    probes: u32,
-    modulus: Modulus,
-}
+struct ProbingV0;
 
 impl Probing for ProbingV0 {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> ProbingV0 {
-        ProbingV0 { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (Digest { place, print }, modulus) = (digests[0], self.modulus);
-        let mut sum = place;
-        (0..self.probes).map(move |_| {
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let Digest { place: mut sum, print } = digests[0];
+        iter::repeat_with(move || {
             sum = sum.wrapping_add(print);
-            modulus.of(sum)
+            sum
         })
     }
 }

@@ -26,16 +26,15 @@ use std::io::Write;
 
 use super::base64::{self, Alphabet};
 use super::bit_array::{self, Probing};
-use super::modulus::Modulus;
 use super::{
-    FormatRow, KeyEncoding, Likeness, Variant, fnv, murmur3, short, words_from, write_failed,
-    write_words,
+    FormatRow, KeyEncoding, Likeness, Variant, fnv, short, words_from, write_failed, write_words,
 };
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, mismatch};
 use crate::filter::Filter;
 use crate::foreign::{ForeignHash, Function};
+use crate::kernels::murmur3;
 use crate::kind::Kind;
 use crate::kinds;
 use crate::math;
@@ -49,6 +48,7 @@ static MURMUR: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[KIND],
     function: Function::Two(murmur3::pair),
+    eight: Some(murmur3::eight_pairs),
 };
 static FNV: ForeignHash = ForeignHash {
     id: 68,
@@ -59,6 +59,7 @@ static FNV: ForeignHash = ForeignHash {
         let [h0, h1, h2, h3] = [0, 1, 2, 3].map(|i| fnv::fnv_1a(fnv::BASIS + i, key));
         [Digest { place: h0, print: h1 }, Digest { place: h2, print: h3 }]
     }),
+    eight: None,
 };
 
 fn hasher() -> Hasher {
@@ -231,27 +232,19 @@ fn plan(items: u64, rate: f64, variants: u32) -> Result<(Plan, Hasher)> {
     Ok((Plan { items, rate, bits: bits as u64, probes, ..Plan::blank(KIND) }, hasher_of(variants)))
 }
 
-struct GoProbing {
-    probes: u32,
-    modulus: Modulus,
-}
+struct GoProbing;
 
 impl Probing for GoProbing {
     const WIDTH: usize = 2;
 
-    fn new(plan: &Plan) -> GoProbing {
-        GoProbing { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
         let [Digest { place: h0, print: h1 }, Digest { place: h2, print: h3 }] =
             [digests[0], digests[1]];
-        let modulus = self.modulus;
-        (0..u64::from(self.probes)).map(move |i| {
-            let start = if i % 2 == 0 { h0 } else { h1 };
-            let step = if (i + i % 2) % 4 < 2 { h2 } else { h3 };
-            modulus.of(start.wrapping_add(i.wrapping_mul(step)))
+        (0..).map(move |i: u64| {
+            let start = if i & 1 == 0 { h0 } else { h1 };
+            let step = if i & 3 == 0 || i & 3 == 3 { h2 } else { h3 };
+            start.wrapping_add(i.wrapping_mul(step))
         })
     }
 }

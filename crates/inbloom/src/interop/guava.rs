@@ -19,15 +19,16 @@
 //! handful of keys (n = 1 at 0.01: 6, not 7). Each reads what the other has written.
 
 use std::io::Write;
+use std::iter;
 
 use super::bit_array::{self, Probing};
-use super::modulus::Modulus;
-use super::{FormatRow, KeyEncoding, Likeness, Variant, murmur3, short, words_from, write_words};
+use super::{FormatRow, KeyEncoding, Likeness, Variant, short, words_from, write_words};
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, mismatch};
 use crate::filter::Filter;
 use crate::foreign::{ForeignHash, Function};
+use crate::kernels::murmur3;
 use crate::kind::Kind;
 use crate::kinds;
 use crate::math;
@@ -42,6 +43,7 @@ static HASH: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[MITZ_32, MITZ_64],
     function: Function::One(murmur3::hash),
+    eight: Some(murmur3::eight),
 };
 
 fn hasher() -> Hasher {
@@ -152,50 +154,31 @@ fn plan(items: u64, rate: f64, variants: u32) -> Result<(Plan, Hasher)> {
 }
 
 /// Also the probes of Spark's first version, for its own hash.
-pub(super) struct Mitz32 {
-    probes: u32,
-    modulus: Modulus,
-}
+pub(super) struct Mitz32;
 
 impl Probing for Mitz32 {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> Mitz32 {
-        Mitz32 { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (step, modulus) = ((digests[0].place >> 32) as u32, self.modulus);
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let step = (digests[0].place >> 32) as u32;
         let mut sum = digests[0].place as u32;
-        (0..self.probes).map(move |_| {
+        iter::repeat_with(move || {
             sum = sum.wrapping_add(step);
-            let positive = if (sum as i32) < 0 { !sum } else { sum };
-            modulus.of(u64::from(positive))
+            u64::from(if (sum as i32) < 0 { !sum } else { sum })
         })
     }
 }
 
-struct Mitz64 {
-    probes: u32,
-    modulus: Modulus,
-}
+struct Mitz64;
 
 impl Probing for Mitz64 {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> Mitz64 {
-        Mitz64 { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (Digest { place, print }, modulus) = (digests[0], self.modulus);
-        let mut sum = place;
-        (0..self.probes).map(move |_| {
-            let position = modulus.of(sum & (u64::MAX >> 1));
-            sum = sum.wrapping_add(print);
-            position
-        })
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let Digest { place, print } = digests[0];
+        iter::successors(Some(place), move |sum| Some(sum.wrapping_add(print)))
+            .map(|sum| sum & (u64::MAX >> 1))
     }
 }

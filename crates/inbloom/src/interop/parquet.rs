@@ -47,14 +47,13 @@ mod values;
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 
-use xxhash_rust::xxh64::xxh64;
-
-use super::{FormatRow, KeyEncoding, Likeness};
+use super::{FormatRow, KeyEncoding, Likeness, write_failed};
 use crate::codec::put_varint;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result, mismatch};
 use crate::filter::{Content, Filter};
 use crate::foreign::{ForeignHash, Function};
+use crate::kernels::xxh64;
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds;
 use crate::plan::Plan;
@@ -73,7 +72,8 @@ static HASH: ForeignHash = ForeignHash {
     name: "xxh64",
     seeded: false,
     kinds: &[SPLIT_BLOCK],
-    function: Function::One(|key, seed| Digest { place: xxh64(key, seed), print: 0 }),
+    function: Function::One(|key, seed| Digest { place: xxh64::xxh64(key, seed), print: 0 }),
+    eight: Some(xxh64::eight),
 };
 
 fn hasher() -> Hasher {
@@ -280,8 +280,7 @@ fn write(filter: &Filter, _variants: u32, writer: &mut dyn Write) -> Result<()> 
     put_varint(&mut header, payload.len() as u64 * 2);
     header.extend([0x1c, 0x1c, 0, 0].repeat(3));
     header.push(0);
-    let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
-    writer.write_all(&header).map_err(failed)?;
-    writer.write_all(&payload).map_err(failed)?;
-    writer.flush().map_err(failed)
+    writer.write_all(&header).map_err(write_failed)?;
+    writer.write_all(&payload).map_err(write_failed)?;
+    writer.flush().map_err(write_failed)
 }

@@ -23,10 +23,10 @@
 //! Sizes are those of Guava 31.1 and older.
 
 use std::io::Write;
+use std::iter;
 
 use super::bit_array::{self, Probing};
 use super::guava::Mitz32;
-use super::modulus::Modulus;
 use super::{FormatRow, KeyEncoding, Likeness, Variant, short, words_from, write_words};
 use crate::codec::Decoder;
 use crate::digest::{Digest, Hasher};
@@ -47,6 +47,7 @@ static HASH_V1: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[V1],
     function: Function::One(hash),
+    eight: None,
 };
 static HASH_V2: ForeignHash = ForeignHash {
     id: 66,
@@ -54,6 +55,7 @@ static HASH_V2: ForeignHash = ForeignHash {
     seeded: true,
     kinds: &[V2],
     function: Function::One(hash),
+    eight: None,
 };
 
 fn hasher_v1() -> Hasher {
@@ -196,26 +198,19 @@ fn hash(key: &[u8], seed: u64) -> Digest {
     Digest { place: u64::from(h2) << 32 | u64::from(h1), print: 0 }
 }
 
-struct ProbingV2 {
-    probes: u32,
-    modulus: Modulus,
-}
+struct ProbingV2;
 
 impl Probing for ProbingV2 {
     const WIDTH: usize = 1;
 
-    fn new(plan: &Plan) -> ProbingV2 {
-        ProbingV2 { probes: plan.probes(), modulus: Modulus::new(plan.bits()) }
-    }
-
     #[inline(always)]
-    fn positions(&self, digests: &[Digest]) -> impl Iterator<Item = u64> {
-        let (place, modulus) = (digests[0].place, self.modulus);
+    fn numbers(digests: &[Digest]) -> impl Iterator<Item = u64> {
+        let place = digests[0].place;
         let step = i64::from((place >> 32) as i32);
         let mut sum = i64::from(place as i32) * i64::from(i32::MAX);
-        (0..self.probes).map(move |_| {
+        iter::repeat_with(move || {
             sum = sum.wrapping_add(step);
-            modulus.of(if sum < 0 { !sum } else { sum } as u64)
+            if sum < 0 { !sum as u64 } else { sum as u64 }
         })
     }
 }

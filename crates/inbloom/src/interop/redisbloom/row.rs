@@ -30,6 +30,7 @@ static HASH: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[BLOOM],
     function: Function::One(|key, _| digest(Pair::of(key))),
+    eight: None,
 };
 static HASH_32: ForeignHash = ForeignHash {
     id: 82,
@@ -37,6 +38,7 @@ static HASH_32: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[BLOOM_32],
     function: Function::One(|key, _| digest(Pair::of_32(key))),
+    eight: None,
 };
 static HASH_CUCKOO: ForeignHash = ForeignHash {
     id: 83,
@@ -44,6 +46,7 @@ static HASH_CUCKOO: ForeignHash = ForeignHash {
     seeded: false,
     kinds: &[CUCKOO],
     function: Function::One(|key, _| Digest { place: murmur64a(key, 0), print: 0 }),
+    eight: None,
 };
 
 fn digest(Pair { a, b }: Pair) -> Digest {
