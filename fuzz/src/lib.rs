@@ -50,6 +50,7 @@ fn check_error(error: &Error) {
             assert!(!what.is_empty() && !expected.is_empty() && !got.is_empty(), "{text}");
             assert!(text.ends_with(remedy) && remedy.len() > 10, "{text}");
         }
+        Error::NotAFilter { .. } => assert!(error.help().is_some(), "{text}"),
         Error::NewerVersion { .. } | Error::Key { .. } | Error::Memory { .. } => {}
         other => panic!("no error of a reader: {other:?}"),
     }

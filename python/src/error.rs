@@ -25,14 +25,14 @@ pub fn raised_with(py: Python<'_>, error: Error, more: &str) -> PyErr {
             None => PyErr::from(std::io::Error::new(cause.kind(), text())),
         },
         Error::ReadOnly => {
-            let text = "the filter was opened read-only: open it with writable=True, change it, \
+            let text = "the filter was opened read-only; open it with writable=True, change it, \
                         and save it";
             exception(py, "ReadOnlyError", format!("{text}{more}"))
         }
         Error::Copies { copies } => {
             let text = format!(
-                "the filter holds this key {copies} times, and no more copies of one key fit: add \
-                 it with add_if_absent, which keeps one, or use kind=\"counting\"{more}"
+                "the filter holds this key {copies} times, and has no room for another copy; use \
+                 add_if_absent, which keeps one copy, or kind=\"counting\"{more}"
             );
             exception(py, "FullError", text)
         }
@@ -42,7 +42,8 @@ pub fn raised_with(py: Python<'_>, error: Error, more: &str) -> PyErr {
         }
         Error::Mismatch { .. } | Error::MergedRate { .. } => exception(py, "MismatchError", text()),
         Error::Key { .. } => exception(py, "SecretError", text()),
-        Error::Format { .. }
+        Error::NotAFilter { .. }
+        | Error::Format { .. }
         | Error::Ambiguous { .. }
         | Error::Part { .. }
         | Error::OtherScheme { .. }

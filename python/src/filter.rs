@@ -510,8 +510,8 @@ impl Filter {
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         if self.read(py, |filter| filter.hasher().key().is_some())? {
-            let text = "a filter with a secret is not pickled, as the secret would be lost or told: \
-                        save it, and open it with the secret";
+            let text = "a filter with a secret key cannot be pickled, because the pickle would lose or \
+                        reveal the key: call save(), and open the file with the secret key";
             return Err(exception(py, "SecretError", text.to_string()));
         }
         let make = py.import("inbloom")?.getattr("from_bytes")?;
@@ -532,7 +532,7 @@ impl Filter {
         let plan = &known.plan;
         fields.set_item("kind", plan.kind().name())?;
         fields.set_item("planned_items", plan.items())?;
-        fields.set_item("promised_rate", plan.rate())?;
+        fields.set_item("target_rate", plan.rate())?;
         fields.set_item("bits", plan.bits())?;
         fields.set_item("bits_per_key", plan.bits_per_key())?;
         fields.set_item("bytes", known.bytes)?;
@@ -545,7 +545,7 @@ impl Filter {
         fields.set_item("inserted", known.inserted)?;
         fields.set_item("estimated_items", known.estimate.items)?;
         fields.set_item("estimated_items_error", known.estimate.error)?;
-        fields.set_item("ones", known.occupied)?;
+        fields.set_item("occupied", known.occupied)?;
         fields.set_item("fill", known.fill)?;
         fields.set_item("current_rate", known.rate)?;
         fields.set_item("read_only", known.is_read_only)?;

@@ -279,6 +279,15 @@ def test_plans_and_their_refusals():
         inbloom.Filter(10**15, 1e-12)
 
 
+def test_info_has_the_names_of_the_command_line():
+    filter = inbloom.Filter(1000, 0.01)
+    filter.update(keys(1000))
+    info = filter.info()
+    assert info["target_rate"] == 0.01
+    assert info["occupied"] == pytest.approx(info["fill"] * info["bits"], rel=0.02)
+    assert not {"promised_rate", "ones"} & info.keys()
+
+
 def test_auto_clear():
     filter = inbloom.Filter(100, 0.01, auto_clear=0.5)
     filter.update(keys(10_000))

@@ -228,7 +228,7 @@ def test_a_window_forgets_also_across_a_kill(tmp_path):
 def test_settings_that_differ_from_the_file_are_reported(tmp_path, caplog):
     local(tmp_path).close("finished")
     local(tmp_path, rate=1e-6).close("finished")
-    assert "delete it to begin anew" in caplog.text
+    assert "delete the file to start with a new filter" in caplog.text
 
 
 def test_the_remote_filter_survives_a_server_that_starts_again(command, tmp_path):

@@ -25,6 +25,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use crate::csv::{self, Splitter};
 use crate::input::{Encoding, Input};
+use crate::output::{Problem, problem};
 use crate::pipeline::{Done, Pipeline, Turns};
 use crate::{numbers, split};
 
@@ -196,14 +197,14 @@ pub struct InputError {
 /// header.
 pub struct BadRecord {
     pub index: Option<usize>,
-    pub problem: String,
+    pub problem: Problem,
 }
 
 impl BadRecord {
     fn too_long(index: usize, longest: usize) -> BadRecord {
-        let problem = format!(
-            "longer than {} bytes, the limit for a line: give a larger --max-line if that is right",
-            numbers::exact(longest as u64),
+        let problem = problem(
+            format!("longer than the limit of {} bytes", numbers::exact(longest as u64)),
+            "pass a larger --max-line if the input is correct",
         );
         BadRecord { index: Some(index), problem }
     }
@@ -211,7 +212,9 @@ impl BadRecord {
     /// The error that it is, `before` records of the input having come before its block.
     fn into_error(self, input: &Input, records: &Records, before: u64) -> Error {
         let number = self.index.map_or(1, |index| before + 1 + index as u64);
-        anyhow!("{}: {} {number}: {}", input.shown(), records.name(), self.problem)
+        let Problem { what, help } = self.problem;
+        let what = format!("{}: {} {number}: {what}", input.shown(), records.name());
+        Problem { what, help }.into()
     }
 }
 
@@ -237,7 +240,7 @@ pub struct Reader {
     inputs: Arc<[Input]>,
     encoding: Encoding,
     records: Records,
-    /// The bytes that have come so far, for whoever shows progress.
+    /// Returns the bytes that have come so far, to show progress.
     progress: Arc<AtomicU64>,
     /// The input being read.
     current: Option<Box<dyn Read + Send>>,
@@ -416,10 +419,10 @@ fn fill(
 
 /// A record of CSV with a quoted field that the input ends in.
 fn unclosed(index: usize) -> BadRecord {
-    let problem = "a quoted field begins here, or behind, that has no closing quote until the end \
-                   of the input: correct the quotes, or read plain fields with -d and -f, without \
-                   --csv"
-        .to_string();
+    let problem = problem(
+        "a quoted field begins here or later and has no closing quote",
+        "correct it, or read plain fields with -d and -f instead of --csv",
+    );
     BadRecord { index: Some(index), problem }
 }
 
@@ -820,7 +823,7 @@ mod tests {
             assert_eq!(found, expected.iter().map(|one| one.as_bytes()).collect::<Vec<_>>());
             assert_eq!(bytes, text.len(), "where to go on is known to the byte");
         }
-        // Of an input that is only a header there is a block all the same, for whoever prints it.
+        // Of an input that is only a header there is a batch all the same, to print it.
         let reader = Reader::new(&inputs[..1], Encoding::ByMagic, records);
         let mut jobs = InOrder::new(reader, 1, copy);
         let Some(Ok(job)) = jobs.next() else { panic!("it is read") };
@@ -871,7 +874,7 @@ mod tests {
             copy(block, records)?;
             let bad = records.iter().position(|record| record == b"bad");
             records.retain(|record| record != b"good");
-            let problem = "it is bad".to_string();
+            let problem = Problem::from("it is bad".to_string());
             bad.map_or(Ok(()), |index| Err(BadRecord { index: Some(index), problem }))
         });
         let (mut records, mut failed) = (Vec::new(), Vec::new());

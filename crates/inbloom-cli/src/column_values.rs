@@ -7,6 +7,7 @@
 //! writes them, bytes as they are, bytes of a fixed length in hexadecimal. NULL is no key. Of a repeated
 //! column every value is one.
 
+use crate::output::problem;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -45,15 +46,20 @@ impl ColumnValues {
         let Some(at) = metadata.column(column) else {
             let names = metadata.columns.iter().map(|column| column.path.as_str());
             let names = names.take(20).collect::<Vec<_>>().join(", ");
-            bail!("{}: no column \"{column}\": give one of its columns: {names}", path.display());
+            bail!(problem(
+                format!("{}: no column \"{column}\"", path.display()),
+                format!("choose one of {names}")
+            ));
         };
         let value_type = metadata.columns[at].value_type;
         if value_type.physical == Physical::Int96 {
-            bail!(
-                "{}: column \"{column}\" has 96-bit timestamps, which have no text: write them as \
-                 64-bit integers",
-                path.display(),
-            );
+            bail!(problem(
+                format!(
+                    "{}: column \"{column}\" has 96-bit timestamps, which cannot be keys",
+                    path.display()
+                ),
+                "write them as 64-bit integers"
+            ));
         }
         let file = SerializedFileReader::new(file).with_context(named)?;
         Ok(ColumnValues {
@@ -147,12 +153,14 @@ impl TextValues<'_> {
             let start = self.text.len();
             write(value, self.text)?;
             if memchr(self.terminator, &self.text[start..]).is_some() {
-                bail!(
-                    "the value \"{}\" has {} in it, which ends a key: {}",
-                    self.text[start..].escape_ascii(),
-                    if self.terminator == 0 { "a NUL byte" } else { "a newline" },
-                    if self.terminator == 0 { "leave -0 out" } else { "give -0" },
-                );
+                bail!(problem(
+                    format!(
+                        "the value \"{}\" contains {}, which ends a key",
+                        self.text[start..].escape_ascii(),
+                        if self.terminator == 0 { "a NUL byte" } else { "a newline" }
+                    ),
+                    if self.terminator == 0 { "leave -0 out" } else { "pass -0" }
+                ));
             }
             self.text.push(self.terminator);
         }

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::blocks::{BadRecord, Block, InOrder};
 use crate::keys::{InputArgs, Keys};
+use crate::output::{Problem, problem};
 use crate::{numbers, output};
 
 /// Whether a file is a Parquet file, by its first bytes.
@@ -160,7 +161,10 @@ pub fn check(
         let Some(at) = metadata.column(column) else {
             let names = metadata.columns.iter().map(|column| column.path.as_str());
             let names = names.take(20).collect::<Vec<_>>().join(", ");
-            bail!("{name}: no column \"{column}\": give one of its columns with --column: {names}");
+            bail!(problem(
+                format!("{name}: no column \"{column}\""),
+                format!("choose one with --column: {names}")
+            ));
         };
         let Column { value_type, .. } = metadata.columns[at];
         let known = types.iter().position(|known| *known == value_type);
@@ -191,7 +195,6 @@ pub fn check(
     Ok(if selected > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What a file answers.
 struct FileAnswer {
     /// The row groups that can hold any of the keys.
     groups: Vec<usize>,
@@ -276,7 +279,7 @@ fn expanded(patterns: &[PathBuf]) -> Result<Vec<PathBuf>> {
                 found.push(pattern.with_file_name(&name));
             }
         }
-        ensure!(!found.is_empty(), "no file fits \"{}\"", pattern.display());
+        ensure!(!found.is_empty(), "no file matches \"{}\"", pattern.display());
         found.sort();
         paths.extend(found);
     }
@@ -347,12 +350,16 @@ fn encode(
         let Some(key) = key else { return Ok(()) };
         for (value_type, made) in types.iter().zip(&mut *made) {
             bytes.clear();
-            let problem = match encoding {
-                None => value_type.encode(key, &mut bytes).err().map(|error| error.to_string()),
-                Some(encoding) => (!encoding.encode(key, &mut bytes))
-                    .then(|| format!("--key-encoding {encoding} takes {}", encoding.expected())),
+            let failed = match encoding {
+                None => value_type
+                    .encode(key, &mut bytes)
+                    .err()
+                    .map(|error| Problem::from(error.to_string())),
+                Some(encoding) => {
+                    (!encoding.encode(key, &mut bytes)).then(|| keys.not_encoded(encoding, key))
+                }
             };
-            match problem {
+            match failed {
                 None => made.push(hasher.digest(&bytes)),
                 Some(problem) => return Err(BadRecord { index: Some(index), problem }),
             }

@@ -78,7 +78,7 @@ impl Splitter {
         }
     }
 
-    /// Whether what came so far ends within a quoted field.
+    /// Returns whether what came so far ends within a quoted field.
     pub fn is_within_quotes(&self) -> bool {
         self.state == QuoteState::Quoted
     }
@@ -123,8 +123,8 @@ pub struct Unquoted {
 }
 
 impl CsvFields {
-    /// The same fields in an input with this header. All names must be in it: the one that is not
-    /// is returned.
+    /// Returns the same fields in an input with this header. All names must be in it: the one that
+    /// is not is returned.
     pub fn in_columns<'f>(&'f self, header: Option<&[Vec<u8>]>) -> Result<Selector<'f>, &'f str> {
         let header = header.unwrap_or_default();
         let column = |name: &'f String| {
@@ -142,9 +142,9 @@ impl CsvFields {
 }
 
 impl Selector<'_> {
-    /// The key of a record, unless it has none of the fields. One field is the key as it is without
-    /// its quotes. Several are joined by the delimiter, quoted again where they need it: otherwise
-    /// `a,b` and `c` would be the same key as `a` and `b,c`.
+    /// Returns the key of a record, unless it has none of the fields. One field is the key as it is
+    /// without its quotes. Several are joined by the delimiter, quoted again where they need it:
+    /// otherwise `a,b` and `c` would be the same key as `a` and `b,c`.
     pub fn select<'a>(&mut self, record: &[u8], unquoted: &'a mut Unquoted) -> Option<&'a [u8]> {
         unquoted.read(&mut self.reader, record);
         match &self.columns {
@@ -160,7 +160,7 @@ impl Selector<'_> {
     }
 }
 
-/// The fields of a header.
+/// Returns the fields of a header.
 pub fn names(header: &[u8], delimiter: u8) -> Vec<Vec<u8>> {
     let mut unquoted = Unquoted::default();
     unquoted.read(&mut reader(delimiter), header);
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::fields::parse_list;
 
-    /// The records that `csv-core` finds in a whole text: their fields.
+    /// Returns the records that `csv-core` finds in a whole text: their fields.
     fn oracle(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let mut reader =
             ReaderBuilder::new().delimiter(b',').terminator(Terminator::Any(b'\n')).build();
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Where records end, the text fed in portions of these lengths.
+    /// Returns where records end, the text fed in portions of these lengths.
     fn ends(text: &[u8], portion: usize) -> (Vec<usize>, Splitter) {
         let (mut splitter, mut ends) = (Splitter::new(b','), Vec::new());
         for (number, bytes) in text.chunks(portion).enumerate() {

@@ -13,6 +13,7 @@ use crate::filter_file::{self, Changed, OpenArgs};
 use crate::keys::{InputArgs, Keys};
 use crate::lock::WaitArgs;
 use crate::numbers;
+use crate::output::problem;
 use crate::progress::{Beside, Progress};
 
 /// A filter on its way from its file and back into it.
@@ -45,8 +46,10 @@ impl<'a> Edit<'a> {
         let file = Changed::new(path, wait)?;
         ensure!(
             file.exists()?,
-            "{0} does not exist: plan and make it with 'inbloom build -o {0}' first",
-            path.display(),
+            problem(
+                format!("{} does not exist", path.display()),
+                format!("create it with 'inbloom build -o {}'", path.display()),
+            ),
         );
         let mut filter = args.open_mut(path)?;
         args.verify(path)?;
@@ -70,7 +73,7 @@ impl<'a> Edit<'a> {
     ) -> Result<Tally> {
         let path = self.path;
         by_lines(&mut self.filter, what, input, keys, |filter, digests| {
-            take(filter, digests).with_context(|| format!("{} is left as it was", path.display()))
+            take(filter, digests).with_context(|| format!("{} was not changed", path.display()))
         })
     }
 

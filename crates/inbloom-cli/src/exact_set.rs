@@ -44,8 +44,8 @@ impl ExactSet {
         new.extend(digests.iter().map(|digest| self.0.insert(*digest)));
     }
 
-    /// The memory it takes, about: a digest and a control byte for each place, 7 in 8 of which are
-    /// used at most.
+    /// Returns the memory it takes, about: a digest and a control byte for each place, 7 in 8 of
+    /// which are used at most.
     pub fn bytes(&self) -> u64 {
         (self.0.capacity() as u64 * 8).div_ceil(7) * (size_of::<Digest>() as u64 + 1)
     }

@@ -13,6 +13,7 @@
 //! A record without any delimiter is its own first field and has no others. (`cut` prints it whole
 //! for every list. What becomes of a record without a key is up to `--missing`.)
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use memchr::memmem::Finder;
@@ -33,9 +34,31 @@ pub struct FieldList(Vec<RangeInclusive<usize>>);
 pub struct Delimiter(Vec<u8>);
 
 impl Default for Delimiter {
-    /// A tab, as for `cut`.
+    /// Returns a tab, as for `cut`.
     fn default() -> Delimiter {
         Delimiter(b"\t".to_vec())
+    }
+}
+
+impl fmt::Display for FieldList {
+    /// As it is typed: `1,3-4,6-`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, range) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match (range.start(), range.end()) {
+                (start, end) if start == end => write!(f, "{start}")?,
+                (start, &usize::MAX) => write!(f, "{start}-")?,
+                (start, end) => write!(f, "{start}-{end}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Delimiter {
+    /// In quotes, as it may be a space.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}'", self.0.escape_ascii())
     }
 }
 
@@ -45,7 +68,7 @@ impl FieldList {
         FieldList(vec![1..=usize::MAX])
     }
 
-    /// The one field of the list, counted from 1, if it is one.
+    /// Returns the one field of the list, counted from 1, if it is one.
     pub fn only(&self) -> Option<usize> {
         match self.0.as_slice() {
             [only] if only.start() == only.end() => Some(*only.start()),
@@ -60,7 +83,7 @@ impl FieldList {
 }
 
 impl Delimiter {
-    /// The byte that it is, if it is one.
+    /// Returns the byte that it is, if it is one.
     pub fn byte(&self) -> Option<u8> {
         match self.0.as_slice() {
             [byte] => Some(*byte),
@@ -74,8 +97,8 @@ impl Fields {
         Fields { delimiter: Finder::new(&delimiter.0).into_owned(), list }
     }
 
-    /// The key of a record, unless it has none of the fields. One run of fields is borrowed from
-    /// it, several are written into `scratch`, whose contents do not matter.
+    /// Returns the key of a record, unless it has none of the fields. One run of fields is borrowed
+    /// from it, several are written into `scratch`, whose contents do not matter.
     pub fn select<'a>(&self, record: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let mut cursor = Cursor { delimiter: &self.delimiter, rest: Some(record), next: 1 };
         let (first, more) = self.list.0.split_first()?;
@@ -104,8 +127,8 @@ struct Cursor<'f, 'a> {
 }
 
 impl<'a> Cursor<'_, 'a> {
-    /// The fields of this range that the record has, with the delimiters between them; None if it
-    /// has none of them.
+    /// Returns the fields of this range that the record has, with the delimiters between them; None
+    /// if it has none of them.
     fn run(&mut self, range: &RangeInclusive<usize>) -> Option<&'a [u8]> {
         self.pass(*range.start() - self.next);
         let run = self.rest?;
@@ -207,7 +230,7 @@ pub fn parse_delimiter(text: &str) -> Result<Delimiter, String> {
     Ok(Delimiter(delimiter))
 }
 
-/// What the text behind a backslash stands for, and the text behind that.
+/// Returns what the text behind a backslash stands for, and the text behind that.
 fn unescape(text: &[u8]) -> Option<(u8, &[u8])> {
     let hexadecimal = |digit: u8| char::from(digit).to_digit(16);
     Some(match text {
@@ -293,7 +316,7 @@ mod tests {
         assert_eq!(selected("2", "::", "a:b"), "no key");
     }
 
-    /// The selection written as its definition: all fields, those in the list, joined.
+    /// Returns the selection written as its definition: all fields, those in the list, joined.
     fn naive(ranges: &[RangeInclusive<usize>], delimiter: &str, record: &str) -> String {
         let fields = record.split(delimiter).enumerate();
         let chosen = fields.filter(|(index, _)| ranges.iter().any(|r| r.contains(&(index + 1))));

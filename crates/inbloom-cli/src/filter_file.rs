@@ -11,13 +11,14 @@ use inbloom::interop::{Container, Format};
 use inbloom::{Digest, Error, Filter, Hasher, Kind, OpenOptions, Plan, SecretKey, Span};
 
 use crate::lock::{Lock, WaitArgs};
+use crate::output::problem;
 use crate::signals::Signals;
 
 /// The secret key of filters that are hashed under one.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct KeyArgs {
-    /// Hash under the secret key in this file, 32 hexadecimal digits: nobody without it can craft
-    /// keys that collide
+    /// Hash with the secret key in this file (32 hexadecimal digits), so that nobody else can craft
+    /// false positives
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -26,16 +27,20 @@ impl KeyArgs {
     pub fn key(&self) -> Result<Option<SecretKey>> {
         let Some(path) = &self.key_file else { return Ok(None) };
         let text = fs::read_to_string(path)
-            .with_context(|| format!("cannot read the key from {}", path.display()))?;
+            .with_context(|| format!("cannot read the secret key from {}", path.display()))?;
         let digits = text.trim();
         let hexadecimal = digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit());
         // The key itself is not for the terminal, nor for a log.
         ensure!(
             hexadecimal,
-            "{} holds {} characters, but a key is 32 hexadecimal digits: make one with \
-             'openssl rand -hex 16'",
-            path.display(),
-            digits.chars().count(),
+            problem(
+                format!(
+                    "{} holds {} characters, but a secret key has 32 hexadecimal digits",
+                    path.display(),
+                    digits.chars().count()
+                ),
+                "create one with 'openssl rand -hex 16'"
+            )
         );
         let key = u128::from_str_radix(digits, 16).expect("32 hexadecimal digits are 128 bits");
         Ok(Some(SecretKey::new(key.to_be_bytes())))
@@ -58,12 +63,12 @@ pub struct OpenArgs {
     #[command(flatten)]
     key: KeyArgs,
 
-    /// The format of the filter's file, where its content does not tell it
+    /// Format of the filter's file, if its content does not show it
     #[arg(long, value_name = "FORMAT", value_parser = format_parser(), conflicts_with = "key_file")]
     from: Option<Format>,
 
-    /// What the content of a --from format does not tell: fnv for Go's filters before version
-    /// 2.0.1, little-endian; may be given more than once
+    /// Variant of the --from format: fnv for Go's filters before version 2.0.1, little-endian; may be
+    /// given more than once
     #[arg(long, value_name = "V", requires = "from", value_delimiter = ',')]
     variant: Vec<String>,
 }
@@ -79,14 +84,19 @@ impl OpenArgs {
         })
     }
 
+    /// Whether a file may be taken for one of this format by its content.
+    pub fn allows(&self, format: &str) -> bool {
+        self.from.is_none_or(|from| from.name() == format)
+    }
+
     /// The secret key, for filters that are not in files.
     pub fn key(&self) -> Result<Option<SecretKey>> {
         self.key.key()
     }
 
-    /// Whether a secret key was given.
-    pub fn has_key(&self) -> Result<bool> {
-        Ok(self.key.key()?.is_some())
+    /// Whether a secret key was given. Does not read it: it may come from a pipe.
+    pub fn has_key(&self) -> bool {
+        self.key.key_file.is_some()
     }
 
     /// Opens a filter to change it.
@@ -154,8 +164,8 @@ pub struct HashArgs {
     #[command(flatten)]
     pub key: KeyArgs,
 
-    /// Hash under this seed, 0 or more [default: 0]; filters of which a line must be in all should
-    /// have different ones, or their false positives coincide
+    /// Seed of the hash, 0 or more [default: 0]; filters that are combined with "and" need different
+    /// seeds, or their false positives coincide
     #[arg(long, value_name = "N", conflicts_with = "key_file", allow_negative_numbers = true)]
     hash_seed: Option<u64>,
 }
@@ -168,7 +178,10 @@ impl HashArgs {
             return Ok(given.map_or_else(Hasher::default, |(_, hasher)| hasher));
         }
         if let Some((option, _)) = given {
-            bail!("a bitmap holds integers as they are and does not hash: leave {option} out");
+            bail!(problem(
+                "kind bitmap stores integers without hashing them",
+                format!("leave {option} out")
+            ));
         }
         Ok(Hasher::integers())
     }
@@ -178,7 +191,7 @@ impl HashArgs {
         match self.hash_seed {
             None => Ok(hasher),
             Some(seed) => hasher.with_seed(seed).ok_or_else(|| {
-                anyhow!("the hash of this format takes no seed: leave --hash-seed out")
+                anyhow!(problem("the hash of this format has no seed", "leave --hash-seed out"))
             }),
         }
     }
@@ -193,10 +206,14 @@ impl HashArgs {
         let Some((option, asked)) = self.given()? else { return Ok(()) };
         ensure!(
             asked == *found,
-            "the filter exists and its hash is {}, not {}: leave {option} out, or name another \
-             file",
-            shown(found),
-            shown(&asked),
+            problem(
+                format!(
+                    "the filter already exists, with the hash {}, not {}",
+                    shown(found),
+                    shown(&asked)
+                ),
+                format!("leave {option} out, or name another file")
+            )
         );
         Ok(())
     }
@@ -260,14 +277,24 @@ fn check_normalization(files: &[PathBuf], shards: &[Filter]) -> Result<()> {
         let (file, got) = (file.display(), shard.normalization());
         ensure!(
             got == expected,
-            "{first} and {file} are not shards of one filter: they differ in the normalization of \
-             keys, {expected:?} in {first} and {got:?} in {file}; build all shards with the same"
+            problem(
+                format!(
+                    "{first} and {file} are not shards of one filter: their normalizations are \
+                     {expected:?} and {got:?}"
+                ),
+                "build all shards with the same options"
+            )
         );
         let (expected, got) = (shards[0].key_encoding(), shard.key_encoding());
         ensure!(
             got == expected,
-            "{first} and {file} are not shards of one filter: they differ in the encoding of keys, \
-             {expected:?} in {first} and {got:?} in {file}; build all shards with the same"
+            problem(
+                format!(
+                    "{first} and {file} are not shards of one filter: their key encodings are \
+                     {expected:?} and {got:?}"
+                ),
+                "build all shards with the same options"
+            )
         );
     }
     Ok(())
@@ -282,17 +309,19 @@ fn shards_instead_of(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What is wrong with a name that has shards only, for whoever takes one file.
+/// What is wrong with a name that has shards only, for a command that takes one file.
 fn only_shards(path: &Path) -> Option<anyhow::Error> {
     let shards = shards_instead_of(path);
     let first = shards.first()?.display();
-    Some(anyhow!(
-        "there is no file {}, but there are {} shards of it, such as {first}: 'inbloom check', \
-         'info' and 'measure' read them together, and a file of that name would hide them; to \
-         change them build them anew, or give another name",
-        path.display(),
-        shards.len(),
-    ))
+    Some(anyhow!(problem(
+        format!(
+            "{} does not exist, but {} shards of it do, such as {first}",
+            path.display(),
+            shards.len()
+        ),
+        "use 'inbloom check', 'info' or 'measure', which read shards together; to change them, \
+         build them again; or choose another name"
+    )))
 }
 
 fn check_one_file(path: &Path) -> Result<()> {
@@ -364,9 +393,9 @@ pub fn count_new(new: &[bool]) -> u64 {
     new.iter().map(|new| u64::from(*new)).sum()
 }
 
-/// Whether the current rate is above the promise by more than chance. At the planned number of keys
-/// the fill scatters around its expectation, so half of all good filters are a little above it: that
-/// is not worth an alarm.
+/// Returns whether the current rate is above its target by more than chance. At the planned number
+/// of keys the fill scatters around its expectation, so half of all good filters are a little above
+/// it: that is not worth an alarm.
 pub fn exceeds_promise(filter: &Filter) -> bool {
     if !has_target(filter) {
         return false;
@@ -393,7 +422,10 @@ pub fn verify(path: &Path) -> Result<()> {
 fn name(error: Error, path: &Path) -> anyhow::Error {
     match error {
         Error::Io { .. } => error.into(),
-        Error::Key { .. } => anyhow!("{}: {error}, given with --key-file", path.display()),
+        Error::Key { problem: wrong } => anyhow!(problem(
+            format!("{}: the filter was built with a secret key, and {wrong}", path.display()),
+            "pass that secret key with --key-file",
+        )),
         _ => anyhow::Error::new(error).context(path.display().to_string()),
     }
 }
@@ -403,7 +435,10 @@ fn name(error: Error, path: &Path) -> anyhow::Error {
 pub fn check_output(path: &Path) -> Result<()> {
     let shown = path.display();
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        bail!("cannot write to {shown}: it exists and is not a file; give it another name");
+        bail!(problem(
+            format!("cannot write to {shown}, which is not a file"),
+            "choose another name"
+        ));
     }
     check_one_file(path)?;
     let folder = folder_of(path);
@@ -467,8 +502,10 @@ impl Changed {
         let shown = self.path.display();
         ensure!(
             stamp(&self.path) == self.found,
-            "{shown} was changed by another program meanwhile, and is left as it is: nothing was \
-             saved; run one at a time"
+            problem(
+                format!("{shown} was changed by another program meanwhile, so it was not saved"),
+                "run one program at a time"
+            )
         );
         save(filter, &self.path)?;
         self.found = stamp(&self.path);

@@ -17,7 +17,7 @@ pub fn plot(slices: &[Slice]) -> String {
     bars(&columns(slices), mean)
 }
 
-/// As many slices as there are columns: where an array has more, the mean of neighbours.
+/// As many slices as there are columns: where an array has more, the mean of adjacent slices.
 fn columns(slices: &[Slice]) -> Vec<f64> {
     let count = slices.len().min(COLUMNS);
     let start = |column: usize| column * slices.len() / count;
@@ -85,14 +85,14 @@ pub fn expectation(filter: &Filter, slices: &[Slice]) -> String {
 /// Whether chance explains what differs.
 pub fn verdict(filter: &Filter, slices: &[Slice]) -> String {
     if filter.plan().kind().is_exact() {
-        return "none: integers are not hashed, so this is where they are".to_string();
+        return "none: integers are not hashed, so the plot shows where they are".to_string();
     }
     let out: Vec<usize> = (0..slices.len()).filter(|at| slices[*at].stands_out()).collect();
     if out.is_empty() && !slices.iter().any(Slice::is_telling) {
-        return "none: with so few keys, chance alone could leave any slice empty".to_string();
+        return "none: with so few keys, any slice could be empty by chance".to_string();
     }
     if out.is_empty() {
-        return "within chance: no slice is beyond 5 deviations".to_string();
+        return "within chance: no slice is more than 5 deviations off".to_string();
     }
     let which: Vec<String> = runs(&out)
         .iter()
@@ -104,15 +104,15 @@ pub fn verdict(filter: &Filter, slices: &[Slice]) -> String {
         .collect();
     let more = if runs(&out).len() > 6 { ", ..." } else { "" };
     format!(
-        "NOT by chance: beyond 5 deviations in {} of {} slices ({}{more}); were the keys hashed as \
-         the filter says?",
+        "NOT by chance: {} of {} slices are more than 5 deviations off ({}{more}); check that the \
+         keys were hashed as the filter records",
         out.len(),
         slices.len(),
         which.join(", "),
     )
 }
 
-/// Neighbours as first and last.
+/// Adjacent slices as first and last.
 fn runs(places: &[usize]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &place in places {

@@ -21,6 +21,7 @@ use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
 
 use crate::column_values::ColumnValues;
+use crate::output::problem;
 use crate::{output, pipes};
 
 /// One input named on the command line.
@@ -176,10 +177,12 @@ impl Input {
         let raw: Box<dyn Read + Send> = match self {
             Input::Stdin => {
                 if io::stdin().is_terminal() {
-                    output::say("reading keys from the terminal, one per line; Ctrl-D ends");
+                    output::say(
+                        "reading keys from the terminal, one per line; press Ctrl-D to end",
+                    );
                 }
                 if stdin_file().is_ok_and(|file| output::is_stdout(&file)) {
-                    bail!("standard input is the output too: print to another file");
+                    bail!(problem("standard input is also the output", "print to another file"));
                 }
                 pipes::enlarge(io::stdin());
                 Box::new(io::stdin())
@@ -194,22 +197,20 @@ impl Input {
             Encoding::Plain => Ok(Box::new(counted)),
             Encoding::ByMagic => match decoded(counted).with_context(|| self.cannot_read())? {
                 Decoded::Reader(reader) => Ok(reader),
-                Decoded::Filter => bail!(
-                    "{} is an inbloom filter, not a list of keys: to query it too, give 'inbloom \
-                     check' -F {0}; to unite filters, use 'inbloom merge'; --plain reads its bytes \
-                     as lines",
-                    self.shown(),
-                ),
-                Decoded::Parquet => bail!(
-                    "{} is a Parquet file: 'inbloom build --column NAME' takes the values of a \
-                     column as keys; --plain reads its bytes as lines",
-                    self.shown(),
-                ),
-                Decoded::Foreign(what) => bail!(
-                    "{} is {what}, which inbloom does not read: unpack it and pipe the lines in; \
-                     --plain reads its bytes as lines",
-                    self.shown(),
-                ),
+                Decoded::Filter => bail!(problem(
+                    format!("{} is an inbloom filter, not a list of keys", self.shown()),
+                    "query it too with 'inbloom check -F', unite filters with 'inbloom merge', or \
+                     read its bytes as lines with --plain",
+                )),
+                Decoded::Parquet => bail!(problem(
+                    format!("{} is a Parquet file, not a list of keys", self.shown()),
+                    "take the values of a column as keys with 'inbloom build --column NAME', or \
+                     read its bytes as lines with --plain"
+                )),
+                Decoded::Foreign(what) => bail!(problem(
+                    format!("{} is {what}, which inbloom cannot read", self.shown()),
+                    "unpack it and pipe the lines in, or read its bytes as lines with --plain"
+                )),
             },
         }
     }
@@ -234,7 +235,10 @@ impl Input {
         let mut wanted = reader.by_ref().take(skipped);
         let read = io::copy(&mut wanted, &mut io::sink()).with_context(|| self.cannot_read())?;
         if read < skipped {
-            bail!("{} is shorter than it was: build anew", self.shown());
+            bail!(problem(
+                format!("{} is shorter than it was when the build began", self.shown()),
+                "build again"
+            ));
         }
         Ok(reader)
     }
@@ -296,10 +300,10 @@ pub fn in_folders(inputs: Vec<Input>, except: &[PathBuf]) -> Result<Vec<Input>> 
             }
         }
         if files.is_empty() {
-            bail!(
-                "{} is a directory without files: name the files to read, or another folder",
-                folder.display(),
-            );
+            bail!(problem(
+                format!("{} is a directory without files", folder.display()),
+                "name the files to read, or another folder"
+            ));
         }
         files.sort_unstable();
         all.extend(files.into_iter().map(Input::File));
@@ -316,11 +320,14 @@ fn open_file(path: &Path) -> Result<File> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     // Opening a directory succeeds and reading it fails with a number; say it in words, early.
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        bail!("{} is a directory: name the files in it", path.display());
+        bail!(problem(format!("{} is a directory", path.display()), "name the files in it"));
     }
     // As with grep: what is read would be printed and read again, until the disk is full.
     if output::is_stdout(&file) {
-        bail!("{} is input and output: print to another file", path.display());
+        bail!(problem(
+            format!("{} is both input and output", path.display()),
+            "print to another file"
+        ));
     }
     Ok(file)
 }

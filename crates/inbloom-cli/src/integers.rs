@@ -44,14 +44,14 @@ fn bitmap(universe: u64) -> PlanBuilder {
 }
 
 impl Integers {
-    /// An empty set of integers below `universe`, in so many bits, whatever comes.
+    /// Returns an empty set of integers below `universe`, in so many bits, whatever comes.
     pub fn below(universe: u64) -> Result<Integers> {
-        // Told that all of them may come, the plan does not choose the roaring bitmap.
+        // If all of them may come, the plan does not choose the roaring bitmap.
         let plan = bitmap(universe).items(universe).build()?;
         Ok(Integers::Below(Filter::new(plan)?))
     }
 
-    /// An empty set of any integers.
+    /// Returns an empty set of any integers.
     pub fn any() -> Result<Integers> {
         let plan = bitmap(u64::MAX).build()?;
         let scattered = Scattered { close: Bitmap::new(plan)?, loose: Vec::new(), room: ROOM };
@@ -82,7 +82,7 @@ impl Integers {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> u64 {
         match self {
             Integers::Below(filter) => filter.occupied(),

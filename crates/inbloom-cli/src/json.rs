@@ -33,8 +33,19 @@ pub fn parse_path(text: &str) -> Result<Path, String> {
     Ok(Path(names))
 }
 
+impl fmt::Display for Path {
+    /// As it is typed, as a JSON Pointer where dots would not do.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.iter().all(|name| !name.is_empty() && !name.contains(['.', '/'])) {
+            return f.write_str(&self.0.join("."));
+        }
+        let escaped = |name: &String| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        self.0.iter().try_for_each(|name| f.write_str(&escaped(name)))
+    }
+}
+
 impl Path {
-    /// The key of a line, unless it has none.
+    /// Returns the key of a line, unless it has none.
     pub fn select<'a>(&self, line: &'a [u8], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let mut deserializer = serde_json::Deserializer::from_slice(line);
         let value = At(&self.0).deserialize(&mut deserializer).ok()??;

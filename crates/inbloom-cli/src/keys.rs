@@ -19,6 +19,7 @@ use crate::csv::{Chosen, CsvFields, Selector, Unquoted};
 use crate::fields::{self, Delimiter, FieldList, Fields};
 use crate::input::{Encoding, Input};
 use crate::normalize::{Normalization, Rule};
+use crate::output::{Problem, problem};
 use crate::{json, numbers, output, pipeline};
 
 /// How inputs are divided into records and records into keys: the same options for every subcommand
@@ -30,55 +31,55 @@ pub struct InputArgs {
     #[arg(help_heading = None)]
     pub files: Vec<PathBuf>,
 
-    /// Records end in a NUL byte, in input and output, not in a newline
+    /// Read and print records that end in a NUL byte instead of a newline
     #[arg(short = '0', long)]
     pub null: bool,
 
-    /// Lines may end in \r\n: the carriage return is not part of the key
+    /// Leave the carriage return of a line that ends in \r\n out of the key
     #[arg(long)]
     crlf: bool,
 
-    /// The key is these fields of a line, as for cut: 2, 1,3, 2-4, 3-
+    /// Take these fields of a line as the key, as cut does: 2, 1,3, 2-4, 3-
     #[arg(short = 'f', long, value_name = "LIST", allow_hyphen_values = true)]
     #[arg(value_parser = fields::parse_list)]
     fields: Option<FieldList>,
 
-    /// What separates fields [default: a tab, and a comma with --csv]
+    /// Text between fields [default: a tab, or a comma with --csv]
     #[arg(short = 'd', long, value_name = "TEXT")]
     #[arg(value_parser = fields::parse_delimiter)]
     delimiter: Option<Delimiter>,
 
-    /// The input is CSV: fields may be quoted, and quoted ones may hold newlines
+    /// Read CSV: fields may be quoted, and quoted fields may contain newlines
     #[arg(long, conflicts_with = "null")]
     csv: bool,
 
-    /// The key is the field of this name in the header of a CSV file; may be given more than once
+    /// Take the CSV field of this name in the header as the key; may be given more than once
     #[arg(long, value_name = "NAME", conflicts_with_all = ["fields", "null"])]
     csv_field: Vec<String>,
 
-    /// The first line of every input is a header, not a key
+    /// Treat the first line of every input as a header, not a key
     #[arg(long)]
     header: bool,
 
-    /// The key is the value of this name in a line of JSON: id, user.id, /user/id
+    /// Take the value of this name in a line of JSON as the key: id, user.id, /user/id
     #[arg(long, value_name = "PATH", conflicts_with_all = ["fields", "csv", "csv_field"])]
     #[arg(value_parser = json::parse_path)]
     json_field: Option<json::Path>,
 
-    /// What the text of a key stands for [default: utf8, the bytes themselves, or as the filter
-    /// records]
+    /// Encoding of a key as the bytes to hash [default: as the filter records, or utf8]
     #[arg(long, value_name = "E", value_parser = encoding_parser())]
     key_encoding: Option<KeyEncoding>,
 
-    /// Lines without the field: keep (dedup prints them, check does not find them), skip or refuse
+    /// Lines without the key field: keep (dedup prints them, check does not find them), skip,
+    /// or stop with an error
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     missing: Missing,
 
-    /// The longest line to accept; longer ones are an error
+    /// Longest line to accept
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_longest)]
     max_line: usize,
 
-    /// Read the bytes as they are, also where they look compressed, or like a filter
+    /// Read the bytes as they are, even if they look compressed or like a filter
     #[arg(long)]
     plain: bool,
 
@@ -86,6 +87,9 @@ pub struct InputArgs {
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
 }
+
+/// The value of an option without one, where it was given.
+pub const GIVEN: &str = "given";
 
 /// What becomes of records without a key, where the key is a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -110,7 +114,7 @@ fn parse_longest(text: &str) -> Result<usize, String> {
 /// The normalization of a filter that is being made; later ones take it from its file.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NormalizeArgs {
-    /// Normalize keys before they are hashed; the filter remembers it and queries do the same
+    /// Normalize keys before hashing; the filter records it, and queries do the same
     #[arg(long, value_name = "RULES", value_enum, value_delimiter = ',')]
     normalize: Vec<Rule>,
 }
@@ -141,7 +145,10 @@ impl InputArgs {
             None => Ok(b','),
             Some(delimiter) => match delimiter.byte() {
                 Some(byte) if ![b'"', b'\r', b'\n'].contains(&byte) => Ok(byte),
-                _ => bail!("with --csv one byte separates fields, such as -d ';' or -d '\\t'"),
+                _ => bail!(problem(
+                    "--csv takes one byte between fields",
+                    "pass one, such as -d ';' or -d '\\t'"
+                )),
             },
         })
     }
@@ -159,16 +166,25 @@ impl InputArgs {
         blocks::terminator(self.null)
     }
 
-    /// How lines are read, in words that differ where the keys would: not the files, nor on how
-    /// many threads.
-    pub fn described(&self) -> String {
-        let InputArgs { null, crlf, fields, delimiter, plain, .. } = self;
-        let InputArgs { csv, csv_field, header, json_field, key_encoding, .. } = self;
-        format!(
-            "-0 {null}, --crlf {crlf}, -f {fields:?}, -d {delimiter:?}, --csv {csv}, --csv-field \
-             {csv_field:?}, --header {header}, --json-field {json_field:?}, --plain {plain}, \
-             --key-encoding {key_encoding:?}"
-        )
+    /// Returns the options on which the keys depend by name, each with its value as it is typed, or
+    /// nothing if it was not given. Neither the files are among them, nor the number of threads.
+    pub fn options(&self) -> [(&'static str, String); 10] {
+        fn typed<T: ToString>(value: Option<T>) -> String {
+            value.map_or(String::new(), |value| value.to_string())
+        }
+        let flag = |is_given: bool| typed(is_given.then_some(GIVEN));
+        [
+            ("-0", flag(self.null)),
+            ("--crlf", flag(self.crlf)),
+            ("-f", typed(self.fields.as_ref())),
+            ("-d", typed(self.delimiter.as_ref())),
+            ("--csv", flag(self.csv)),
+            ("--csv-field", self.csv_field.join(", ")),
+            ("--header", flag(self.header)),
+            ("--json-field", typed(self.json_field.as_ref())),
+            ("--plain", flag(self.plain)),
+            ("--key-encoding", typed(self.key_encoding)),
+        ]
     }
 
     pub fn threads(&self) -> usize {
@@ -209,7 +225,10 @@ impl InputArgs {
             (Some(recorded), Some(asked)) => {
                 ensure!(
                     recorded == asked,
-                    "the keys of this filter are {recorded}, not {asked}: leave --key-encoding out"
+                    problem(
+                        format!("the keys of this filter are encoded as {recorded}, not {asked}"),
+                        "leave --key-encoding out"
+                    )
                 );
                 Ok(recorded)
             }
@@ -239,11 +258,13 @@ impl InputArgs {
         if recorded.is_none() {
             // Looking lines up as they are in a filter of keys that were changed would miss some
             // of them: a false negative, which must not go unsaid.
-            output::say(format_args!(
-                "warning: the keys of this filter were normalized ({}) before they were inserted, \
-                 by rules that are not inbloom's; lines are taken as they are, so give them in \
-                 that form",
-                normalization,
+            output::warn(&problem(
+                format!(
+                    "the keys of this filter have the normalization \"{}\", which inbloom does not \
+                     know",
+                    normalization
+                ),
+                "pass lines that are normalized that way: they are read as they are",
             ));
         }
         self.keys_in(encoding, hasher, recorded.unwrap_or_default())
@@ -262,13 +283,16 @@ impl InputArgs {
     ) -> Result<Keys> {
         ensure!(
             hasher != Hasher::integers() || encoding == KeyEncoding::Utf8,
-            "integers of a bitmap have no bytes: leave --key-encoding out"
+            problem(
+                "--key-encoding has no meaning for kind bitmap, whose keys are integers",
+                "leave --key-encoding out"
+            )
         );
         let csv = self.csv_delimiter().transpose()?;
         let is_fields = csv.is_some() || self.fields.is_some();
         ensure!(
             is_fields || self.delimiter.is_none(),
-            "-d separates fields: say with -f which of them are the key, or give --csv"
+            problem("-d needs the fields that are the key", "pass -f, or --csv")
         );
         let selection = match (csv, &self.fields, &self.json_field) {
             (Some(delimiter), list, _) => {
@@ -286,7 +310,7 @@ impl InputArgs {
             (None, None, None) => Selection::Record,
         };
         let crlf = self.crlf || normalization.crlf;
-        // The carriage return goes before the fields are told apart, and only once.
+        // The carriage return goes before the fields are split, and only once.
         let normalization = Normalization { crlf: false, ..normalization };
         let largest = (hasher == Hasher::integers()).then_some(u64::MAX);
         let (missing, warned) = (self.missing, Some(Arc::default()));
@@ -493,9 +517,7 @@ impl Keys {
         }
         let Some(largest) = self.largest else {
             if !self.encoding.encode(key, encoded) {
-                let (encoding, expected) = (self.encoding, self.encoding.expected());
-                let problem =
-                    format!("--key-encoding {encoding} takes {expected}, got \"{}\"", shorten(key));
+                let problem = self.not_encoded(self.encoding, key);
                 return Err(BadRecord { index: Some(index), problem });
             }
             self.hasher.append_digests(&*encoded, digests);
@@ -504,14 +526,32 @@ impl Keys {
         let integer = parse_integer(key).filter(|&integer| integer <= largest);
         let integer = integer.ok_or_else(|| BadRecord {
             index: Some(index),
-            problem: format!(
-                "a bitmap holds integers from 0 to {largest} here, one a line in decimal digits; \
-                 got \"{}\"",
+            problem: Problem::from(format!(
+                "\"{}\" is not an integer from 0 to {largest} in decimal digits",
                 shorten(key),
-            ),
+            )),
         })?;
         digests.push(self.hasher.digest(integer.to_le_bytes()));
         Ok(())
+    }
+
+    /// Returns why a key cannot be encoded.
+    pub fn not_encoded(&self, encoding: KeyEncoding, key: &[u8]) -> Problem {
+        let what = format!("--key-encoding {encoding} takes {}", encoding.expected());
+        if encoding != KeyEncoding::Hex {
+            return Problem::from(format!("{what}, got \"{}\"", shorten(key)));
+        }
+        let Some(at) = key.iter().position(|byte| !byte.is_ascii_hexdigit()) else {
+            return Problem::from(format!("{what}, got {}: \"{}\"", key.len(), shorten(key)));
+        };
+        let first = String::from_utf8_lossy(&key[at..]).chars().next().unwrap_or_default();
+        let what = format!("{what}, but character {} is \"{first}\"", at + 1);
+        match self.selection {
+            Selection::Record => {
+                problem(what, "if the digits are one field of the line, pass -d and -f")
+            }
+            _ => Problem::from(what),
+        }
     }
 
     /// Calls `take` with the key of each record, if it has one.
@@ -544,10 +584,13 @@ impl Keys {
 
     fn no_key(&self, index: usize) -> BadRecord {
         let what = match self.selection {
-            Selection::Json(_) => "no value for --json-field in it, or it is not JSON",
-            _ => "it has none of the fields that are the key",
+            Selection::Json(_) => "it has no value for --json-field, or is not JSON",
+            _ => "none of the key fields is in it",
         };
-        let problem = format!("{what}, and --missing is error: give keep or skip, or correct it");
+        let problem = problem(
+            format!("{what}, which --missing error refuses"),
+            "correct it, or pass --missing keep or skip",
+        );
         BadRecord { index: Some(index), problem }
     }
 
@@ -556,7 +599,7 @@ impl Keys {
     fn warn_of_carriage_returns(&self, block: &Block) {
         let (Some(name), Some(warned)) = (&block.begins, &self.warned) else { return };
         if self.all_end_in_carriage_returns(block) && !warned.swap(true, Ordering::Relaxed) {
-            output::say(carriage_returns(name));
+            output::warn(&carriage_returns(name));
         }
     }
 
@@ -580,19 +623,19 @@ impl Keys {
                 Selection::Csv(CsvFields { chosen: Chosen::Names(_), .. }) => "--csv-field and -d",
                 _ => "-f and -d",
             };
-            output::say(format_args!(
-                "warning: {name}: no key was found in the first {}: check {option}",
-                numbers::lines(missing as u64),
+            output::warn(&problem(
+                format!("{name}: no key found in the first {}", numbers::lines(missing as u64)),
+                format!("check {option}"),
             ));
         }
     }
 }
 
 /// What to say of an input whose keys all end in a carriage return.
-pub fn carriage_returns(name: &str) -> String {
-    format!(
-        "warning: {name}: lines end in a carriage return, which is part of the key; give --crlf to \
-         leave it out"
+pub fn carriage_returns(name: &str) -> Problem {
+    problem(
+        format!("{name}: lines end in a carriage return, which is part of the key"),
+        "pass --crlf to leave it out",
     )
 }
 
@@ -604,9 +647,9 @@ fn in_columns<'f>(
     let names = header.map(|header| header.names.as_slice());
     fields.in_columns(names).map_err(|name| {
         let names = names.unwrap_or_default().iter().map(|name| shorten(name));
-        let problem = format!(
-            "the header has no field \"{name}\": give one of its fields with --csv-field: {}",
-            names.collect::<Vec<_>>().join(", "),
+        let problem = problem(
+            format!("no field \"{name}\" in the header"),
+            format!("pass --csv-field with one of {}", names.collect::<Vec<_>>().join(", ")),
         );
         BadRecord { index: None, problem }
     })

@@ -22,12 +22,12 @@ use anyhow::{Context, Result, bail, ensure};
 use inbloom_server::units;
 use rustix::fs::OFlags;
 
-use crate::output;
+use crate::output::{self, problem};
 
 /// What to do if another program is changing the file.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct WaitArgs {
-    /// Wait while another program changes the filter, or at most so long: --wait, --wait=10min
+    /// Wait while another program changes the filter, forever or for a time: --wait, --wait=10min
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = units::parse_time)]
     wait: Option<Option<Duration>>,
@@ -75,19 +75,22 @@ impl Lock {
             let shown = path.display();
             let holder = holder(&mut file);
             match args.wait {
-                None => bail!(
-                    "{shown} is being changed by {holder}: nothing was read or written; run again \
-                     when it is done, or with --wait"
-                ),
-                Some(Some(most)) if start.elapsed() >= most => bail!(
-                    "{shown} is still being changed by {holder} after --wait={most:?}: nothing was \
-                     read or written; run again when it is done, or wait longer"
-                ),
+                None => bail!(problem(
+                    format!("{shown} is being changed by {holder}, so nothing was read or written"),
+                    "run again later, or pass --wait"
+                )),
+                Some(Some(most)) if start.elapsed() >= most => bail!(problem(
+                    format!(
+                        "{shown} is still being changed by {holder} after --wait={most:?}, so \
+                         nothing was read or written"
+                    ),
+                    "run again later, or wait longer"
+                )),
                 Some(_) => {}
             }
             if !has_said && stderr().is_terminal() {
                 has_said = true;
-                output::say(format_args!("waiting for {shown}, which {holder} is changing"));
+                output::say(format_args!("waiting for {holder} to finish changing {shown}"));
             }
             thread::sleep(LOOK);
         }
@@ -152,7 +155,7 @@ fn sign(file: &mut File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a lock file has what we write there, or what a loss of power may have left of it: a part,
+/// Whether a lock file has what we write there, or what a power loss may have left of it: a part,
 /// or zeros.
 fn is_ours(content: &str) -> bool {
     let written = content.trim_end_matches('\0');

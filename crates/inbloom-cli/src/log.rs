@@ -8,11 +8,11 @@ use crate::output;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What is logged: errors only, or more [default: warn, and info in JSON]
+    /// Least severe level to log [default: warn, or info in JSON]
     #[arg(long, value_name = "LEVEL", env = "INBLOOM_LOG")]
     log_level: Option<Level>,
 
-    /// How it is logged: lines for people, or JSON for programs
+    /// Format of the log: text for people, JSON for programs
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
 }
@@ -34,7 +34,7 @@ enum Format {
 impl Options {
     /// From here on, what happens is logged.
     pub fn start(&self) {
-        // People are told of start and end by lines of their own, programs only by the log.
+        // Start and end are lines of their own for people, and log events for programs.
         let usual = match self.log_format {
             Format::Text => Level::Warn,
             Format::Json => Level::Info,
@@ -56,8 +56,8 @@ impl Options {
         }
     }
 
-    /// A line for whoever started the server, logged or not. Programs that read JSON are told the
-    /// same by the log.
+    /// Prints a line for the user who started the server, logged or not. Programs that read JSON
+    /// get the same from the log.
     pub fn say(&self, line: &str) {
         if self.log_format == Format::Text {
             output::say(line);

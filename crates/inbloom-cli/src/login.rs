@@ -1,12 +1,13 @@
 //! The user and the password for a server, as options.
 
+use crate::output::problem;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
 #[derive(clap::Args)]
 pub struct LoginArgs {
-    /// Password to give first; better kept in the environment
+    /// Password; safer in the environment variable
     #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
     password: Option<String>,
 
@@ -14,12 +15,12 @@ pub struct LoginArgs {
     #[arg(long, value_name = "FILE", env = "INBLOOM_PASSWORD_FILE", conflicts_with = "password")]
     password_file: Option<PathBuf>,
 
-    /// User whose password it is [default: the user 'default']
+    /// User of the password [default: the user 'default']
     #[arg(long, value_name = "NAME", env = "INBLOOM_USER")]
     user: Option<String>,
 }
 
-/// What a server is told before anything else.
+/// What is sent to a server before anything else.
 pub struct Login {
     /// None: the user `default`.
     pub user: Option<String>,
@@ -40,7 +41,10 @@ impl LoginArgs {
         };
         match (&self.user, password) {
             (Some(user), None) => {
-                bail!("--user {user} needs a password: --password-file, or INBLOOM_PASSWORD")
+                bail!(problem(
+                    format!("--user {user} needs a password"),
+                    "pass --password-file, or set INBLOOM_PASSWORD"
+                ))
             }
             (user, password) => Ok(password.map(|password| Login { user: user.clone(), password })),
         }

@@ -93,27 +93,29 @@ impl Display for Situation {
         let Some(filter) = self.filter else {
             match self.shards {
                 Some(shards) => write!(f, "in {shards} shards")?,
-                None => f.write_str("no ribbon in a file")?,
+                None => f.write_str("not a ribbon filter in a file")?,
             }
-            return f.write_str(": pages come in as they are touched");
+            return f.write_str(": memory-mapped, pages are read when they are used");
         };
         write!(f, "{}, ", numbers::bytes(filter))?;
         match self.memory {
             Some(memory) => write!(f, "{} of memory free: ", numbers::bytes(memory))?,
-            None => f.write_str("nobody knows how much memory is free: ")?,
+            None => f.write_str("free memory unknown: ")?,
         }
         match (self.way(), self.input) {
-            (Way::InPlace, _) => f.write_str("looking lines up as they come"),
-            (Way::Pages, None) => {
-                f.write_str("asking for pages in batches, so that no line has to wait")
-            }
+            (Way::InPlace, _) => f.write_str("looking lines up one batch after another"),
+            (Way::Pages, None) => f.write_str("reading pages in batches, so that no line waits"),
             (Way::Pages, Some(input)) => write!(
                 f,
-                "asking for pages in batches, as {} of input are few for a sweep",
+                "reading pages in batches, since {} of input are too few for a sweep",
                 numbers::bytes(input),
             ),
             (Way::Sweep { room }, _) => {
-                write!(f, "sweeping over all of it for every {} of lines", numbers::bytes(room))
+                write!(
+                    f,
+                    "sweeping over the whole filter for every {} of lines",
+                    numbers::bytes(room)
+                )
             }
         }
     }

@@ -55,11 +55,11 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Have I seen this key? Membership filters for thousands to billions of keys.
+/// Check whether a key was seen before, with membership filters for thousands to billions of keys.
 ///
 /// A filter answers "certainly not" or "probably yes", in a small fraction of the memory that the
-/// keys take. "Certainly not" is always true; "probably yes" is wrong at most at the rate you
-/// chose.
+/// keys take. "Certainly not" is always right. "Probably yes" is wrong at the false-positive rate
+/// that you choose.
 #[derive(Parser)]
 #[command(name = "inbloom", version, after_help = EXAMPLES)]
 struct Cli {
@@ -69,19 +69,19 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  inbloom plan -n 10e9 -p 1e-4                how large would it be?
-  inbloom build -o seen.ib -p 0.001 urls.txt  a filter of the lines of urls.txt
-  inbloom check seen.ib new.txt               the lines of new.txt that are probably in it
-  inbloom check -v seen.ib new.txt            the lines that are certainly not
-  inbloom dedup urls.txt                      every line once, in order
-  inbloom info seen.ib                        parameters, fill, current rate
+  inbloom plan -n 10e9 -p 1e-4                compute the size of a filter
+  inbloom build -o seen.ib -p 0.001 urls.txt  build a filter of the lines of urls.txt
+  inbloom check seen.ib new.txt               print the lines that are probably in it
+  inbloom check -v seen.ib new.txt            print the lines that are certainly not
+  inbloom dedup urls.txt                      print every line once, in order
+  inbloom info seen.ib                        show parameters, fill and current rate
 
 Exit status:
   0  done; for check: at least one line was selected
-  1  for check: no line was selected; for measure: the promise was broken
+  1  for check: no line was selected; for measure: the rate is above its target
   2  an error, described on standard error
 
-Data goes to standard output, everything else to standard error.";
+Data goes to standard output, messages go to standard error.";
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| output::exit_with_usage(&error));

@@ -1,4 +1,4 @@
-//! How soon the allocator gives back what was freed.
+//! How soon the allocator gives back what was freed, and in which pages its memory is.
 
 use std::ffi::{c_int, c_long};
 
@@ -18,8 +18,8 @@ const ARENA_OBJECT: c_int = 45;
 /// 300 MB were measured where clients held 15. Small objects stay in arenas with huge pages: without
 /// those, a query of one of 400,000 small filters takes half a microsecond more.
 pub fn give_back_soon() {
-    // SAFETY: the declaration is that of mimalloc.h, and the function stores a number in a table of the
-    // allocator, whoever allocates meanwhile. A test compares the numbers of the options.
+    // SAFETY: the declaration is that of mimalloc.h, and the function stores a number in a table of
+    // the allocator, while other threads allocate. A test compares the numbers of the options.
     unsafe {
         mi_option_set(PURGE_DELAY, 10);
         mi_option_set(ARENA_OBJECT, 512);

@@ -46,11 +46,11 @@ pub struct Normalization {
 /// A normalization that can be asked for by name; `crlf` follows from how records are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rule {
-    /// Make ASCII letters small: Alice and ALICE are alice
+    /// Make ASCII letters lowercase: Alice and ALICE become alice
     Lower,
     /// Strip ASCII whitespace at both ends
     Trim,
-    /// Write URLs as RFC 3986 normalizes them: small host, no default port, fragment or dot segments
+    /// Normalize URLs as in RFC 3986: lowercase host, no default port, fragment or dot segments
     Url,
 }
 
@@ -475,7 +475,7 @@ mod tests {
             ("http://h:443/", "http://h:443/"),
             ("https://h:80/", "https://h:80/"),
             ("http://h::80/", "http://h::80/"),
-            // Escapes: dots before they are removed, none twice, hosts in small letters.
+            // Escapes: dots before they are removed, none twice, hosts in lowercase.
             ("http://h/a/%2E%2e/b", "http://h/b"),
             ("http://h/%252E%252e/b", "http://h/%252E%252e/b"),
             ("http://EX%41mple%2fcom/", "http://example%2Fcom/"),

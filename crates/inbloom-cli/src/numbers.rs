@@ -28,23 +28,25 @@ pub fn lines(number: u64) -> String {
     counted(number, "line")
 }
 
-/// What is said of lines that have no key, behind how many there were: nothing if there are none.
+/// Returns what is said of lines that have no key, behind how many there were: nothing if there are
+/// none.
 pub fn without_key(number: u64) -> String {
     if number == 0 { String::new() } else { format!(", {} without a key", lines(number)) }
 }
 
-/// A size in decimal units with three significant digits, as disks and memory budgets are stated:
-/// `512 B`, `1.25 MB`, `25.0 GB`.
+/// Returns a size in decimal units with three significant digits, as disks and memory budgets are
+/// stated: `512 B`, `1.25 MB`, `25.0 GB`.
 pub fn bytes(number: u64) -> String {
     scaled(number, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// A count with three significant digits, in the units that `-n` takes: `512`, `1.25M`, `10.0G`.
+/// Returns a count with three significant digits, in the units that `-n` takes: `512`, `1.25M`,
+/// `10.0G`.
 pub fn count(number: u64) -> String {
     scaled(number, &["", "k", "M", "G", "T", "P", "E"])
 }
 
-/// A probability: percent down to what rounds to 0.01%, scientific below. `-p` takes both.
+/// Returns a probability: percent down to what rounds to 0.01%, scientific below. `-p` takes both.
 pub fn rate(rate: f64) -> String {
     if rate == 0.0 {
         "0".to_string()
@@ -55,7 +57,27 @@ pub fn rate(rate: f64) -> String {
     }
 }
 
-/// A share of a whole: `50.3%`.
+/// Returns a probability as it is typed, with all its digits: `0.01`, `1e-4`.
+pub fn typed_rate(rate: f64) -> String {
+    if rate < 0.01 { format!("{rate:e}") } else { rate.to_string() }
+}
+
+/// Returns an expected number with two significant digits: `0.047`, `5.0`, `1,200`.
+pub fn expected(number: f64) -> String {
+    // Rounded first: 9.96 has one digit before the point, but "10" has two.
+    let rounded: f64 = format!("{number:.1e}").parse().expect("a formatted f64 parses");
+    if rounded >= 10.0 {
+        return exact(rounded as u64);
+    }
+    if rounded <= 0.0 {
+        return "0".to_string();
+    }
+    let magnitude = rounded.log10().floor() as i32;
+    let decimals = usize::try_from(1 - magnitude).unwrap_or(0);
+    format!("{rounded:.decimals$}")
+}
+
+/// Returns a share of a whole: `50.3%`.
 pub fn share(share: f64) -> String {
     if share == 0.0 { "0%".to_string() } else { format!("{}%", significant(share * 100.0)) }
 }
@@ -92,6 +114,32 @@ mod tests {
     use inbloom_server::units::parse_rate;
 
     use super::*;
+
+    #[test]
+    fn expected_numbers_have_two_significant_digits() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.0473, "0.047"),
+            (0.001, "0.0010"),
+            (0.0999, "0.10"),
+            (5.0, "5.0"),
+            (9.96, "10"),
+            (15.49, "15"),
+            (123.4, "120"),
+            (1_234.0, "1,200"),
+            (f64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(expected(number), text);
+        }
+    }
+
+    #[test]
+    fn rates_are_typed_with_all_their_digits() {
+        for (rate, text) in [(0.5, "0.5"), (0.01, "0.01"), (0.001, "1e-3"), (6.25e-5, "6.25e-5")] {
+            assert_eq!(typed_rate(rate), text);
+            assert_eq!(parse_rate(text), Ok(rate));
+        }
+    }
 
     #[test]
     fn numbers_are_printed_with_three_digits_and_never_roll_over_a_unit() {

@@ -13,6 +13,23 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
+/// Whether a command reports what it has done.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct SummaryArgs {
+    /// Do not print the summary; warnings are still printed
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+}
+
+impl SummaryArgs {
+    /// Writes a line about what was done to standard error, unless that is not wanted.
+    pub fn say(self, message: impl Display) {
+        if !self.quiet {
+            say(message);
+        }
+    }
+}
+
 /// Writes data to standard output. A reader that has gone away ends the program as success, in
 /// [`exit_code`]: `inbloom check ... | head -1` has done what was asked.
 pub fn print(data: &[u8]) -> Result<()> {
@@ -40,7 +57,7 @@ pub fn is_stdout(file: &File) -> bool {
 }
 
 /// As [`print()`], but gives up, with false, if `stop` says so while the reader of a pipe does not
-/// take more. Otherwise a program that waits for its reader would hear no signal.
+/// take more. Otherwise a program that waits for its reader would notice no signal.
 pub fn print_unless(data: &[u8], stop: impl Fn() -> bool) -> Result<bool> {
     // As much as a pipe that has room takes without waiting.
     const PIECE: usize = 4096;
@@ -104,13 +121,126 @@ fn stdout_file() -> io::Result<File> {
     io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// Tells the person something, on standard error. With that closed there is nobody to tell. A line
-/// that goes on with the message is indented by two spaces; any other line break is shown as an
-/// escape, since a name with one could pretend to be a message.
+/// What happened, and what to do about it.
+#[derive(Debug)]
+pub struct Problem {
+    pub what: String,
+    pub help: Option<String>,
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.help {
+            Some(help) => write!(f, "{}; {help}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl From<String> for Problem {
+    fn from(what: String) -> Problem {
+        Problem { what, help: None }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Returns a problem of what happened and what to do about it.
+pub fn problem(what: impl Into<String>, help: impl Into<String>) -> Problem {
+    Problem { what: what.into(), help: Some(help.into()) }
+}
+
+/// Writes a line about the work to standard error.
 pub fn say(message: impl Display) {
-    let message = message.to_string();
-    let lines: Vec<Cow<str>> = message.split("\n  ").map(printable).collect();
-    let _ = writeln!(io::stderr(), "inbloom: {}", lines.join("\n  "));
+    write_lines("inbloom", &message.to_string(), None);
+}
+
+/// Writes a warning, and what to do about it, to standard error.
+pub fn warn(Problem { what, help }: &Problem) {
+    write_lines("warning", what, help.as_deref());
+}
+
+/// Writes an error, and what to do about it, to standard error.
+pub fn report(error: &anyhow::Error) {
+    let Help { in_text, shown } = help(error);
+    let mut what = chain(error);
+    if let Some(help) = &in_text {
+        what = what.replacen(&format!("; {help}"), "", 1);
+    }
+    write_lines("error", &what, shown.as_deref());
+}
+
+/// Writes a message and its help, each on a line that begins with what it is. A line that goes on with
+/// the message is indented by two spaces. Any other line break is shown as an escape, since a name
+/// with one could pretend to be a message. With standard error closed, nothing is written.
+fn write_lines(label: &str, what: &str, help: Option<&str>) {
+    let lines: Vec<Cow<str>> = what.split("\n  ").map(printable).collect();
+    let mut text = format!("{label}: {}\n", lines.join("\n  "));
+    if let Some(help) = help {
+        text.push_str(&format!("help: {}\n", printable(help)));
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// What to do about an error: as its text ends with it, and as it is shown.
+#[derive(Default)]
+struct Help {
+    in_text: Option<String>,
+    shown: Option<String>,
+}
+
+/// Returns what to do about an error: what this program, or else a library, says.
+fn help(error: &anyhow::Error) -> Help {
+    if let Some(help) = error.downcast_ref::<Problem>().and_then(|problem| problem.help.clone()) {
+        return Help { in_text: Some(help.clone()), shown: Some(help) };
+    }
+    let redis = error.downcast_ref::<inbloom_redis::Error>();
+    let filter = match redis {
+        Some(inbloom_redis::Error::Filter(error)) => Some(error),
+        Some(_) => None,
+        None => error.downcast_ref::<inbloom::Error>(),
+    };
+    match (filter, redis) {
+        (Some(error), _) => Help {
+            in_text: error.help().map(Cow::into_owned),
+            shown: shell_help(error).map(Cow::into_owned),
+        },
+        (None, Some(error)) => {
+            let help = error.help().map(Cow::into_owned);
+            Help { in_text: help.clone(), shown: help }
+        }
+        (None, None) => Help::default(),
+    }
+}
+
+/// Returns what a user of the shell can do about an error of the library, whose own help names its
+/// calls.
+fn shell_help(error: &inbloom::Error) -> Option<Cow<'static, str>> {
+    use inbloom::Error;
+    let help = match error {
+        Error::ReadOnly => "change a copy of the file",
+        Error::Copies { .. } => "use kind counting",
+        Error::OtherShard { .. } => "name all shards together, as -o did when they were built",
+        Error::NotAFilter { .. } => {
+            "check the path; if another program wrote the filter, name its format with --from"
+        }
+        Error::Ambiguous { .. } => "say which one it is with --from",
+        Error::OtherScheme { read_only: false, .. } => {
+            "build it from its keys with 'inbloom build --format'"
+        }
+        Error::Key { .. } => "pass the secret key that it was built with: --key-file FILE",
+        // What to do depends on the call: only where a call of the library is named, another thing is.
+        Error::Unsupported { kind, remedy, .. } if remedy.contains("::") => match kind {
+            kind if kind.is_static() => {
+                "build it again from all its keys, or keep the changes in an overlay ('inbloom \
+                 build --base')"
+            }
+            kind if kind.is_foreign() => "make it with 'inbloom build --format'",
+            _ => return None,
+        },
+        _ => return error.help(),
+    };
+    Some(Cow::Borrowed(help))
 }
 
 /// Text in which no character moves the cursor, changes colors or reverses what follows: names of
@@ -163,20 +293,19 @@ pub fn exit_code(result: Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_stdout(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(chain(&error));
+            report(&error);
             ExitCode::from(2)
         }
     }
 }
 
-/// An error and its causes. The library's errors end in the text of their cause, which then comes
-/// once.
-pub fn chain(error: &anyhow::Error) -> String {
+/// An error and its causes. The library's errors hold the text of their cause, which then comes once.
+fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
             text = cause;
-        } else if !text.ends_with(&cause) {
+        } else if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }
@@ -191,6 +320,44 @@ fn is_closed_stdout(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_help_names_calls_of_the_library() {
+        use inbloom::{Error, Kind};
+        let unsupported = |kind, remedy| Error::Unsupported { kind, verb: "grow", remedy };
+        let overlay =
+            "keep added keys in an overlay ('inbloom build --base', Filter::into_overlay)";
+        let guava: inbloom::interop::Format = "guava".parse().expect("a format");
+        let container = inbloom::interop::Container::from(guava);
+        let (plan, _) = container.plan(10, 0.1).expect("a plan");
+        for error in [
+            Error::ReadOnly,
+            Error::OtherShard { key_shard: 0, shard: 1, shards: 2 },
+            Error::NotAFilter { start: "PK".to_owned() },
+            Error::Ambiguous { candidates: "guava, spark".to_owned() },
+            Error::OtherScheme { kind: Kind::Blocked, format: "guava", read_only: false },
+            Error::Key { problem: "no key was given" },
+            unsupported(Kind::Ribbon, overlay),
+            unsupported(plan.kind(), "use Filter::for_format, where the other program decides"),
+        ] {
+            let library = error.help().expect("the library helps").into_owned();
+            assert!(library.contains("::"), "{library}");
+            for error in [
+                anyhow::Error::from(inbloom_redis::Error::Filter(inbloom::Error::ReadOnly)),
+                anyhow::Error::from(error).context("f.ib"),
+            ] {
+                let Help { in_text, shown } = help(&error);
+                let shown = shown.expect("there is something to do");
+                assert!(!shown.contains("::"), "{shown}");
+                let text = chain(&error);
+                let in_text = in_text.expect("the text ends with it");
+                assert!(text.ends_with(&format!("; {in_text}")), "{text}");
+            }
+        }
+        let remedy = "use kind window, the only one that forgets keys";
+        let kept = help(&anyhow::Error::from(unsupported(Kind::Ribbon, remedy))).shown;
+        assert_eq!(kept.as_deref(), Some(remedy));
+    }
 
     #[test]
     fn no_control_character_is_printed_as_it_is() {

@@ -12,16 +12,17 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use inbloom::{Digest, Error, Estimate, Filter, Kind, Plan};
 
+use crate::output::problem;
 use crate::sizing::kinds_that;
 use crate::{filter_file, numbers, output};
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overfull {
-    /// Keep the rate: put further keys into a growing part
+    /// Put further keys into a growing part, which keeps the rate
     Grow,
-    /// End with an error before the rate is passed
+    /// Stop with an error before the rate exceeds its target
     Stop,
-    /// Take them at a higher rate, with a warning
+    /// Take further keys at a higher rate, with a warning
     Continue,
 }
 
@@ -53,19 +54,24 @@ impl Overfull {
         match (never, asked) {
             (Some(_), None) => Ok(Overfull::Continue),
             (Some(_), Some(Overfull::Grow)) if kind.can_grow() => Ok(Overfull::Continue),
-            (Some(reason), Some(asked)) => bail!(
-                "--overfull {} has no meaning here: a filter of kind {kind} {reason}; leave it out",
-                asked.name(),
-            ),
-            (None, Some(Overfull::Grow)) if is_fixed => bail!(
-                "--overfull grow: with --growth 0 a {kind} filter does not grow; leave one of them \
-                 out"
-            ),
-            (None, Some(Overfull::Grow)) if !kind.can_outgrow() => bail!(
-                "--overfull grow: kind {kind} cannot grow, but kinds {} can; choose one of them, \
-                 or stop or continue",
-                kinds_that(Kind::can_outgrow),
-            ),
+            (Some(reason), Some(asked)) => bail!(problem(
+                format!(
+                    "--overfull {} has no meaning here: a filter of kind {kind} {reason}",
+                    asked.name()
+                ),
+                "leave it out"
+            )),
+            (None, Some(Overfull::Grow)) if is_fixed => bail!(problem(
+                format!("--growth 0 and --overfull grow contradict each other for kind {kind}"),
+                "leave one of them out"
+            )),
+            (None, Some(Overfull::Grow)) if !kind.can_outgrow() => bail!(problem(
+                format!("kind {kind} cannot grow"),
+                format!(
+                    "choose kind {}, or pass --overfull stop or continue",
+                    kinds_that(Kind::can_outgrow)
+                )
+            )),
             (None, None) if default == Overfull::Grow && !kind.can_outgrow() => Ok(Overfull::Stop),
             (None, asked) => Ok(asked.unwrap_or(default)),
         }
@@ -84,12 +90,14 @@ impl Overfull {
                 (_, Some(Overfull::Stop)) | (true, None) => Ok(Overfull::Stop),
                 (true, Some(Overfull::Continue)) => Ok(Overfull::Continue),
                 (false, _) => Ok(Overfull::Grow),
-                (true, Some(Overfull::Grow)) => bail!(
-                    "--overfull grow is not possible here, since the rate of {} is passed: it is \
-                     {} now; --overfull stop and continue are",
-                    numbers::rate(filter.plan().rate()),
-                    numbers::rate(filter.rate()),
-                ),
+                (true, Some(Overfull::Grow)) => bail!(problem(
+                    format!(
+                        "the filter cannot grow: its rate is {}, above the target of {}",
+                        numbers::rate(filter.rate()),
+                        numbers::rate(filter.plan().rate()),
+                    ),
+                    "pass --overfull stop or continue",
+                )),
             };
         }
         if !filter_file::has_target(filter) && asked.is_none() {
@@ -99,8 +107,9 @@ impl Overfull {
         let growth = Some(plan.growth());
         let decided = Overfull::decide(asked, default, plan.kind(), growth, clears_itself)?;
         match (decided, filter.check_growth()) {
-            (Overfull::Grow, Err(error)) if asked.is_some() => Err(error)
-                .context("--overfull grow is not possible here; --overfull stop and continue are"),
+            (Overfull::Grow, Err(error)) if asked.is_some() => Err(error).with_context(|| {
+                problem("the filter cannot grow", "pass --overfull stop or continue")
+            }),
             (Overfull::Grow, Err(_)) => Ok(Overfull::Stop),
             _ => Ok(decided),
         }
@@ -181,11 +190,14 @@ impl Filling {
         let may_pass = self.overfull == Overfull::Continue && !self.has_warned && !is_window;
         if may_pass && has_passed(filter) {
             self.has_warned = true;
-            output::say(format_args!(
-                "warning: more keys came than the {} that the filter was planned for: its rate has \
-                 passed the target of {}, and rises",
-                numbers::exact(filter.plan().items()),
-                numbers::rate(filter.plan().rate()),
+            output::warn(&problem(
+                format!(
+                    "more keys came than the {} that the filter was planned for, and its rate has \
+                     passed the target of {}",
+                    numbers::exact(filter.plan().items()),
+                    numbers::rate(filter.plan().rate())
+                ),
+                "build a larger filter: its rate rises further with every key",
             ));
         }
     }

@@ -6,7 +6,8 @@ const ROWS: usize = 13;
 const COLUMNS: usize = 61;
 /// The right end of the scale, as a share of the planned keys.
 const MOST: f64 = 2.0;
-/// The scale ends this many times below the promise: what is less likely is not what a plot is for.
+/// The scale ends this many times below the target rate: what is less likely is not what a plot is
+/// for.
 const DEPTH: f64 = 1000.0;
 
 /// A curve, drawn with a letter: the rate at a share of the planned keys, if it has one there.
@@ -15,7 +16,7 @@ pub struct Curve<'a> {
     pub rate: Box<dyn Fn(f64) -> Option<f64> + 'a>,
 }
 
-/// Draws curves, with a line at the promised rate and one at the planned keys. Where two of them
+/// Draws curves, with a line at the target rate and one at the planned keys. Where two of them
 /// meet there is a star.
 pub fn draw(curves: &[Curve], promised: f64) -> String {
     let share = |column: usize| MOST * column as f64 / (COLUMNS - 1) as f64;

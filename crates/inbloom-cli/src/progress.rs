@@ -52,7 +52,7 @@ impl Progress {
         Progress { bar, read: Arc::default(), records: 0, in_steps: true }
     }
 
-    /// The bytes that have come, for those who count them without a reader.
+    /// Returns the bytes that have come, for those who count them without a reader.
     pub fn bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.read)
     }

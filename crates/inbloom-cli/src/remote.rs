@@ -15,6 +15,7 @@ use inbloom_server::units;
 
 use crate::keys::{InputArgs, Keys};
 use crate::numbers;
+use crate::output::problem;
 use crate::progress::Progress;
 use crate::sizing::Sizing;
 
@@ -22,7 +23,7 @@ use crate::sizing::Sizing;
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Filters on Redis")]
 pub struct RedisArgs {
-    /// Password of the Redis of an address; better kept in the environment
+    /// Password of the Redis server; safer in the environment variable
     #[arg(long, value_name = "PASSWORD", env = "INBLOOM_REDIS_PASSWORD", hide_env_values = true)]
     redis_password: Option<String>,
 
@@ -35,11 +36,11 @@ pub struct RedisArgs {
     #[arg(long, value_name = "FILE", env = "INBLOOM_REDIS_CA")]
     redis_ca: Option<PathBuf>,
 
-    /// Replicas that must have a change before it counts as done [default: 0]
+    /// Replicas that must confirm a change [default: 0]
     #[arg(long, value_name = "N", env = "INBLOOM_REDIS_REPLICAS")]
     redis_replicas: Option<u32>,
 
-    /// How long to go on trying while Redis does not answer [default: 30s]
+    /// Time to keep trying while Redis does not reply [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     redis_timeout: Option<Duration>,
 }
@@ -126,7 +127,7 @@ pub fn shown(path: &Path) -> String {
 /// Refuses an address where only a file will do. `instead` says what to do.
 pub fn refuse_address(path: &Path, instead: &str) -> Result<()> {
     match address_of(path)? {
-        Some(address) => bail!("{address} is on Redis: {instead}"),
+        Some(address) => bail!(problem(format!("{address} is on Redis"), instead)),
         None => Ok(()),
     }
 }
@@ -179,7 +180,7 @@ pub fn merge(filter: &RedisFilter, address: &Address, local: &Filter) -> Result<
     filter.merge(local, step).with_context(|| address.to_string())
 }
 
-/// Progress in steps that are told by how many are done.
+/// Progress in steps, by the number that is done.
 #[derive(Default)]
 struct Steps {
     shown: Option<Progress>,
@@ -300,9 +301,14 @@ impl<'a> Inserter<'a> {
         self.filter.contains_digests(digests, &mut found)?;
         ensure!(
             !found.contains(&Found::Absent),
-            "the filter was planned for {} and is full: keys before the first new one without room \
-             were added; build a larger one, or choose --overfull continue",
-            numbers::keys(self.filter.plan().items()),
+            problem(
+                format!(
+                    "the filter is full: it was planned for {}, and only the keys before the first \
+                     new one without room were added",
+                    numbers::keys(self.filter.plan().items())
+                ),
+                "build a larger one, or pass --overfull continue"
+            )
         );
         Ok(())
     }

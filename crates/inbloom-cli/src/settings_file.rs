@@ -14,6 +14,7 @@
 //! What CONFIG SET can change is changed on SIGHUP too; for the rest, a changed line is reported,
 //! and waits for a restart.
 
+use crate::output::problem;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -120,7 +121,10 @@ impl SettingsFile {
                 let value = after.shown(name).unwrap_or_default();
                 tracing::info!(setting = name, value, "changed by the settings file");
             } else if before.value(name).is_none() && value_in(last) != value_in(now) {
-                tracing::warn!(setting = name, "changed in the settings file: restart to use it");
+                tracing::warn!(
+                    setting = name,
+                    "setting changed in the file: restart the server to apply it"
+                );
             }
         }
         Ok(())
@@ -141,7 +145,12 @@ impl SettingsFile {
             let line = Line { number, name, value: unquoted(value.trim()).to_owned() };
             self.check(&line, &mut trial).with_context(|| self.place(&line))?;
             if let Some(other) = lines.iter().find(|other| other.name == line.name) {
-                bail!("{}: '{}' is in line {} too", self.place(&line), line.name, other.number);
+                bail!(
+                    "{}: setting \"{}\" is also in line {}",
+                    self.place(&line),
+                    line.name,
+                    other.number
+                );
             }
             lines.push(line);
         }
@@ -152,7 +161,7 @@ impl SettingsFile {
     /// Whether there is such a setting, and if it can change while the server runs, such a value.
     fn check(&self, line: &Line, trial: &mut Settings) -> Result<()> {
         if line.name == "config" {
-            bail!("a settings file cannot name another");
+            bail!("a settings file cannot name another settings file");
         }
         match trial.change(&line.name, &line.value) {
             Err(Refused::Unknown { .. } | Refused::Fixed(_))
@@ -164,8 +173,11 @@ impl SettingsFile {
                 let mut names: Vec<&str> = Settings::names().collect();
                 names.extend(self.command.get_arguments().filter_map(clap::Arg::get_long));
                 match nearest(&name, names) {
-                    Some(near) => bail!("there is no setting '{name}'; did you mean '{near}'?"),
-                    None => bail!("there is no setting '{name}'"),
+                    Some(near) => bail!(problem(
+                        format!("no setting \"{name}\""),
+                        format!("did you mean \"{near}\"?")
+                    )),
+                    None => bail!("no setting \"{name}\""),
                 }
             }
             result => Ok(result?),
@@ -214,6 +226,6 @@ fn is_yes(line: &Line) -> Result<bool> {
     match &*line.value.to_ascii_lowercase() {
         "yes" => Ok(true),
         "no" => Ok(false),
-        other => bail!("'{}' is 'yes' or 'no', not '{other}'", line.name),
+        other => bail!("setting \"{}\" must be yes or no, not \"{other}\"", line.name),
     }
 }

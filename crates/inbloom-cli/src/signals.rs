@@ -34,14 +34,14 @@ impl Signals {
         Ok(SIGNALS.get_or_init(|| Signals { first }))
     }
 
-    /// The signal that came, if one did.
+    /// Returns the signal that came, if one did.
     pub fn came(&self) -> Option<u8> {
         let signal = self.first.load(Ordering::Relaxed);
         (signal != 0).then_some(signal as u8)
     }
 }
 
-/// Whether the system was told to ignore a signal. Where it does not say, none is.
+/// Returns whether the system ignores a signal. Where that is unknown, the answer is no.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

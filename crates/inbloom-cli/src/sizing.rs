@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use inbloom::{Kind, Plan, Span, Tier};
 use inbloom_server::calculator::Question;
 use inbloom_server::units::{
-    parse_bytes, parse_count, parse_keys, parse_positive, parse_rate, parse_share, parse_window,
+    self, parse_bytes, parse_count, parse_keys, parse_positive, parse_share, parse_window,
 };
 
 use crate::numbers;
@@ -19,7 +19,7 @@ pub struct Sizing {
     #[arg(value_parser = parse_keys)]
     pub items: Option<u64>,
 
-    /// Share of absent keys that may be reported present: 0.01, 1e-4, 0.01%
+    /// Target false-positive rate: 0.01, 1e-4, 0.01%
     #[arg(short = 'p', long, value_name = "P", allow_hyphen_values = true)]
     #[arg(value_parser = parse_rate)]
     pub rate: Option<f64>,
@@ -32,8 +32,8 @@ pub struct Sizing {
     #[arg(long, value_name = "BITS", value_parser = parse_positive, group = "memory")]
     pub bits_per_key: Option<f64>,
 
-    /// Bits set and tested per key; the best number is computed if not given. Without a rate and
-    /// memory per key it stands for the rate 2^-K, at which K are best for a classic filter
+    /// Bits to set and test per key [default: the best number]. Without a rate or memory per key, -k
+    /// K stands for the rate 2^-K
     #[arg(short = 'k', long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=255))]
     pub probes: Option<u32>,
@@ -42,15 +42,15 @@ pub struct Sizing {
     #[arg(long, value_name = "TIER", value_parser = tier_parser(), group = "memory")]
     pub tier: Option<Tier>,
 
-    /// For bitmaps: the number of possible values, which are 0 to U-1
+    /// For bitmaps: the number of possible integers, which are 0 to U-1
     #[arg(long, value_name = "U", value_parser = parse_count)]
     pub universe: Option<u64>,
 
-    /// For windows: how far back they reach, a time (7d, 12h, 30m, 10s) or the last so many keys
+    /// For windows: what to keep, a time (7d, 12h, 30m, 10s) or a number of keys
     #[arg(long, value_name = "W", allow_hyphen_values = true, value_parser = parse_window)]
     pub window: Option<Span>,
 
-    /// For windows: the steps in which they forget, 1 to 64 [default: 4]
+    /// For windows: the number of generations, 1 to 64 [default: 4]
     #[arg(long, value_name = "G")]
     pub generations: Option<u32>,
 
@@ -58,13 +58,12 @@ pub struct Sizing {
     #[arg(long, value_name = "BITS")]
     pub width: Option<u32>,
 
-    /// For scalable filters: how many times as large they get when full, 2, 4 or 8, or 0 for never
-    /// [default: 2]
+    /// For scalable filters: the factor to grow by when full, 2, 4 or 8, or 0 to not grow [default: 2]
     #[arg(long, value_name = "F")]
     pub growth: Option<u32>,
 
-    /// For scalable filters: the share of the rate not yet spent that each growth leaves to later
-    /// ones, 0.5 to 0.99 [default: 0.8]
+    /// For scalable filters: the share of the unspent rate that each growth leaves to later ones, 0.5
+    /// to 0.99 [default: 0.8]
     #[arg(long, value_name = "T", value_parser = parse_share)]
     pub tightening: Option<f64>,
 }
@@ -118,6 +117,32 @@ impl Sizing {
         .collect()
     }
 
+    /// Returns all options by name, each with its value as it is typed, or nothing if it was not
+    /// given.
+    pub fn options(&self) -> [(&'static str, String); 12] {
+        fn typed<T: ToString>(value: Option<T>) -> String {
+            value.map_or(String::new(), |value| value.to_string())
+        }
+        let window = self.window.map(|span| match span {
+            Span::Items(items) => items.to_string(),
+            Span::Millis(_) => span.to_string(),
+        });
+        [
+            ("-n", typed(self.items)),
+            ("-p", self.rate.map_or(String::new(), numbers::typed_rate)),
+            ("--bytes", typed(self.bytes)),
+            ("--bits-per-key", typed(self.bits_per_key)),
+            ("-k", typed(self.probes)),
+            ("--tier", typed(self.tier.map(Tier::name))),
+            ("--universe", typed(self.universe)),
+            ("--window", typed(window)),
+            ("--generations", typed(self.generations)),
+            ("--width", typed(self.width)),
+            ("--growth", typed(self.growth)),
+            ("--tightening", typed(self.tightening)),
+        ]
+    }
+
     /// The plan of these options for one kind; what was not given is left to the library.
     pub fn plan(&self, kind: Kind) -> inbloom::Result<Plan> {
         self.question().plan(kind)
@@ -149,6 +174,17 @@ impl Sizing {
             growth,
             tightening,
         }
+    }
+}
+
+/// Parses a rate, and names what has a rate of 0 here.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse() {
+        Ok(0.0) => Err("only --kind bitmap and 'dedup --exact' have a rate of 0; expected a rate \
+                        between 0 and 1 such as 0.01, 1e-4 or 0.01%"
+            .to_string()),
+        _ => units::parse_rate(text),
     }
 }
 

@@ -20,7 +20,7 @@
 //! grows while the files shrink.
 //!
 //! Every chunk has a checksum: a disk that gives back something else would make a filter that
-//! denies its keys.
+//! lacks its keys.
 
 mod chunk;
 mod sort;
@@ -39,6 +39,7 @@ use inbloom::Digest;
 use inbloom::internals::file;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::output::problem;
 use crate::pipeline::in_order;
 pub use chunk::Kept;
 use chunk::{Encoded, PARTITIONS, partition};
@@ -384,7 +385,7 @@ impl Spill {
         Checkpoint { files, told }
     }
 
-    /// A spill as it was when these chunks were told of. What was written later is dropped.
+    /// A spill as it was when a checkpoint named these chunks. What was written later is dropped.
     pub fn restore(
         memory: u64,
         kept: Kept,
@@ -498,8 +499,10 @@ impl Spill {
                 };
                 ensure!(
                     xxh3_64(bytes) == chunk.sum,
-                    "temporary files were changed, or the disk does not give back what was written: \
-                     check it, and build again",
+                    problem(
+                        "a temporary file does not hold what was written",
+                        "check the disk, and build again"
+                    )
                 );
                 encoded.push(Encoded::new(count, self.kept, bytes));
             }
@@ -611,8 +614,10 @@ impl SpillFile {
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         ensure!(
             length == 0 || length >= told,
-            "{} has {length} bytes, and should have {told}: remove the folder, and build anew",
-            path.display(),
+            problem(
+                format!("{} has {length} bytes instead of {told}", path.display()),
+                "remove the folder, and build again"
+            )
         );
         file.set_len(length.min(told)).with_context(|| format!("{}", path.display()))?;
         Ok(SpillFile { file: Arc::new(file), path, length: told })
@@ -928,6 +933,6 @@ mod tests {
         bytes[1000] ^= 1;
         fs::write(&path, bytes).expect("it is written");
         let error = spill.places(&(half..=u64::MAX)).expect_err("damaged");
-        assert!(error.to_string().contains("were changed"), "{error}");
+        assert!(error.to_string().contains("does not hold what was written"), "{error}");
     }
 }

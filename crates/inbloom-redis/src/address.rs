@@ -135,16 +135,18 @@ impl FromStr for Address {
             }
             None if !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_digit()) => {
                 return Err(fail(format!(
-                    "/{path} could be a database or a name; write /{path}/NAME or /0/{path}"
+                    "/{path} could be a database or a name: write /{path}/NAME or /0/{path}"
                 )));
             }
             None => path,
         };
         if name.is_empty() {
-            return Err(fail("the filter's name is missing; write redis://host/NAME".to_owned()));
+            return Err(fail(
+                "the name of the filter is missing: write redis://host/NAME".to_owned(),
+            ));
         }
         if name.contains('/') {
-            return Err(fail("a name has no /; write %2F in its place".to_owned()));
+            return Err(fail("a name cannot contain /: write %2F instead".to_owned()));
         }
         Ok(Address { server, name: decoded(name).map_err(fail)? })
     }
@@ -158,16 +160,16 @@ fn scheme_of(text: &str) -> Option<(bool, &str)> {
 
 /// Reads an address up to its path, and returns the path without its first slash.
 fn authority(text: &str) -> std::result::Result<(Server, Option<&str>), String> {
-    let (tls, rest) = scheme_of(text).ok_or("it must begin with redis:// or rediss://")?;
+    let (tls, rest) = scheme_of(text).ok_or("must begin with redis:// or rediss://")?;
     if let Some(found) = rest.find(['?', '#']) {
-        return Err(format!("{:?} is not supported here; write %3F or %23", &rest[found..=found]));
+        return Err(format!("{:?} is not supported here: write %3F or %23", &rest[found..=found]));
     }
     let (authority, path) = match rest.split_once('/') {
         Some((authority, path)) => (authority, Some(path)),
         None => (rest, None),
     };
     if path.is_some_and(|path| path.contains('@')) {
-        return Err("an @ or / in a password or name is written %40 or %2F".to_owned());
+        return Err("a password or name cannot contain @ or /: write %40 or %2F".to_owned());
     }
     let (login, place) = match authority.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
@@ -175,12 +177,14 @@ fn authority(text: &str) -> std::result::Result<(Server, Option<&str>), String> 
     };
     let (user, password) = match login.map(|login| login.split_once(':')) {
         None => (None, None),
-        Some(None) => return Err("before the @, write user:password or :password".to_owned()),
+        Some(None) => return Err("expected user:password or :password before the @".to_owned()),
         Some(Some((user, password))) => (Some(decoded(user)?), Some(decoded(password)?)),
     };
     let (host, port) = match place.strip_prefix('[').map(|place| place.split_once(']')) {
         Some(Some((host, ""))) => (host, None),
-        Some(Some((host, port))) => (host, Some(port.strip_prefix(':').ok_or("a : is missing")?)),
+        Some(Some((host, port))) => {
+            (host, Some(port.strip_prefix(':').ok_or("expected : after the host")?))
+        }
         Some(None) => return Err("the ] of the host is missing".to_owned()),
         None => match place.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -193,7 +197,7 @@ fn authority(text: &str) -> std::result::Result<(Server, Option<&str>), String> 
     let port = match port {
         None => PORT,
         Some(port) => match port.parse() {
-            Ok(0) | Err(_) => return Err("the port is not from 1 to 65535".to_owned()),
+            Ok(0) | Err(_) => return Err("the port must be from 1 to 65535".to_owned()),
             Ok(port) => port,
         },
     };
@@ -319,11 +323,11 @@ mod tests {
     fn what_is_ambiguous_or_malformed_is_refused() {
         for (text, problem) in [
             ("redis://h/12", "could be a database or a name"),
-            ("redis://h", "name is missing"),
-            ("redis://h/", "name is missing"),
-            ("redis://h/3/", "name is missing"),
+            ("redis://h", "name of the filter is missing"),
+            ("redis://h/", "name of the filter is missing"),
+            ("redis://h/3/", "name of the filter is missing"),
             ("redis://h/x/y", "database \"x\" is not a number"),
-            ("redis://h/1/y/z", "has no /"),
+            ("redis://h/1/y/z", "cannot contain /"),
             ("redis://h:0/x", "1 to 65535"),
             ("redis://h:65536/x", "1 to 65535"),
             ("redis://h/x@y", "%40"),

@@ -255,7 +255,7 @@ impl Client {
                     "it was redirected".to_owned()
                 }
                 // A conversation is about one key, which is not asked for at two nodes.
-                Err(Interrupted::Setback(Setback::Ask(_))) => "its slot is moving".to_owned(),
+                Err(Interrupted::Setback(Setback::Ask(_))) => "the slot is moving".to_owned(),
                 Err(Interrupted::Setback(Setback::Later(text) | Setback::Demoted(text)))
                 | Err(Interrupted::Connection(text)) => text,
             };

@@ -104,8 +104,8 @@ impl<'a> Description<'a> {
                 Verdict::Whole(winner) => return Ok(Some(winner.metadata)),
                 Verdict::Half(_) => return Err(self.lost()),
                 Verdict::Missing if patience.is_over() => {
-                    let last = "another client is creating or deleting this filter, or stopped \
-                                while it did; it is free again after a minute"
+                    let last = "another client is creating or deleting this filter, or stopped while doing \
+                     so: try again in a minute"
                         .to_owned();
                     return Err(Error::Unavailable { waited: patience.waited(), last });
                 }

@@ -1,5 +1,7 @@
 //! Everything that can go wrong, each with what happened and what to do next.
 
+use std::borrow::Cow;
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 /// The result of a call that can fail.
@@ -10,7 +12,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// An address that cannot be read.
-    #[error("address {address:?}: {problem}")]
     Address {
         /// The address, without its password.
         address: String,
@@ -18,10 +19,8 @@ pub enum Error {
         problem: String,
     },
     /// What the library refuses: a plan that cannot be kept in Redis, a file, a secret key.
-    #[error(transparent)]
     Filter(#[from] inbloom::Error),
     /// An option that is out of its range.
-    #[error("{name} is {got:?}, but must be {expected}")]
     Parameter {
         /// The option.
         name: &'static str,
@@ -31,15 +30,11 @@ pub enum Error {
         expected: &'static str,
     },
     /// No filter has this name.
-    #[error("no filter is named {name:?} on this server; create it first")]
     Missing {
         /// The name asked for.
         name: String,
     },
     /// A filter has this name already.
-    #[error(
-        "a filter is named {name:?} already, with {existing}; this one has {wanted}: open it, or choose another name"
-    )]
     Exists {
         /// The name asked for.
         name: String,
@@ -49,22 +44,16 @@ pub enum Error {
         existing: String,
     },
     /// The filter was deleted, or it expired, after it was opened.
-    #[error("the filter {name:?} was deleted or has expired; create it again")]
     Deleted {
         /// Its name.
         name: String,
     },
     /// The filter was deleted after it was opened, and another one has its name.
-    #[error("the filter {name:?} was deleted and created again; open it anew")]
     Replaced {
         /// Its name.
         name: String,
     },
     /// The server has lost blocks of the filter. Keys in them cannot be looked up.
-    #[error(
-        "the server lost {} of {chunks} chunks of the filter {name:?} (first: chunk {}): delete the filter and build it again, or push a copy of it",
-        .lost.len(), .lost.first().copied().unwrap_or_default()
-    )]
     Lost {
         /// The filter's name.
         name: String,
@@ -74,15 +63,11 @@ pub enum Error {
         chunks: u64,
     },
     /// The server has lost one of the two copies of the filter's description, and so perhaps its keys.
-    #[error(
-        "the server lost a part of the filter {name:?}, one of the two copies of its description: delete the filter, then build it again or push a copy of it"
-    )]
     LostDescription {
         /// The filter's name.
         name: String,
     },
     /// What the server holds under a filter's name is no description of one.
-    #[error("the description of the filter {name:?} is not valid: {problem}")]
     Metadata {
         /// The filter's name.
         name: String,
@@ -90,9 +75,6 @@ pub enum Error {
         problem: String,
     },
     /// A key of the filter holds something else than a string.
-    #[error(
-        "the key {key:?} holds a {found}, but a filter needs a string: another program wrote to it"
-    )]
     WrongType {
         /// The key on the server.
         key: String,
@@ -100,17 +82,11 @@ pub enum Error {
         found: String,
     },
     /// The server turns bitmaps into another type, which cannot be read by ranges.
-    #[error(
-        "this server turns bitmaps into its bitmap type (key {key:?}): set bitmap-default-roaring no, delete the filter and build it again"
-    )]
     Roaring {
         /// The key on the server.
         key: String,
     },
     /// The server may evict blocks of the filter when its memory is full.
-    #[error(
-        "{node} evicts keys under the policy {policy:?} when its memory is full, and the filter would lose keys: set maxmemory-policy noeviction"
-    )]
     Eviction {
         /// The server.
         node: String,
@@ -119,10 +95,6 @@ pub enum Error {
     },
     /// A change is on its master, but not on as many replicas or disks as were asked for. It may
     /// be lost in a failover.
-    #[error(
-        "asked for {wanted} confirmed copies, got {got} within {:.1} s: check the replicas, then repeat the call",
-        .waited.as_secs_f64()
-    )]
     NotReplicated {
         /// The copies asked for.
         wanted: u32,
@@ -132,7 +104,6 @@ pub enum Error {
         waited: Duration,
     },
     /// The deadline passed while the server could not be reached, or could not answer.
-    #[error("{}", unavailable(*.waited, last))]
     Unavailable {
         /// How long the call tried in vain: not at all for the first connection.
         waited: Duration,
@@ -140,7 +111,6 @@ pub enum Error {
         last: String,
     },
     /// The server refused a command.
-    #[error("{node} refused a command: {text}")]
     Server {
         /// The server.
         node: String,
@@ -148,7 +118,6 @@ pub enum Error {
         text: String,
     },
     /// A database that a cluster does not have.
-    #[error("database {database} cannot be selected: {problem}; leave it out of the address")]
     Database {
         /// The database of the address.
         database: u32,
@@ -156,7 +125,6 @@ pub enum Error {
         problem: String,
     },
     /// The server answered what the command cannot answer.
-    #[error("{node} gave an unexpected reply to {command}: {reply}")]
     Reply {
         /// The server.
         node: String,
@@ -167,9 +135,114 @@ pub enum Error {
     },
 }
 
-fn unavailable(waited: Duration, last: &str) -> String {
-    if waited.is_zero() {
-        return format!("cannot connect to {last}: check the address, and that the server runs");
+impl Display for Error {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Error::Filter(error) = self {
+            return error.fmt(f);
+        }
+        self.write_what(f)?;
+        match self.help() {
+            Some(help) => write!(f, "; {help}"),
+            None => Ok(()),
+        }
     }
-    format!("no answer within {:.1} s; the last problem: {last}", waited.as_secs_f64())
+}
+
+impl Error {
+    /// Returns what to do about it, if there is something: the end of the text.
+    #[must_use]
+    pub fn help(&self) -> Option<Cow<'static, str>> {
+        let help = match self {
+            Error::Filter(error) => return error.help(),
+            Error::Missing { .. } => "create it first, or check the name",
+            Error::Exists { .. } => "open it, or choose another name",
+            Error::Deleted { .. } => "create it again",
+            Error::Replaced { .. } => "open it again",
+            Error::Lost { .. } | Error::LostDescription { .. } => {
+                "delete the filter, then build it again or push a copy of it"
+            }
+            Error::WrongType { .. } => {
+                "find the program that wrote to it, then delete the filter and build it again"
+            }
+            Error::Roaring { .. } => {
+                "set bitmap-default-roaring no, then delete the filter and build it again"
+            }
+            Error::Eviction { .. } => "set maxmemory-policy noeviction",
+            Error::NotReplicated { .. } => "check the replicas, then repeat the call",
+            Error::Unavailable { waited, .. } if waited.is_zero() => {
+                "check the address, and that the server runs"
+            }
+            Error::Database { .. } => "leave the database out of the address",
+            _ => return None,
+        };
+        Some(Cow::Borrowed(help))
+    }
+
+    fn write_what(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Address { address, problem } => write!(f, "address {address:?}: {problem}"),
+            Error::Filter(error) => error.fmt(f),
+            Error::Parameter { name, got, expected } => {
+                write!(f, "{name} is {got:?}, but must be {expected}")
+            }
+            Error::Missing { name } => write!(f, "no filter is named {name:?} on this server"),
+            Error::Exists { name, wanted, existing } => {
+                write!(f, "a filter named {name:?} already exists, with {existing}")?;
+                match wanted == existing {
+                    true => Ok(()),
+                    false => write!(f, ", not {wanted}"),
+                }
+            }
+            Error::Deleted { name } => write!(f, "the filter {name:?} was deleted or has expired"),
+            Error::Replaced { name } => {
+                write!(f, "the filter {name:?} was deleted and created again")
+            }
+            Error::Lost { name, lost, chunks } => {
+                let first = lost.first().copied().unwrap_or_default();
+                let lost = lost.len();
+                write!(
+                    f,
+                    "the server lost {lost} of {chunks} chunks of the filter {name:?} (first: chunk \
+                     {first})"
+                )
+            }
+            Error::LostDescription { name } => write!(
+                f,
+                "the server lost a part of the filter {name:?}, one of the two copies of its \
+                 description"
+            ),
+            Error::Metadata { name, problem } => {
+                write!(f, "the description of the filter {name:?} is not valid: {problem}")
+            }
+            Error::WrongType { key, found } => {
+                write!(f, "the key {key:?} holds a {found}, but a filter needs a string")
+            }
+            Error::Roaring { key } => {
+                write!(f, "this server turns bitmaps into its bitmap type (key {key:?})")
+            }
+            Error::Eviction { node, policy } => write!(
+                f,
+                "{node} evicts keys when its memory is full (maxmemory-policy {policy:?}), and the \
+                 filter would lose members"
+            ),
+            Error::NotReplicated { wanted, got, waited } => write!(
+                f,
+                "asked for {wanted} confirmed copies, got {got} within {:.1} s",
+                waited.as_secs_f64()
+            ),
+            Error::Unavailable { waited, last } if waited.is_zero() => {
+                write!(f, "cannot connect to {last}")
+            }
+            Error::Unavailable { waited, last } => {
+                write!(f, "no reply within {:.1} s (last problem: {last})", waited.as_secs_f64())
+            }
+            Error::Server { node, text } => write!(f, "{node} refused a command: {text}"),
+            Error::Database { database, problem } => {
+                write!(f, "cannot select database {database}: {problem}")
+            }
+            Error::Reply { node, command, reply } => {
+                write!(f, "{node} sent an unexpected reply to {command}: {reply}")
+            }
+        }
+    }
 }

@@ -193,7 +193,7 @@ impl Metadata {
             }
         }
         if text("kind")? != Kind::Blocked.to_string() {
-            return Err(format!("kind {:?}, only blocked can be kept in Redis", text("kind")?));
+            return Err(format!("kind {:?} cannot be kept in Redis, only blocked", text("kind")?));
         }
         let rate = field("rate")?.as_f64().ok_or("\"rate\" is not a number")?;
         let small = |name: &str| {

@@ -205,7 +205,7 @@ fn chunk_of<'a>(layout: &Layout, bytes: &'a [u8], chunk: u64) -> &'a [u8] {
 fn bytes_of(local: &Filter) -> Result<&[u8]> {
     blocked_bytes(local).ok_or_else(|| {
         let (kind, verb) = (local.plan().kind(), "be kept in Redis");
-        let remedy = "only whole filters of kind blocked that have not grown can";
+        let remedy = "use a whole filter of kind blocked that has not grown";
         inbloom::Error::Unsupported { kind, verb, remedy }.into()
     })
 }

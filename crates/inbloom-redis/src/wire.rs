@@ -131,7 +131,7 @@ fn trouble(node: &Node, server: &Server, error: &redis::RedisError) -> Trouble {
 
 /// Returns what went wrong. The system's words for a time that is over would mislead.
 fn words_of(error: &redis::RedisError) -> String {
-    if error.is_timeout() { "it did not answer in time".to_owned() } else { error.to_string() }
+    if error.is_timeout() { "no reply in time".to_owned() } else { error.to_string() }
 }
 
 /// Returns the error that a reply is, or that a reply in it is.

@@ -121,7 +121,7 @@ impl Question {
         };
         if kind.can_grow() && items.is_none() {
             // It could start with any number, but a comparison needs one.
-            return Err(Error::Underspecified { kind, needs: "the number of items to start with" });
+            return Err(Error::Underspecified { kind, needs: "the number of keys to start with" });
         }
         let question = if kind.is_exact() {
             Question { items, universe, ..Question::default() }
@@ -213,8 +213,8 @@ impl Comparison {
         let has_size = items.or(bytes).or(universe).is_some() || window.is_some();
         if !has_size && self.rows.iter().any(lacks) {
             let known = match question.rate.is_some() || question.probes.is_some() {
-                true => "this tells how often a filter may be wrong, not how large it is",
-                false => "nothing tells how large a filter is",
+                true => "this gives the rate of a filter, not its size",
+                false => "nothing gives the size of a filter",
             };
             return Some(format!(
                 "{known}: add the number of keys (-n 1M) or the memory (--bytes 64MiB, -m 512M){}",
@@ -230,7 +230,7 @@ impl Comparison {
             Ok(_) => String::new(),
         };
         let refusals: String = self.rows.iter().map(refusal).collect();
-        Some(format!("no kind can be planned from this{refusals}"))
+        Some(format!("no kind can be planned with these options{refusals}"))
     }
 }
 

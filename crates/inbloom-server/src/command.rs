@@ -393,7 +393,7 @@ impl Command {
         cost: Cost::Light,
         batched: None,
         handler: |call| Err(ReplyError::arity(call.command.name)),
-        on_store: OnStore::Refused("it works on filters in the server's memory"),
+        on_store: OnStore::Refused("it needs filters in the memory of the server"),
         subcommands: &[],
     };
 

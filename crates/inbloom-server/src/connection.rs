@@ -184,12 +184,12 @@ async fn accept(
             Ok((stream, address)) => {
                 turn = (turn + 1) % loops.len();
                 if let Err(error) = admit(stream, address, tls, server, &loops[turn]) {
-                    tracing::debug!(%error, "a client left before it was served");
+                    tracing::debug!(%error, "client left before it was served");
                 }
             }
             Err(error) => {
                 // No more file descriptors, most likely: those there are may be closed soon.
-                tracing::warn!(%error, "could not accept a client");
+                tracing::warn!(%error, "cannot accept a client");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -221,7 +221,7 @@ fn admit(
     let local = stream.local_addr().ok().map(|local| local.ip());
     if let Some(text) = server.refusal(address.ip(), local) {
         server.statistics.rejected.fetch_add(1, Ordering::Relaxed);
-        server.refusals.warn("clients were refused: as many as --max-clients, or protected mode");
+        server.refusals.warn("refused clients: --max-clients or protected mode");
         // Who expects TLS could not read it.
         if tls.is_none() {
             stream.try_write(&text)?;
@@ -269,7 +269,7 @@ async fn serve_all(mut incoming: UnboundedReceiver<Arrival>, server: Arc<Server>
                 let connection = Connection::new(stream, &server);
                 tasks.spawn(connection.serve(tls));
             }
-            Err(error) => tracing::warn!(%error, "could not serve a client"),
+            Err(error) => tracing::warn!(%error, "cannot serve a client"),
         }
         while tasks.try_join_next().is_some() {}
     }
@@ -343,7 +343,7 @@ impl Connection {
                     .await;
                 }
                 let Client { id, address, .. } = &*client;
-                tracing::debug!(id, address, %error, "a connection broke");
+                tracing::debug!(id, address, %error, "connection broke");
                 is_evicted
             }
         };
@@ -578,7 +578,7 @@ impl Connection {
                 () = tokio::time::sleep(Duration::from_secs(seconds)), if seconds > 0 => {
                     if written == before {
                         self.server.statistics.unread.fetch_add(1, Ordering::Relaxed);
-                        let text = format!("it read nothing for {seconds} s, see --write-timeout");
+                        let text = format!("it read nothing for {seconds} s (--write-timeout)");
                         return Err(io::Error::new(io::ErrorKind::TimedOut, text));
                     }
                 }
@@ -643,8 +643,8 @@ fn guarded(
     let work = AssertUnwindSafe(|| session.process(server, input, out, place));
     catch_unwind(work).map_err(|_| {
         let Client { id, address, .. } = &*session.state.client;
-        tracing::error!(id, address, "a command failed inside; its connection is closed");
-        io::Error::other("a command failed inside")
+        tracing::error!(id, address, "command panicked, connection closed");
+        io::Error::other("a command panicked")
     })
 }
 
@@ -717,7 +717,7 @@ mod tests {
         }
         let logged = LOGGED.lock().unwrap().clone();
         assert_eq!(logged.len(), 2, "{logged:?}");
-        assert!(logged.iter().all(|text| text.contains("a command failed inside")), "{logged:?}");
+        assert!(logged.iter().all(|text| text.contains("command panicked")), "{logged:?}");
         assert!(logged[0].contains("address=\"127.0.0.1:"), "{logged:?}");
         server.shut_down();
         assert_eq!(thread.join().unwrap().unwrap(), Ended::All);

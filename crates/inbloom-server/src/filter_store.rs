@@ -158,7 +158,7 @@ pub enum StoreError {
 impl Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Missing => f.write_str("there is no filter of this name"),
+            StoreError::Missing => f.write_str("no filter of this name"),
             StoreError::Unavailable(why) | StoreError::Lost(why) | StoreError::Refused(why) => {
                 f.write_str(why)
             }

@@ -22,7 +22,7 @@ impl Health {
         let reason = reason.into();
         let before = self.troubles.lock().insert(part, reason.clone());
         if before.is_none() && part != LOADING {
-            tracing::warn!(part, reason, "not healthy");
+            tracing::warn!(part, reason, "health check failed");
         }
     }
 
@@ -30,7 +30,7 @@ impl Health {
     pub fn recover(&self, part: &'static str) {
         let before = self.troubles.lock().remove(part);
         if before.is_some() && part != LOADING {
-            tracing::info!(part, "healthy again");
+            tracing::info!(part, "health check passed again");
         }
     }
 

@@ -73,7 +73,7 @@ pub fn start(listener: TcpListener, server: &Arc<Server>) -> io::Result<()> {
     let shared = Shared { server, workers: Semaphore::new(WORKERS), scans: Scans::default() };
     let work = move || {
         if let Err(error) = runtime.block_on(serve(listener, Arc::new(shared))) {
-            tracing::error!(%error, "nobody answers at --http any more");
+            tracing::error!(%error, "stopped serving --http");
         }
     };
     std::thread::Builder::new().name("http".into()).spawn(work)?;
@@ -90,7 +90,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "could not accept a monitor");
+                tracing::warn!(%error, "cannot accept an HTTP client");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -105,8 +105,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
         tokio::spawn(async move {
             match tokio::time::timeout(WHOLE, connection).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%error, "a monitor was not answered"),
-                Err(_) => tracing::debug!("a monitor took too long"),
+                Ok(Err(error)) => tracing::debug!(%error, "HTTP request failed"),
+                Err(_) => tracing::debug!("HTTP client timed out"),
             }
             drop(place);
         });
@@ -171,7 +171,7 @@ fn page(head: &axum::http::request::Parts) -> Result<Response, ApiError> {
         return Err(error.with("allow", "GET, HEAD".into()));
     }
     let file = page::find(head.uri.path());
-    let missing = || ApiError::not_found("there is nothing here: the page is at /");
+    let missing = || ApiError::not_found("not found: the page is at /");
     file.map(|file| file.answer(&head.headers)).ok_or_else(missing)
 }
 
@@ -185,7 +185,7 @@ async fn answer_api(
     guard::check_origin(&head.method, host, &head.headers)?;
     let caller = guard::identify(&shared.server, ends, &head.headers)?;
     let body = to_bytes(body, LONGEST_BODY).await.map_err(|_| {
-        let message = format!("the body has more than {LONGEST_BODY} bytes, or did not arrive");
+        let message = format!("the body is larger than {LONGEST_BODY} bytes, or did not arrive");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     })?;
     let _worker = shared.workers.acquire().await.expect("it is never closed");
@@ -206,7 +206,7 @@ async fn answer_api(
     };
     let done = tokio::task::spawn_blocking(work).await;
     let text = done.map_err(|_| {
-        let message = "the request could not be answered: the server's log says why";
+        let message = "the request failed: see the log of the server";
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     })??;
     Ok(json_response(StatusCode::OK, text))

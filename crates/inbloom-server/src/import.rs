@@ -24,14 +24,13 @@ impl Imported {
     pub fn below(folder: Option<&Path>, word: &[u8]) -> Result<Imported, ReplyError> {
         let Some(folder) = folder else {
             return Err(ReplyError::new(
-                "ERR this server was started without --import-dir, so that clients have no access \
-                 to files",
+                "ERR files cannot be opened or saved: start the server with --import-dir",
             ));
         };
         let shown = excerpt(word, 256);
         let refused = || {
             ReplyError::with(format!(
-                "ERR '{shown}' is no path below --import-dir: give it relative to that"
+                "ERR '{shown}' is not a path below --import-dir: pass one that is relative to it"
             ))
         };
         let path = Path::new(std::str::from_utf8(word).map_err(|_| refused())?);
@@ -41,7 +40,9 @@ impl Imported {
         }
         let full = folder.join(path);
         let parent = full.parent().ok_or_else(refused)?.canonicalize().map_err(|error| {
-            ReplyError::with(format!("ERR the folder of '{shown}' below --import-dir: {error}"))
+            ReplyError::with(format!(
+                "ERR cannot open the folder of '{shown}' below --import-dir: {error}"
+            ))
         })?;
         let target = match full.canonicalize() {
             Ok(target) => target,
@@ -87,15 +88,15 @@ impl Imported {
         let (filter, watch) = opened.map_err(|error| self.failed(&error))?;
         if !filter.normalization().is_empty() {
             return Err(ReplyError::with(format!(
-                "ERR '{shown}' has keys that were changed by --normalize {}, which the server does \
-                 not do: items would be denied that are in it. Build it without --normalize",
+                "ERR '{shown}' was built with --normalize {}, which the server does not apply: \
+                 build it without --normalize, or members would be reported absent",
                 filter.normalization()
             )));
         }
         if filter.plan().kind().is_exact() {
             return Err(ReplyError::with(format!(
-                "ERR '{shown}' is a bitmap of integers, whose keys are no strings: build it as \
-                 another kind"
+                "ERR '{shown}' is a bitmap of integers, and the server's keys are strings: build \
+                 it as another kind"
             )));
         }
         Ok((filter, watch))

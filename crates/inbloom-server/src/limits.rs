@@ -54,9 +54,9 @@ impl MemoryLimits {
         let used = self.in_use();
         if bytes > limit.saturating_sub(used) {
             return Err(ReplyError::with(format!(
-                "ERR Insufficient memory to create filter: it takes {bytes} bytes, and of the \
-                 {limit} of --max-memory {used} are in use; raise it, ask for a smaller capacity \
-                 or a higher rate, or delete filters"
+                "ERR Insufficient memory to create filter: it takes {bytes} bytes, and {used} of \
+                 the {limit} bytes of --max-memory are in use; raise it, reserve a smaller \
+                 capacity or a higher rate, or delete filters"
             )));
         }
         self.promised.fetch_add(bytes, Ordering::Relaxed);
@@ -76,8 +76,8 @@ impl MemoryLimits {
             return Ok(());
         }
         Err(ReplyError::with(format!(
-            "ERR the filter would take {bytes} bytes, more than the {limit} that --max-filter \
-             allows to one; raise it, ask for a smaller capacity or a higher rate, or use several"
+            "ERR the filter would take {bytes} bytes, and the limit of --max-filter is {limit}; \
+             raise it, reserve a smaller capacity or a higher rate, or use several filters"
         )))
     }
 
@@ -96,13 +96,13 @@ impl MemoryLimits {
         let (memory, filter) = (settings.max_memory, settings.max_filter);
         if filter <= memory.saturating_sub(used).saturating_add(has) {
             return ReplyError::with(format!(
-                "ERR the filter has {has} bytes and cannot grow within the {filter} that \
-                 --max-filter allows to one; raise it, or use several filters"
+                "ERR the filter has {has} bytes and cannot grow, and the limit of --max-filter is \
+                 {filter}; raise it, or use several filters"
             ));
         }
         ReplyError::with(format!(
-            "ERR Insufficient memory: the filter has {has} bytes and cannot grow, as of the \
-             {memory} of --max-memory {used} are in use; raise it, or delete filters"
+            "ERR Insufficient memory: the filter has {has} bytes and cannot grow, and {used} of \
+             the {memory} bytes of --max-memory are in use; raise it, or delete filters"
         ))
     }
 

@@ -219,13 +219,13 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "memory_used_bytes",
         kind: Kind::Gauge,
-        help: "What filters and their names take, and dumps under way",
+        help: "Memory of filters and their names, and of dumps under way",
         tell: |server, samples| samples.value(server.limits.in_use() as f64),
     },
     Figure {
         name: "memory_limit_bytes",
         kind: Kind::Gauge,
-        help: "What they may take: --max-memory; missing if there is no limit",
+        help: "Limit of that memory (--max-memory); absent if there is none",
         tell: |server, samples| match server.settings().max_memory {
             u64::MAX => Ok(()),
             limit => samples.value(limit as f64),
@@ -243,7 +243,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "keys",
         kind: Kind::Gauge,
-        help: "Filters in each database that has some",
+        help: "Number of filters in each database that has some",
         tell: |server, samples| {
             for database in 0..DATABASES {
                 let keys = server.keyspace.len(database);
@@ -257,7 +257,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "expired_keys",
         kind: Kind::Counter,
-        help: "Keys removed because their time had come",
+        help: "Keys that expired",
         tell: |server, samples| samples.value(server.keyspace.expired() as f64),
     },
     Figure {
@@ -275,25 +275,25 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "items_added",
         kind: Kind::Counter,
-        help: "Items given to filters, new to them or not",
+        help: "Items added to filters, new to them or not",
         tell: |server, samples| samples.count(&server.statistics.items_added),
     },
     Figure {
         name: "items_asked",
         kind: Kind::Counter,
-        help: "Items that filters were asked for",
+        help: "Items queried in filters",
         tell: |server, samples| samples.count(&server.statistics.items_asked),
     },
     Figure {
         name: "filters_over_target",
         kind: Kind::Gauge,
-        help: "Filters whose rate is above their target, when all were visited last",
+        help: "Filters above their target rate at the last visit of all",
         tell: |server, samples| samples.value(server.over_target.count() as f64),
     },
     Figure {
         name: "filters_passed_target",
         kind: Kind::Counter,
-        help: "Times that the rate of a filter rose above its target",
+        help: "Number of times that a filter passed its target rate",
         tell: |server, samples| samples.value(server.over_target.passed() as f64),
     },
     Figure {
@@ -305,19 +305,19 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "clients_limit",
         kind: Kind::Gauge,
-        help: "Clients that may be connected: --max-clients",
+        help: "Limit of connected clients (--max-clients)",
         tell: |server, samples| samples.value(server.settings().max_clients as f64),
     },
     Figure {
         name: "connections",
         kind: Kind::Counter,
-        help: "Connections accepted, those rejected among them",
+        help: "Connections accepted, rejected ones included",
         tell: |server, samples| samples.count(&server.statistics.connections),
     },
     Figure {
         name: "connections_rejected",
         kind: Kind::Counter,
-        help: "Connections closed at once, as there were too many",
+        help: "Connections rejected by --max-clients or protected mode",
         tell: |server, samples| samples.count(&server.statistics.rejected),
     },
     Figure {
@@ -370,13 +370,14 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "slow_log_entries",
         kind: Kind::Gauge,
-        help: "Commands that SLOWLOG GET would tell",
+        help: "Slow commands in SLOWLOG",
         tell: |server, samples| samples.value(server.slow_log.lock().entries.len() as f64),
     },
     Figure {
         name: "log_bytes",
         kind: Kind::Gauge,
-        help: "Bytes of the log that a start would replay; with --dir, as all about log and snapshots",
+        help: "Bytes of the log to replay at a start; only with --dir, as all metrics of log and \
+         snapshots",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.log_bytes as f64),
             None => Ok(()),
@@ -412,7 +413,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "log_failing",
         kind: Kind::Gauge,
-        help: "1 if the log cannot be written, and no change is taken",
+        help: "1 if the log cannot be written, and changes are refused",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.trouble.is_some().into()),
             None => Ok(()),
@@ -430,7 +431,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "snapshot_failed",
         kind: Kind::Gauge,
-        help: "1 if the last snapshot has failed",
+        help: "1 if the last snapshot failed",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.status.error.is_some().into()),
             None => Ok(()),
@@ -439,7 +440,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "snapshot_timestamp_seconds",
         kind: Kind::Gauge,
-        help: "When the last snapshot was complete, since 1970; 0: none since the start",
+        help: "Time of the last complete snapshot, since 1970; 0 if none since the start",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value((figures.status.saved / 1000) as f64),
             None => Ok(()),
@@ -448,7 +449,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "snapshot_duration_seconds",
         kind: Kind::Gauge,
-        help: "How long it took",
+        help: "Duration of the last snapshot",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.status.done.millis as f64 / 1e3),
             None => Ok(()),
@@ -457,7 +458,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "snapshot_filters",
         kind: Kind::Gauge,
-        help: "Filters that had changed",
+        help: "Filters in the last snapshot that had changed",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.status.done.filters as f64),
             None => Ok(()),
@@ -466,7 +467,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "snapshot_bytes",
         kind: Kind::Gauge,
-        help: "Bytes that it wrote",
+        help: "Bytes written by the last snapshot",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.status.done.bytes as f64),
             None => Ok(()),
@@ -475,7 +476,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "store_up",
         kind: Kind::Gauge,
-        help: "Whether the last request reached the store of --store: 1 or 0",
+        help: "1 if the last request reached the store of --store, else 0",
         tell: |server, samples| match server.stored() {
             Some(stored) => samples.value(f64::from(u8::from(stored.trouble().is_none()))),
             None => Ok(()),
@@ -493,7 +494,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "store_failures",
         kind: Kind::Counter,
-        help: "Requests that the store did not answer, refused, or has lost the bits for",
+        help: "Requests that failed at the store, or found lost bits",
         tell: |server, samples| match server.stored() {
             Some(stored) => samples.count(&stored.figures().failures),
             None => Ok(()),
@@ -502,7 +503,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "store_request_seconds",
         kind: Kind::Counter,
-        help: "The time that all requests to the store took together",
+        help: "Time spent in requests to the store",
         tell: |server, samples| match server.stored() {
             Some(stored) => {
                 let nanos = stored.figures().nanos.load(Ordering::Relaxed);

@@ -151,11 +151,11 @@ impl OverTarget {
         found.retain(|_, it| it.seen >= walk.began);
         let filters = before - found.len();
         if filters > 0 {
-            tracing::info!(filters, "filters are no longer above their target rate");
+            tracing::info!(filters, "filters back below their target rate");
         }
         self.count.store(walk.count, Ordering::Relaxed);
         if walk.unsaid > 0 {
-            tracing::warn!(more = walk.unsaid, "filters passed their target rate");
+            tracing::warn!(more = walk.unsaid, "more filters passed their target rate");
         }
         *walk = Walk { began: walk.began, ..Walk::default() };
     }

@@ -68,12 +68,13 @@ pub enum Error {
     },
     /// Another process has it.
     #[error(
-        "the data folder is in use by another process: stop that first, or choose another --dir"
+        "the data folder is in use by another process: stop that process, or choose another --dir"
     )]
     InUse,
     /// It is not ours, or lost its manifest.
     #[error(
-        "the data folder has {found} but no MANIFEST: restore it from a backup, or choose an empty folder"
+        "the data folder has {found} but no MANIFEST: restore it from a backup, or choose an empty \
+         folder"
     )]
     NoManifest {
         /// A file that was found.
@@ -87,16 +88,18 @@ pub enum Error {
     },
     /// It was written by an older inbloom, whose folders this one does not read.
     #[error(
-        "MANIFEST has no line '{line}': an older inbloom wrote this folder, which this one does not \
-         read; start the older one on it, and copy its filters with DUMP and RESTORE or BF.SCANDUMP and \
-         BF.LOADCHUNK to this one on an empty folder"
+        "MANIFEST has no line '{line}', so an older inbloom wrote this folder, and this one cannot \
+         read it: start the older one on it, and copy its filters to an empty folder of this one \
+         with DUMP and RESTORE, or BF.SCANDUMP and BF.LOADCHUNK"
     )]
     Older {
         /// What the manifest does not have.
         line: &'static str,
     },
     /// It was written by a newer inbloom.
-    #[error("{what} is of version {version}, this inbloom reads up to {known}: upgrade inbloom")]
+    #[error(
+        "{what} has version {version}, this inbloom reads up to version {known}: upgrade inbloom"
+    )]
     Newer {
         /// Which file.
         what: String,
@@ -121,8 +124,8 @@ pub enum Error {
     },
     /// A part that all after it depends on is damaged.
     #[error(
-        "{what} is damaged at byte {at}, and there are records after it: restore the folder from a \
-         backup, or start once with --repair, which sets aside what comes after"
+        "{what} is damaged at byte {at}, and records follow: restore the folder from a backup, or \
+         start once with --repair, which sets aside what follows"
     )]
     Damaged {
         /// Which file.
@@ -132,8 +135,8 @@ pub enum Error {
     },
     /// A file that the manifest names is gone.
     #[error(
-        "{what} is missing, which MANIFEST names: {lost} would be lost; restore the file or the whole \
-         folder from a backup, or start once with --repair, which accepts the loss"
+        "{what} is missing, and without it {lost} would be lost: restore it from a backup, or \
+         start once with --repair, which accepts the loss"
     )]
     Missing {
         /// Which file.
@@ -149,9 +152,9 @@ pub enum Error {
 fn hash_remedy(found: &str, expected: &str) -> &'static str {
     let is_keyed = |hash: &str| hash.contains("keyed");
     match (is_keyed(found), is_keyed(expected)) {
-        (true, false) => "was made with --keyed: start with that, or with its --key-file",
-        (false, true) => "was made without --keyed and --key-file: start without",
-        _ => "was made under another secret: give the one that it had, from a backup if need be",
+        (true, false) => "was created with --keyed: start with --keyed, or with its --key-file",
+        (false, true) => "was created without --keyed and --key-file: leave them out",
+        _ => "was created with another secret key: pass that one, from a backup if needed",
     }
 }
 
@@ -259,11 +262,11 @@ pub struct Lock {
 pub fn lock(folder: &Path) -> Result<Lock, Error> {
     let path = folder.join(LOCK);
     let file = File::open(&path).or_else(|_| File::create(&path));
-    lock_with(folder, Some(file.map_err(Error::io("locking", folder.display().to_string()))?))
+    lock_with(folder, Some(file.map_err(Error::io("cannot lock", folder.display().to_string()))?))
 }
 
 fn lock_with(folder: &Path, file: Option<File>) -> Result<Lock, Error> {
-    let failed = |error| Error::io("locking", folder.display().to_string())(error);
+    let failed = |error| Error::io("cannot lock", folder.display().to_string())(error);
     let mut files = Vec::new();
     if let Some(file) = file {
         match file.try_lock() {
@@ -277,7 +280,8 @@ fn lock_with(folder: &Path, file: Option<File>) -> Result<Lock, Error> {
         Ok(()) => files.push(itself),
         Err(std::fs::TryLockError::WouldBlock) => return Err(Error::InUse),
         Err(std::fs::TryLockError::Error(error)) => {
-            tracing::warn!(%error, "this file system locks no folders: keep the LOCK file in --dir");
+            tracing::warn!(%error, "file system does not lock folders, so keep the LOCK file in \
+                                    --dir");
         }
     }
     Ok(Lock { _files: files })
@@ -287,7 +291,7 @@ fn lock_with(folder: &Path, file: Option<File>) -> Result<Lock, Error> {
 pub fn take_folder(folder: &Path) -> Result<Lock, Error> {
     // Names of filters may tell something: for nobody else.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(Error::io("making", folder.display().to_string()))?;
+    made.map_err(Error::io("cannot create", folder.display().to_string()))?;
     lock(folder)
 }
 
@@ -349,7 +353,7 @@ impl Store {
         let fix = || Fixed { sequence: 0, items };
         let written = image::write(value, owner.hasher(), &*self.disk, &stem, &mut bytes, fix)?;
         if !written.files.is_empty() {
-            self.disk.sync_names().map_err(Error::io("syncing", "the data folder"))?;
+            self.disk.sync_names().map_err(Error::io("cannot sync", "the data folder"))?;
         }
         Ok((bytes, written.files))
     }
@@ -403,7 +407,7 @@ impl Store {
             let (store, owner) = (Arc::clone(self), Arc::downgrade(owner));
             let thread = std::thread::Builder::new().name(name.into());
             let spawned = thread.spawn(move || work(&store, &owner));
-            spawned.map_err(Error::io("starting", "threads"))
+            spawned.map_err(Error::io("cannot start", "threads"))
         };
         let mut threads = self.threads.lock();
         threads.push(thread("log", Store::keep_log)?);
@@ -423,7 +427,7 @@ impl Store {
             let _ = thread.join();
         }
         self.log.settle();
-        let synced = self.log.sync().map_err(Error::io("syncing", "the log"));
+        let synced = self.log.sync().map_err(Error::io("cannot sync", "the log"));
         let is_skipped = self.skips_last.load(Ordering::Relaxed);
         if !is_skipped && (self.log.bytes() > 0 || synced.is_err()) {
             let saved = self.snapshot(owner);
@@ -444,7 +448,7 @@ impl Store {
             log.settle();
             let _ = sender.send(log.sync());
         };
-        let failed = |error| Error::io("syncing", "the log")(error);
+        let failed = |error| Error::io("cannot sync", "the log")(error);
         std::thread::Builder::new().name("last sync".into()).spawn(work).map_err(failed)?;
         let synced = done.recv_timeout(MOST);
         synced.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)

@@ -15,9 +15,17 @@ pub const FILE: &str = "secret";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// The file, or its folder, cannot be read or written.
-    #[error("the secret of --keyed in {}: {error}", path.display())]
+    /// The file cannot be read.
+    #[error("cannot read the secret key of --keyed in {}: {error}", path.display())]
     File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// A new file cannot be written.
+    #[error("cannot create the secret key of --keyed in {}: {error}", path.display())]
+    Create {
         /// The file.
         path: PathBuf,
         /// What the system says.
@@ -25,8 +33,8 @@ pub enum SecretError {
     },
     /// Others than its owner can read or change it.
     #[error(
-        "{} has mode {mode:04o}, so that others can read the secret or change it: run \
-         'chmod 600 {}'", path.display(), path.display()
+        "{} has mode {mode:04o}, and other users can read or change the secret key: run 'chmod 600 \
+         {}'", path.display(), path.display()
     )]
     Mode {
         /// The file.
@@ -36,8 +44,8 @@ pub enum SecretError {
     },
     /// It is not as it was written.
     #[error(
-        "{} holds {length} characters, expected the 32 hexadecimal digits of a secret: restore it \
-         from a backup, no other one finds the keys of the filters here", path.display()
+        "{} holds {length} characters instead of the 32 hexadecimal digits of a secret key: \
+         restore it from a backup, since no other key finds the members of these filters", path.display()
     )]
     Damaged {
         /// The file.
@@ -47,15 +55,15 @@ pub enum SecretError {
     },
     /// There is data, and no secret.
     #[error(
-        "{} is missing, and the folder has data: if that is of a server with --keyed, restore the \
-         secret from a backup, no other one finds the keys; if not, start without --keyed", path.display()
+        "{} is missing, and the folder has data: restore the secret key from a backup if the \
+         server used --keyed, otherwise start without --keyed", path.display()
     )]
     Missing {
         /// Where it should be.
         path: PathBuf,
     },
     /// The system gave no randomness.
-    #[error("the system has no randomness for a new secret: {0}")]
+    #[error("cannot create a secret key, since the system has no random numbers: {0}")]
     Randomness(getrandom::Error),
 }
 
@@ -108,7 +116,7 @@ fn read(file: File, path: &Path) -> Result<SecretKey, SecretError> {
 /// Makes a secret beside its place, and links it there: it is whole or not there, and never
 /// replaces another.
 fn create(dir: &Path, path: &Path) -> Result<(), SecretError> {
-    let failed = |error| SecretError::File { path: path.into(), error };
+    let failed = |error| SecretError::Create { path: path.into(), error };
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(SecretError::Randomness)?;
     let text = format!("{:032x}\n", u128::from_be_bytes(bytes));
@@ -136,6 +144,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_secret_that_cannot_be_written_is_not_one_that_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = secret_in(&dir.path().join("none"), Missing::Made).unwrap_err();
+        assert!(error.to_string().starts_with("cannot create the secret key"), "{error}");
+    }
 
     #[test]
     fn a_directory_keeps_its_secret_and_no_two_have_the_same() {

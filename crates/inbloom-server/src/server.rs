@@ -38,10 +38,10 @@ use crate::value::spec::{Materials, Spec, birth_of_image};
 use reload::Reloads;
 
 /// What protected mode answers.
-const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it was started without --password \
-and without --users, so that only clients on the same machine are served. Start it with one of \
-them, or, if everybody who can reach it may do everything, with --no-protected-mode. From the \
-machine itself, CONFIG SET requirepass or CONFIG SET protected-mode no do so until it ends.\r\n";
+const DENIED: &[u8] = b"-DENIED inbloom is in protected mode: it has no --password and no --users, \
+ so it only serves clients on the same machine. Start it with --password or --users. To let every \
+ client that can reach it do everything, start it with --no-protected-mode. Until the next start, a \
+ client on the same machine can run CONFIG SET requirepass or CONFIG SET protected-mode no.\r\n";
 
 /// So many failed attempts to log in are logged one by one.
 const LOGGED_LOGINS: u64 = 100;
@@ -166,7 +166,7 @@ impl Server {
                 ended += 1;
             }
         }
-        tracing::warn!(users = after.names().len(), ended, "the users were read again");
+        tracing::warn!(users = after.names().len(), ended, "users reloaded");
         Ok(ended)
     }
 
@@ -193,8 +193,8 @@ impl Server {
             return None;
         }
         let text = format!(
-            "-ERR max number of clients reached: {most}, which --max-clients and CONFIG SET \
-             maxclients set\r\n"
+            "-ERR max number of clients reached: the limit is {most} (--max-clients, CONFIG SET \
+             maxclients)\r\n"
         );
         Some(Cow::Owned(text.into_bytes()))
     }
@@ -288,7 +288,7 @@ impl Server {
         // All that is logged is a name, and not of every attempt: who guesses sends millions.
         if failed <= LOGGED_LOGINS || failed.is_power_of_two() {
             let user = excerpt(user, 64);
-            tracing::warn!(user, address, failed, "a wrong password, or no such user");
+            tracing::warn!(user, address, failed, "login failed");
         }
     }
 
@@ -347,7 +347,7 @@ impl Server {
     fn birth(&self, value: &Value) -> Result<(Vec<u8>, Vec<String>), ReplyError> {
         let Some(store) = self.store() else { return Ok((Vec::new(), Vec::new())) };
         let (image, files) = store.image(self, value).map_err(|error| {
-            ReplyError::with(format!("MISCONF the filter cannot be saved in --dir: {error}"))
+            ReplyError::with(format!("MISCONF cannot save the filter in --dir: {error}"))
         })?;
         Ok((birth_of_image(&image), files))
     }

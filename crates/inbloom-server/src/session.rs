@@ -95,8 +95,7 @@ const SCRATCH_KEPT: usize = 4096;
 const LONGEST_KEY: usize = 64 << 10;
 
 /// What the log says of a client that speaks HTTP.
-const HTTP_REQUEST: &str = "closed connections that sent HTTP requests to the port of the Redis \
-protocol: a web page may be trying to make browsers send commands";
+const HTTP_REQUEST: &str = "closed connections that sent HTTP to the Redis port";
 
 /// Whether a request begins as one of HTTP: a line of each would be carried out as a command, up to
 /// those in its body, which any web page can make a browser send. Every request of HTTP has one of
@@ -567,7 +566,8 @@ impl Session {
         let needed = transaction.requests.len() + raw.len();
         if needed > most {
             return Err(ReplyError::with(format!(
-                "ERR MULTI takes at most {most} bytes of commands, which --max-multi sets; use EXEC"
+                "ERR the commands in MULTI take more than {most} bytes, the limit of --max-multi: \
+                 use EXEC"
             )));
         }
         transaction.is_heavy |= is_heavy;
@@ -603,7 +603,7 @@ fn check_names(command: &Command, arguments: Arguments<'_>, raw: &[u8]) -> Resul
     let longest = command.keys.places(arguments.len()).map(|at| arguments[at].len()).max();
     match longest {
         Some(length) if length > LONGEST_KEY => Err(ReplyError::with(format!(
-            "ERR the name of a key has {length} bytes, the limit is {LONGEST_KEY}: use a shorter one"
+            "ERR the name of a key has {length} bytes, the limit is {LONGEST_KEY}"
         ))),
         _ => Ok(()),
     }
@@ -688,7 +688,7 @@ impl<'a> Tally<'a> {
             command = command.name,
             micros,
             client = %session.client.address,
-            "a command took long"
+            "slow command"
         );
         let most_words = if command.is_secret { 1 } else { 32 };
         let words = arguments.iter().take(most_words).map(|word| {

@@ -41,8 +41,8 @@ pub enum TlsError {
     },
     /// There is none in the file.
     #[error(
-        "--tls-cert {}: no '-----BEGIN CERTIFICATE-----' in it; give the server's certificate in \
-         PEM, followed by those between it and the root", path.display()
+        "--tls-cert {}: no '-----BEGIN CERTIFICATE-----' in it; pass the certificate chain of the \
+         server in PEM", path.display()
     )]
     NoCertificate {
         /// The file.
@@ -50,7 +50,7 @@ pub enum TlsError {
     },
     /// The key cannot be read.
     #[error(
-        "--tls-key {}: {error}; give the private key of the certificate in PEM, without a \
+        "--tls-key {}: {error}; pass the private key of the certificate in PEM, without a \
          passphrase", path.display()
     )]
     Key {
@@ -61,7 +61,7 @@ pub enum TlsError {
     },
     /// They do not go together, or rustls does not take one of them.
     #[error(
-        "--tls-cert {} and --tls-key {}: {error}; is it the key of this certificate?",
+        "--tls-cert {} and --tls-key {}: {error}; pass the key of this certificate",
         certificate.display(), key.display()
     )]
     Pair {

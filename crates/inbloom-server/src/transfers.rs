@@ -231,8 +231,8 @@ impl Transfers {
         let mut all = self.loading.lock();
         if all.len() >= MOST_LOADING {
             return Err(ReplyError::with(format!(
-                "ERR {MOST_LOADING} filters are being loaded: complete some of them, or wait 10 \
-                 minutes until they are forgotten"
+                "ERR {MOST_LOADING} filters are being loaded, the limit: complete some of them, or \
+                 wait 10 minutes until they are dropped"
             )));
         }
         let staged = Arc::new(Staged {

@@ -36,7 +36,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 /// As [`parse_count`].
 pub fn parse_keys(text: &str) -> Result<u64, String> {
     match parse_count(text)? {
-        0 => Err("no keys need no filter; expected at least 1".to_string()),
+        0 => Err("a filter needs keys; expected at least 1".to_string()),
         keys => Ok(keys),
     }
 }
@@ -61,7 +61,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 pub fn parse_rate(text: &str) -> Result<f64, String> {
     let problem = match parse_fraction(text) {
         Some(rate) if rate > 0.0 && rate < 1.0 => return Ok(rate),
-        Some(0.0) => "only --kind bitmap is never wrong",
+        Some(0.0) => "only --kind bitmap has a rate of 0",
         Some(_) => "out of range",
         None => "not a number",
     };

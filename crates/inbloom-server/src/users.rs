@@ -165,7 +165,7 @@ pub enum UsersError {
     },
     /// Others than its owner can read or change it.
     #[error(
-        "{} has mode {mode:04o}, so that others can read it or change it: run 'chmod 600 {}'",
+        "{} has mode {mode:04o}, and other users can read or change it: run 'chmod 600 {}'",
         path.display(), path.display()
     )]
     Mode {
@@ -176,7 +176,7 @@ pub enum UsersError {
     },
     /// A line is not as it should be.
     #[error(
-        "{} line {line}: {what}; a line is NAME ROLE PASSWORD, as 'crawler read-write \
+        "{} line {line}: {what}; expected NAME ROLE PASSWORD, such as 'crawler read-write \
          password:TEXT'", path.display()
     )]
     Line {
@@ -188,7 +188,7 @@ pub enum UsersError {
         what: String,
     },
     /// Nobody could do anything.
-    #[error("{} has no user that is on: nobody could log in", path.display())]
+    #[error("{} has no user that is on, so nobody could log in", path.display())]
     Nobody {
         /// The file.
         path: PathBuf,
@@ -224,7 +224,7 @@ impl Users {
             let wrong = |what| UsersError::Line { path: path.into(), line: at + 1, what };
             let (name, user) = parse_line(line).map_err(wrong)?;
             if by_name.insert(Arc::from(name), user).is_some() {
-                return Err(wrong(format!("user '{name}' is there twice")));
+                return Err(wrong(format!("user '{name}' is given twice")));
             }
         }
         if by_name.values().all(|user| user.role.is_none()) {
@@ -310,7 +310,7 @@ fn parse_line(line: &str) -> Result<(&str, User), String> {
     let (role, password) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let password = password.trim_start();
     if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("a name has letters, digits and signs of ASCII only".into());
+        return Err("a name can only have letters, digits and signs of ASCII".into());
     }
     let role = match (role, Role::named(role.as_bytes())) {
         ("", _) => return Err(format!("user '{name}' has no role")),
@@ -319,7 +319,7 @@ fn parse_line(line: &str) -> Result<(&str, User), String> {
         // It may be a password in the wrong place: not for a log.
         (_, None) => {
             return Err(format!(
-                "the role of user '{name}' is none of read-only, read-write, admin and off"
+                "the role of user '{name}' must be read-only, read-write, admin or off"
             ));
         }
     };
@@ -339,13 +339,14 @@ fn parse_line(line: &str) -> Result<(&str, User), String> {
                 Password::Hash(hash)
             } else if let Some(plain) = text.strip_prefix("password:") {
                 if plain.is_empty() {
-                    return Err(format!("the password of user '{name}' is empty: give nopass"));
+                    return Err(format!(
+                        "the password of user '{name}' is empty: pass nopass for none"
+                    ));
                 }
                 Password::of(plain.as_bytes())
             } else {
                 return Err(format!(
-                    "the password of user '{name}' begins with neither sha256: nor password:, and \
-                     is not nopass"
+                    "the password of user '{name}' must be sha256:HEX, password:TEXT or nopass"
                 ));
             }
         }
@@ -432,13 +433,13 @@ mod tests {
         for (text, what) in [
             ("a", "line 1: user 'a' has no role"),
             ("\na admin", "line 2: user 'a' has no password"),
-            ("a reader password:hunter2", "line 1: the role of user 'a' is none of"),
-            ("a hunter2 admin", "line 1: the role of user 'a' is none of"),
-            ("a admin hunter2", "begins with neither sha256: nor password:"),
+            ("a reader password:hunter2", "line 1: the role of user 'a' must be"),
+            ("a hunter2 admin", "line 1: the role of user 'a' must be"),
+            ("a admin hunter2", "must be sha256:HEX"),
             ("a admin sha256:hunter2", "not followed by 64 hexadecimal digits"),
             ("a admin password:", "is empty"),
-            ("a admin nopass\na off", "line 2: user 'a' is there twice"),
-            ("\u{e9} admin nopass", "of ASCII only"),
+            ("a admin nopass\na off", "line 2: user 'a' is given twice"),
+            ("\u{e9} admin nopass", "of ASCII"),
             ("# nobody\n", "nobody could log in"),
             ("a off", "nobody could log in"),
         ] {

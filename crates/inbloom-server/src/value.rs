@@ -61,9 +61,8 @@ impl Origin {
         }
         let path = excerpt(self.path.as_bytes(), 256);
         Err(ReplyError::with(format!(
-            "ERR the file '{path}' has changed since IB.OPEN opened it, or cannot be read: its \
-             answers cannot be trusted; DEL the key and IB.OPEN the file again, and replace files \
-             by renaming instead of writing into them"
+            "ERR the file '{path}' has changed since IB.OPEN, or cannot be read: DEL the key and \
+             IB.OPEN the file again, and replace files by renaming instead of writing into them"
         )))
     }
 }

@@ -70,9 +70,9 @@ impl Filter {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let [_, _, ..] = self.shards() else { return save_one(self, path) };
-        if path.try_exists().map_err(failed("opening", path))? {
+        if path.try_exists().map_err(failed("cannot open", path))? {
             let in_the_way = io::ErrorKind::AlreadyExists.into();
-            return Err(failed("saving shards beside", path)(in_the_way));
+            return Err(failed("cannot save shards beside", path)(in_the_way));
         }
         let (stem, count) = (stem_of(path), self.shards().len() as u32);
         let mut shards = (0..count).zip(self.shards());
@@ -106,20 +106,20 @@ pub fn verify(path: impl AsRef<Path>) -> Result<()> {
 }
 
 fn save_one(filter: &Filter, path: &Path) -> Result<()> {
-    let path = &destination(path).map_err(failed("following", path))?;
+    let path = &destination(path).map_err(failed("cannot follow the link", path))?;
     let failed = |action| failed(action, path);
     let folder = folder_of(path);
     if let Some(unnamed) = place::Unnamed::new(folder) {
         write_synced(filter, &unnamed.file, path)?;
         // Where it cannot be named after all, it is written again.
         if let Ok(temporary) = unnamed.name(folder) {
-            temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
+            temporary.persist(path).map_err(|error| failed("cannot replace")(error.error))?;
             return sync_folder(path);
         }
     }
-    let temporary = place::named(folder).map_err(failed("creating a temporary file for"))?;
+    let temporary = place::named(folder).map_err(failed("cannot create a temporary file for"))?;
     write_synced(filter, temporary.as_file(), path)?;
-    temporary.persist(path).map_err(|error| failed("replacing")(error.error))?;
+    temporary.persist(path).map_err(|error| failed("cannot replace")(error.error))?;
     sync_folder(path)
 }
 
@@ -127,7 +127,7 @@ fn save_one(filter: &Filter, path: &Path) -> Result<()> {
 fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
     if let Ok(existing) = fs::metadata(path) {
         let kept = file.set_permissions(existing.permissions());
-        kept.map_err(failed("keeping the permissions of", path))?;
+        kept.map_err(failed("cannot keep the permissions of", path))?;
     }
     let mut pieces = PieceWriter::new(file);
     let written = match filter.container() {
@@ -135,7 +135,7 @@ fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
         Some(container) => filter.write_as(container, &mut pieces),
     };
     written.map_err(|error| match error {
-        Error::Io { cause, .. } => failed("writing", path)(cause),
+        Error::Io { cause, .. } => failed("cannot write", path)(cause),
         other => other,
     })?;
     pieces.flush().map_err(failed("cannot write", path))?;
@@ -188,7 +188,7 @@ fn all_shards(stem: &Path, mut found: Vec<(u32, u32)>) -> Result<Vec<PathBuf>> {
 /// For each file of the stem, how many shards its name says there are, and which it is.
 fn shards_of(stem: &Path) -> Result<Vec<(u32, u32)>> {
     let folder = folder_of(stem);
-    let failed = || failed("looking for shards in", folder);
+    let failed = || failed("cannot look for shards in", folder);
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed())? {
         let name = entry.map_err(failed())?.file_name();
@@ -223,23 +223,23 @@ fn failed(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> 
 }
 
 fn open_file(path: &Path) -> Result<File> {
-    let file = File::open(path).map_err(failed("opening", path))?;
-    if file.metadata().map_err(failed("opening", path))?.is_dir() {
-        return Err(failed("opening", path)(io::ErrorKind::IsADirectory.into()));
+    let file = File::open(path).map_err(failed("cannot open", path))?;
+    if file.metadata().map_err(failed("cannot open", path))?.is_dir() {
+        return Err(failed("cannot open", path)(io::ErrorKind::IsADirectory.into()));
     }
     Ok(file)
 }
 
 /// Maps a whole file to read, unless it has no length: an empty file, or a pipe.
 fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
-    if file.metadata().map_err(failed("opening", path))?.len() == 0 {
+    if file.metadata().map_err(failed("cannot open", path))?.len() == 0 {
         return Ok(None);
     }
     // SAFETY: the bytes must not change under the map. Nobody can make sure of that for a file; the
     // documentation asks for it, and `Filter::save` never writes into an existing file. All that
     // reads the bytes checks them as a stranger's and indexes within bounds fixed at opening.
     let map = unsafe { Mmap::map(file) };
-    map.map(Some).map_err(failed("mapping", path))
+    map.map(Some).map_err(failed("cannot map", path))
 }
 
 /// Maps the payload of a file that was parsed copy-on-write; `size` is that of the file.
@@ -248,5 +248,5 @@ fn privately(file: &File, path: &Path, parsed: &Parsed, size: usize) -> Result<C
     // SAFETY: as in `map`. It is the same file even if the path names another one by now.
     let map = unsafe { MmapOptions::new().len(size).no_reserve_swap().map_copy(file) };
     let (offset, length) = parsed.payload;
-    Ok(Cells::private(map.map_err(failed("mapping", path))?, offset, length))
+    Ok(Cells::private(map.map_err(failed("cannot map", path))?, offset, length))
 }

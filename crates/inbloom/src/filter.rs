@@ -732,8 +732,8 @@ impl Filter {
             if answers.contains(&false) {
                 return Err(Error::Parameter {
                     name: "keys",
-                    got: "one that this filter denies".to_owned(),
-                    expected: "those that it was made from".to_owned(),
+                    got: "one that is not in this filter".to_owned(),
+                    expected: "those that the filter was made from".to_owned(),
                 });
             }
             match &mut rebuilt {
@@ -767,7 +767,7 @@ pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
         return Err(cannot_change(plan, "clear itself when it is full"));
     }
     if plan.kind().can_grow() {
-        let remedy = "its size is no share of bits; use another kind, or clear it yourself";
+        let remedy = "use another kind, or clear it yourself";
         return Err(Error::Unsupported {
             kind: plan.kind(),
             verb: "clear itself when it is full",
@@ -788,8 +788,8 @@ pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
             Scheme::Foreign { hash, .. } if hash.kinds.contains(&kind) => Ok(()),
             _ => Err(Error::Unsupported {
                 kind,
-                verb: "hash its keys so",
-                remedy: "a filter of another program keeps that program's hash, and ours have ours",
+                verb: "use this hash",
+                remedy: "use the hash of the program that the filter is for",
             }),
         };
     }
@@ -798,12 +798,12 @@ pub(crate) fn check_hasher(plan: &Plan, hasher: &Hasher) -> Result<()> {
         (true, _) => Err(Error::Unsupported {
             kind,
             verb: "hash its keys",
-            remedy: "it is exact; use Hasher::integers()",
+            remedy: "use Hasher::integers()",
         }),
         (false, Scheme::Integers) => Err(Error::Unsupported {
             kind,
             verb: "do without a hash",
-            remedy: "only a bitmap can; use Hasher::xxh3 or Hasher::sip13",
+            remedy: "use Hasher::xxh3 or Hasher::sip13",
         }),
         _ => Ok(()),
     }

@@ -67,13 +67,12 @@ const MORE: [u8; 4] = *b"MORE";
 /// Of a static filter: the digests that are denied.
 const GONE: [u8; 4] = *b"GONE";
 
-const FOREIGN: &str = "this is not an inbloom filter: check the path";
-/// The header's checksum is right, so that what is not known is no damage.
-const NEWER: &str = "the file needs a newer inbloom: upgrade it";
+/// The remedy for something unknown in a header with the right checksum, which is not damaged.
+pub const NEWER: &str = "a newer inbloom wrote the file; upgrade inbloom";
 
-/// A layout that a kind had before its own of today.
-const RETIRED: &str = "this inbloom does not read that layout any more: build the filter again from \
-                       its keys";
+/// The remedy for a layout that a kind had before its present one.
+pub const RETIRED: &str =
+    "this inbloom no longer reads that layout; build the filter again from its keys";
 
 /// What is copied at once of a filter that is in use, and so the memory that its file takes.
 const PIECE: u64 = 1 << 20;
@@ -177,7 +176,7 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
         })
         .collect();
 
-    let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
+    let failed = |cause| Error::Io { action: "cannot write the filter".to_owned(), cause };
     let header = Header {
         plan: *filter.plan(),
         hash: hash_of(&filter.hasher),
@@ -268,7 +267,7 @@ pub(crate) fn write_in_pieces(
     copy: impl Fn(u64, &mut [u8]),
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<()> {
-    let failed = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
+    let failed = |cause| Error::Io { action: "cannot write the filter".to_owned(), cause };
     let length = plan.bytes();
     let offset = ((FIXED + ENTRY) as u64).next_multiple_of(alignment(length));
     put(0, &vec![0; offset as usize]).map_err(failed)?;
@@ -315,9 +314,9 @@ pub fn hasher_of(hash: (u16, u64), key: Option<&SecretKey>) -> Result<Hasher> {
     match (hash, key) {
         ((HASH_XXH3, seed), _) => Ok(Hasher::xxh3(seed)),
         ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
-        ((HASH_SIP13, _), None) => Err(Error::Key { problem: "no key was given" }),
+        ((HASH_SIP13, _), None) => Err(Error::Key { problem: "no secret key was given" }),
         ((HASH_SIP13, check), Some(key)) if key.check() != check => {
-            Err(Error::Key { problem: "the key given is another one" })
+            Err(Error::Key { problem: "the secret key given is another one" })
         }
         ((HASH_SIP13, _), Some(key)) => Ok(Hasher::sip13(*key)),
         ((other, seed), _) => match ForeignHash::from_id(other) {
@@ -386,13 +385,8 @@ fn cut() -> Error {
 /// The length of the whole header, from its first bytes: all that can be said before its checksum is.
 fn header_length(start: &[u8]) -> Result<usize> {
     if start.len() < MAGIC.len() || start[..MAGIC.len()] != MAGIC {
-        let got = match start {
-            [] => "an empty file".to_owned(),
-            [0x1f, 0x8b, ..] => "a gzip file".to_owned(),
-            _ => format!("\"{}\"", start[..start.len().min(8)].escape_ascii()),
-        };
-        let expected = format!("\"{}\"", MAGIC.escape_ascii());
-        return Err(Error::Format { what: "start of the file", expected, got, remedy: FOREIGN });
+        let start = start[..start.len().min(MAGIC.len())].escape_ascii().to_string();
+        return Err(Error::NotAFilter { start });
     }
     if start.len() < FIXED {
         return Err(mismatch("header", "128 bytes", format_args!("{} bytes", start.len())));
@@ -941,7 +935,7 @@ impl Write for Sum {
 }
 
 fn read_failed(cause: io::Error) -> Error {
-    Error::Io { action: "reading the filter".to_owned(), cause }
+    Error::Io { action: "cannot read the filter".to_owned(), cause }
 }
 
 fn check_complete(expected: u64, got: u64) -> Result<()> {

@@ -436,7 +436,7 @@ fn write_words(
 }
 
 fn write_failed(cause: io::Error) -> Error {
-    Error::Io { action: "writing the filter".to_owned(), cause }
+    Error::Io { action: "cannot write the filter".to_owned(), cause }
 }
 
 /// Bytes that end before a part of a file does.

@@ -228,7 +228,7 @@ impl Plan {
         self.check_shape()?;
         if self.kind.is_exact() {
             if self.rate != 0.0 {
-                let reason = "a bitmap is exact, its rate is 0";
+                let reason = "must be 0 for kind bitmap, which is exact";
                 return Err(Error::Rate { got: self.rate, reason });
             }
         } else if !(0.0..=1.0).contains(&self.rate) {
@@ -460,7 +460,14 @@ impl Plan {
         // The content of one that grows depends on what it promises; the others' only on their shape.
         let scales = self.kind.can_grow();
         let promise = |plan: &Plan| if scales { plan.rate.to_string() } else { String::new() };
-        let bits = |plan: &Plan| if scales { String::new() } else { plan.bits.to_string() };
+        // Most callers chose keys and a rate, and never saw the bits that follow from them.
+        let bits = |plan: &Plan| match plan.items {
+            _ if scales || self.bits == other.bits => String::new(),
+            items if items > 0 && plan.rate > 0.0 => {
+                format!("{} ({items} keys at {:.2e})", plan.bits, plan.rate)
+            }
+            _ => plan.bits.to_string(),
+        };
         [
             ("kind", self.kind.to_string(), other.kind.to_string()),
             ("bits", bits(self), bits(other)),
@@ -481,7 +488,7 @@ impl Plan {
 }
 
 pub(crate) const BITS_RANGE: &str = "at least 1 and at most 2^56";
-pub(crate) const RATE_RANGE: &str = "it must lie strictly between 0 and 1";
+pub(crate) const RATE_RANGE: &str = "must be above 0 and below 1";
 
 /// Refuses a value that is out of its range.
 pub(crate) fn parameter<T>(
@@ -496,11 +503,11 @@ pub(crate) fn parameter<T>(
 pub(crate) fn cannot_grow(plan: &Plan) -> Error {
     let kind = plan.kind();
     let remedy = if kind.is_static() {
-        "it is built once; keep added keys beside it with Filter::into_overlay"
+        "keep added keys in an overlay ('inbloom build --base', Filter::into_overlay)"
     } else if kind.can_outgrow() {
-        "it is a shard; divide the keys among more shards"
+        "divide the keys among more shards"
     } else {
-        "blocked and classic filters can, and scalable ones by themselves"
+        "use kind blocked or classic, which can, or scalable, which always does"
     };
     Error::Unsupported { kind, verb: "grow", remedy }
 }

@@ -167,37 +167,36 @@ pub(crate) trait Positioned {
 
 pub(crate) fn cannot_remove(plan: &Plan) -> Error {
     if plan.kind().is_static() {
-        return cannot_change(plan, "remove");
+        return cannot_change(plan, "remove keys");
     }
     Error::Unsupported {
         kind: plan.kind(),
-        verb: "remove",
-        remedy: "its keys share cells, and to clear one key's would deny others; the kinds that can \
-                 are bitmap, counting and cuckoo",
+        verb: "remove keys",
+        remedy: "build it with kind counting, cuckoo or bitmap, which can",
     }
 }
 
 pub(crate) fn cannot_intersect(plan: &Plan) -> Error {
-    let remedy = "ask both filters instead";
+    let remedy = "query both filters instead";
     Error::Unsupported { kind: plan.kind(), verb: "intersect", remedy }
 }
 
 pub(crate) fn cannot_advance(plan: &Plan) -> Error {
-    let remedy = "only a window forgets; plan one with Kind::Window";
+    let remedy = "use kind window, the only one that forgets keys";
     Error::Unsupported { kind: plan.kind(), verb: "follow a clock", remedy }
 }
 
 pub(crate) fn has_no_positions(plan: &Plan) -> Error {
     Error::Unsupported {
         kind: plan.kind(),
-        verb: "tell the positions of a key",
-        remedy: "its cells move; bitmap, classic, blocked and counting can",
+        verb: "report the positions of a key",
+        remedy: "use kind bitmap, classic, blocked or counting, which can",
     }
 }
 
 /// Why a static kind does not do this.
 pub(crate) fn cannot_change(plan: &Plan, verb: &'static str) -> Error {
-    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
-                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
+    let remedy = "build it again from all its keys, or keep the changes in an overlay ('inbloom build \
+                  --base', Filter::into_overlay)";
     Error::Unsupported { kind: plan.kind(), verb, remedy }
 }

@@ -157,14 +157,15 @@ class DupeFilter(_Filter):
         self._recover(self._filter, self._log)
 
     def _check_plan(self, filter: inbloom.Filter) -> None:
-        """Says where settings and file differ. The file wins: its fingerprints would be lost."""
+        """Reports where settings and file differ. The file is kept, because it has the fingerprints."""
         info = filter.info()
-        if info["kind"] != self._plan["kind"] or info["promised_rate"] != self._plan["rate"]:
+        if info["kind"] != self._plan["kind"] or info["target_rate"] != self._plan["rate"]:
             logger.warning(
-                "%s is a %s filter with a rate of %g, not %s with %g as the settings say: delete it to begin anew",
+                "%s is a %s filter with a rate of %g, but the settings ask for %s with %g: "
+                "delete the file to start with a new filter",
                 self._file,
                 info["kind"],
-                info["promised_rate"],
+                info["target_rate"],
                 self._plan["kind"],
                 self._plan["rate"],
             )

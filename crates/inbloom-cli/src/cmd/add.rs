@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use inbloom::{Digest, Filter};
 use inbloom_redis::Address;
 
@@ -11,6 +11,7 @@ use crate::edit::{self, Edit, Tally};
 use crate::filter_file::{self, OpenArgs};
 use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
+use crate::output::{Problem, problem};
 use crate::overfull::{self, Filling, Overfull};
 use crate::remote::{self, Inserter, RedisArgs};
 use crate::{numbers, output};
@@ -19,7 +20,7 @@ use crate::{numbers, output};
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file, replaced only when all keys are in; or its address, redis://host/NAME
+    /// The filter's file, replaced when all keys are in; or its address, redis://host/NAME
     filter: PathBuf,
 
     /// What happens when more keys come than the filter was planned for [default: stop]
@@ -41,19 +42,18 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Prints 'N new of M keys': the others were probably there before, or came twice. Lines are
-normalized as the filter's keys were ('build --normalize'), and those of a bitmap are integers. For
-a window of time the keys come now, by the system's clock, also those that it still has.
+Prints 'N new of M keys'. The other keys were probably in the filter before, or came twice. Keys
+get the normalization that is recorded in the filter ('build --normalize'). For a bitmap, lines are
+integers. For a window of time, all keys count as seen now, even those that it already has.
 
-With more keys than the filter was planned for, its rate would rise above the target. add stops then
-and leaves the file as it was; the message says how many keys came. A filter that was made to grow
-('build --overfull grow', and by dedup) grows instead, in a part of its file, and keeps its rate.
---overfull grow lets another one grow too, if it is not too full yet. --overfull continue takes all
-keys at a higher rate, and warns.
+More keys than planned would raise the rate above its target. 'add' then stops, reports how many
+keys came, and does not change the file. A filter that was built to grow ('build --overfull grow',
+and every filter of dedup) grows instead and keeps its rate. With --overfull grow, a filter that is
+not too full yet grows too. With --overfull continue, all keys go in, the rate rises, and a warning
+is printed.
 
-The file is the old one or the new one, never half of it. It is left as it was after any error: an
-input that cannot be read, or another program that is changing the file. With --wait it waits for
-that to end.
+The file is replaced as a whole. After any error it is as it was. If another program is changing
+it, that is an error too, unless --wait is given.
 
 A filter on Redis takes keys at once, from several programs too, and has a fixed size: it cannot grow.
 After an error some of the keys are in, and adding them again does no harm.
@@ -67,8 +67,8 @@ Examples:
 
 Exit status:
   0  the keys are in the filter
-  2  an error; the filter is as it was before, unless only the answer could not be printed, or the
-     filter is on Redis";
+  2  an error; the filter was not changed, except on Redis, or if only the result could not be
+     printed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(address) = remote::address_of(&args.filter)? {
@@ -97,7 +97,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         filling.insert(filter, digests, &mut new)
     })?;
     if filling.is_over() {
-        bail!("{} is left as it was: {}", args.filter.display(), before.refuse(&change, tally));
+        let unchanged = format!("{} was not changed", args.filter.display());
+        return Err(Error::from(before.refuse(&change, tally)).context(unchanged));
     }
     change.save(tally)?;
     let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
@@ -105,11 +106,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let filter = &change.filter;
     if filter.inserted() < before.inserted + tally.changed {
         output::say(format_args!(
-            "the filter emptied itself (auto-clear) and holds the last {} only",
+            "the filter emptied itself (auto-clear) and holds only the last {}",
             numbers::keys(filter.inserted()),
         ));
     } else if filling.has_warned() || tally.changed > 0 && filter_file::exceeds_promise(filter) {
-        output::say(before.warning(filter, tally));
+        output::warn(&before.warning(filter, tally));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -117,11 +118,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn add_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
     ensure!(
         args.overfull != Some(Overfull::Grow),
-        "--overfull grow: a filter on Redis has a fixed size; choose stop or continue"
+        problem(
+            "a filter on Redis has a fixed size and cannot grow",
+            "pass --overfull stop or continue"
+        )
     );
     ensure!(
         !args.wait.is_given(),
-        "--wait is for files: several programs can change a filter on Redis at once"
+        problem(
+            "--wait only works for files: several programs can change a filter on Redis at once",
+            "leave --wait out"
+        )
     );
     let filter = args.redis.open(address, args.open.key()?.as_ref())?;
     let keys = args.input.keys_like(*filter.hasher(), filter.normalization())?;
@@ -155,40 +162,48 @@ struct Before {
 
 impl Before {
     /// Why so many keys are not added.
-    fn refuse(&self, change: &Edit, tally: Tally) -> String {
+    fn refuse(&self, change: &Edit, tally: Tally) -> Problem {
         let plan = change.filter.plan();
-        format!(
-            "it was planned for {} and holds {}, and {} came: with all of them its rate would pass \
-             {}; build it again with {}, or choose --overfull {}",
-            numbers::keys(plan.items()),
-            numbers::exact(self.inserted),
-            numbers::keys(tally.read),
-            numbers::rate(plan.rate()),
-            overfull::larger(None, self.holds, tally.read),
-            if self.can_grow { "grow or continue" } else { "continue" },
+        problem(
+            format!(
+                "it was planned for {} and holds {}; with the {} that came its rate would rise \
+                 above the target of {}",
+                numbers::keys(plan.items()),
+                numbers::exact(self.inserted),
+                numbers::keys(tally.read),
+                numbers::rate(plan.rate())
+            ),
+            format!(
+                "build it again with {}, or pass --overfull {}",
+                overfull::larger(None, self.holds, tally.read),
+                if self.can_grow { "grow or continue" } else { "continue" }
+            ),
         )
     }
 
-    fn warning(&self, filter: &Filter, tally: Tally) -> String {
+    fn warning(&self, filter: &Filter, tally: Tally) -> Problem {
         let plan = filter.plan();
         let (planned, rate) = (numbers::keys(plan.items()), numbers::rate(filter.rate()));
-        let promised = numbers::rate(plan.rate());
+        let target = numbers::rate(plan.rate());
         // The fuller it is the more keys it takes for others and does not count: the bits know
         // better, until they are all set.
         let holds = overfull::holds(filter.inserted(), filter.rate(), filter.estimated_items());
         let (has, larger) = match plan.span() {
-            Some(_) => ("took more in a step".to_string(), "a larger -n".to_string()),
+            Some(_) => ("got more in one step".to_string(), "a larger -n".to_string()),
             None => {
                 let has = match holds {
-                    Some(holds) => format!("has about {}", numbers::exact(holds)),
-                    None => format!("has many more after {}", numbers::keys(tally.read)),
+                    Some(holds) => format!("holds about {}", numbers::exact(holds)),
+                    None => format!("holds many more after {}", numbers::keys(tally.read)),
                 };
                 (has, overfull::larger(holds, self.holds, tally.read))
             }
         };
-        format!(
-            "warning: planned for {planned}, and {has}: rate {promised} promised, {rate} now; \
-             build again with {larger} to keep the rate"
+        problem(
+            format!(
+                "the filter was planned for {planned} and {has}: its rate is {rate} (target \
+                 {target})"
+            ),
+            format!("build it again with {larger} to keep the rate"),
         )
     }
 }

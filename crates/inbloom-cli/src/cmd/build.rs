@@ -27,8 +27,10 @@ use inbloom_redis::{Address, RedisFilter};
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::{self, HashArgs, container, format_parser};
 use crate::input::{self, Input};
-use crate::keys::{Digests, InputArgs, Keys, NormalizeArgs};
+use crate::keys::{Digests, GIVEN, InputArgs, Keys, NormalizeArgs};
 use crate::lock::{Lock, WaitArgs};
+use crate::normalize::Normalization;
+use crate::output::{Problem, SummaryArgs, problem};
 use crate::overfull::{self, Filling, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::remote::{self, RedisArgs};
@@ -42,30 +44,29 @@ use unfinished::{Output, Unfinished};
 #[derive(clap::Args, Clone)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// File to write; replaced only when the new filter is complete. Or an address, redis://host/NAME,
-    /// whose name must be free
+    /// File to write, replaced when the new filter is complete; or an address, redis://host/NAME,
+    /// that is not in use
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// The structure; for a bitmap, lines are decimal integers
+    /// Kind of the filter; for a bitmap, lines are decimal integers
     #[arg(long, default_value_t = Kind::default(), value_parser = kind_parser())]
     kind: Kind,
 
-    /// Build a filter for another program, in its format, of the size that it would choose for -n
-    /// and -p
+    /// Build a filter for another program, in its format and with the size that it would choose
     #[arg(long, value_name = "FORMAT", value_parser = format_parser(), conflicts_with_all = NOT_FOREIGN)]
     format: Option<Format>,
 
-    /// A variant of the --format, such as mitz32, v1, json, gob or gzip; may be given more than once
+    /// Variant of the --format: mitz32, v1, json, gob, gzip; may be given more than once
     #[arg(long, value_name = "V", requires = "format", value_delimiter = ',')]
     variant: Vec<String>,
 
-    /// The files are Parquet files, and the keys are the values of this column
+    /// Read Parquet files, and take the values of this column as keys
     #[arg(long, value_name = "NAME", requires = "files")]
     #[arg(conflicts_with_all = ["fields", "csv", "csv_field", "json_field", "header", "plain", "crlf"])]
     column: Option<String>,
 
-    /// Text to keep in the file, shown by 'inbloom info'
+    /// Note to keep in the file, shown by 'inbloom info'
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 
@@ -76,9 +77,12 @@ pub struct Args {
     #[command(flatten)]
     normalize: NormalizeArgs,
 
-    /// What happens when more keys come than -n [default: stop]
+    /// What to do when more keys come than -n [default: stop]
     #[arg(long, value_name = "WHAT")]
     overfull: Option<Overfull>,
+
+    #[command(flatten)]
+    summary: SummaryArgs,
 
     #[command(flatten)]
     wait: WaitArgs,
@@ -87,7 +91,7 @@ pub struct Args {
     hash: HashArgs,
 
     #[command(flatten)]
-    living: overlay::OverlayArgs,
+    overlay: overlay::OverlayArgs,
 
     // These last: their headings hold for all options that follow.
     #[command(flatten)]
@@ -118,8 +122,8 @@ const NOT_FOREIGN: [&str; 24] = [
     "base",
     "add",
     "remove",
-    "allow",
-    "living",
+    "never_match",
+    "overlay",
     "bytes",
     "bits_per_key",
     "probes",
@@ -137,54 +141,55 @@ const NOT_FOREIGN: [&str; 24] = [
 ];
 
 const AFTER_HELP: &str = "\
-Every line is a key, byte for byte: empty lines too, and without --crlf a carriage return is part of
-its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and read. Without -n the lines are
-counted first: files are read twice, from a pipe 16 bytes per key are kept. Without -p the rate is
-0.01. A scalable filter, and a window of the last so many keys, need no number of lines. A ribbon
-filter takes the fewest bits and is built once. Its keys are kept as 5.2 bytes each, in memory as
-long as they fit, and then in temporary files.
+Every line is a key, byte for byte. Empty lines are keys, and without --crlf a carriage return is
+part of its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and decompressed.
 
-With more different keys than -n, the rate would rise above the target. build stops then: it reads
-on to count the lines, says how many there are, and writes nothing. --overfull grow puts keys beyond
--n into a growing part of the file, which keeps the rate, also when 'add --overfull grow' adds more
-later; it takes kind blocked or classic. --overfull continue takes them at a higher rate, and warns.
+Without -n the lines are counted first: files are read twice, and of a pipe 16 bytes per key are
+kept. Without -p the rate is 0.01. A scalable filter, and a window of the last N keys, need no
+number of lines. A ribbon filter takes the fewest bits and is built once. Its keys are kept in 5.2
+bytes each, in memory while they fit, then in temporary files.
 
-A blocked filter is built in parts too if --memory, --tmp or --resume is given, if the filter is
-larger than memory, or if a pipe has more keys than memory can keep. Without -n it is then planned
-for the keys that are different, not for all lines. So are other kinds with --shards: files of which
-each has the keys of a range of hashes, and which 'check', 'info' and 'measure' read together by the
-name given with -o. A shard has to fit into half of the memory.
+More different keys than -n would raise the rate above its target. 'build' then stops: it counts
+the remaining lines, reports how many came, and writes nothing. With --overfull grow (kinds blocked
+and classic) the filter grows past -n and keeps its rate, also when 'add' adds more later. With
+--overfull continue all keys go in, the rate rises, and a warning is printed.
 
-Normalizations are recorded in the filter, and 'add', 'check' and 'dedup' apply them again:
-  lower  ASCII letters become small; other characters stay
-  trim   white space at both ends goes
-  url    as RFC 3986 has it: small letters in scheme and host, no default port, no fragment, no dot
-         segments, escapes only where needed
+A blocked filter is built in parts if --memory, --tmp or --resume is given, if it is larger than
+memory, or if a pipe has more keys than memory can keep. Without -n it is then planned for the keys
+that are different. Other kinds are built in parts with --shards N. That writes N files, each for a
+range of hashes, and 'check', 'info' and 'measure' read them together by the name given with -o. One
+shard has to fit into half of the memory.
 
-Counting and cuckoo filters hold a key as often as it is inserted, a cuckoo filter at most 8 times.
-So a line is inserted only if the filter does not claim it yet: repetitions count once. A key that
-was claimed by accident has no entry of its own then, and must not be removed later.
+The filter records its normalization, and 'add', 'check' and 'dedup' apply it again:
+  lower  ASCII letters become lowercase; other characters stay
+  trim   white space at both ends is removed
+  url    as in RFC 3986: lowercase scheme and host, no default port, no fragment, no dot segments,
+         escapes only where needed
 
-All keys come now: by the system's clock, and in one of the steps of a --window of time. Without -n
-it is planned for as many keys in every step; with it, for -n keys in the whole window.
+Counting and cuckoo filters count how often a key is inserted, a cuckoo filter up to 8 times. A line
+is inserted only if the filter does not report it yet, so duplicates count once. A key that was a
+false positive at that moment has no entry of its own: do not remove it later.
 
-A ribbon filter is kept up to date by --base: the output is the base with keys added to it and
-removed from it, one file that answers as a whole, and may replace the base. Keys are removed first,
-then added: a key in both is in. What is added takes several times the memory that it would take in
-the base: from some 2% on it is better to build anew. It also takes a tenth of the promised rate,
-which a base that was built with --living has left to it.
+In a window of time, all keys count as seen now, in one generation. Without -n every generation has
+room for all of them; with -n the whole window has room for that many.
 
-Keys of --allow are known to be good and must never be hit. Those that the finished filter would
-claim are kept by name, 16 bytes each, and denied. That is done last, and --allow wins: a key that
-is also in the list, or added, is denied. Later additions may claim others: give --allow every time.
+--base FILTER writes a ribbon filter with an overlay of added and excluded keys. The output is one
+file that is queried as a whole, and it may replace the base. Keys are removed first, then added: a
+key in both lists is a member. An added key takes several times the memory of a key in the base. If
+more than about 2% are added, build the filter again. The overlay takes a tenth of the rate, which a
+base that was built with --overlay leaves to it.
 
---format builds a filter that another program opens: guava, spark, go (bits-and-blooms, willf), dcso,
-redisbloom, parquet or datasketches. The same keys give the file that the program itself would write.
---key-encoding says which bytes it hashes: utf8 for strings, i64le for a long of Java. Its files
-record neither that nor a normalization; our own do.
+Keys of --never-match are known to be good, and the filter never reports them. Each of them that
+matches by mistake is excluded, in 16 bytes. This comes last, so a member in the list is excluded
+too. Keys that are added later may cause new mistakes: pass --never-match every time.
 
---column takes the values of a column of Parquet files as keys: integers in decimal, text and bytes as
-they are, bytes of a fixed length in hexadecimal. NULL is no key.
+--format builds the file that another program would write for the same keys: guava, spark, go
+(bits-and-blooms, willf), dcso, redisbloom, parquet or datasketches. --key-encoding says which bytes
+are hashed: utf8 for strings, i64le for a Java long. Such a file records neither the encoding nor a
+normalization; inbloom's own format records both.
+
+--column takes the values of a Parquet column as keys: integers in decimal, text and bytes as they
+are, bytes of a fixed length in hexadecimal. NULL is not a key.
 
 Examples:
   inbloom build -o seen.ib urls.txt
@@ -200,8 +205,8 @@ Examples:
   zcat big/*.gz | inbloom build -o big.ib --kind ribbon -p 1e-4 --memory 1G --tmp /data
   zcat big/*.gz | inbloom build -o big.ib --memory 1G
   inbloom build -o big.ib --kind classic --shards 64 --memory 1G big/*.gz
-  inbloom build -o list.ib --kind ribbon -p 1e-4 --living --allow top-sites.txt list.txt
-  inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt --allow top-sites.txt
+  inbloom build -o list.ib --kind ribbon -p 1e-4 --overlay --never-match top-sites.txt list.txt
+  inbloom build -o list.ib --base list.ib --add new.txt --remove gone.txt
   inbloom build -o recent.ib --kind window --window 100000 log.txt
   inbloom build -o members.ib --hash-seed 1 members.txt
   inbloom build -o users.bloom --format guava -n 1M -p 0.01 --key-encoding i64le ids.txt
@@ -210,7 +215,7 @@ Examples:
 
 Exit status:
   0  the filter was written
-  2  an error; the output file is as it was before, or in shards each file by itself";
+  2  an error; the output file is as it was before, each shard for itself";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     match remote::address_of(&args.output)? {
@@ -223,26 +228,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn build_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
     ensure!(
         args.kind == inbloom_redis::KIND,
-        "a filter on Redis is of kind blocked: leave --kind out, or build a file"
+        problem("a filter on Redis is of kind blocked", "leave --kind out, or build a file")
     );
     let resources = &args.resources;
     ensure!(
         resources.shards_given().is_none() && !resources.is_resumed(),
-        "--shards and --resume are for files: build a file, and push it with 'inbloom push'"
+        problem(
+            "--shards and --resume only work for files",
+            "build a file, then push it with 'inbloom push'"
+        )
     );
     ensure!(
         args.overfull != Some(Overfull::Grow) && args.auto_clear.is_none(),
-        "a filter on Redis has a fixed size and does not empty itself: leave --overfull grow and \
-         --auto-clear out"
+        problem(
+            "a filter on Redis has a fixed size and does not empty itself",
+            "leave --overfull grow and --auto-clear out"
+        )
     );
     let client = args.redis.connect(address.server())?;
     // Known before hours of reading.
     match RedisFilter::open_keyed(&client, address.name(), args.hash.key.key()?.as_ref()) {
         Err(inbloom_redis::Error::Missing { .. }) => {}
-        Ok(_) => bail!(
-            "{address} is there already: add keys to it with 'inbloom add', delete it first with \
-             'inbloom delete', or choose another name"
-        ),
+        Ok(_) => bail!(problem(
+            format!("{address} already exists"),
+            "add keys to it with 'inbloom add', delete it with 'inbloom delete', or choose another \
+             name"
+        )),
         Err(error) => return Err(error).with_context(|| address.to_string()),
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -251,13 +262,13 @@ fn build_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
     if output.exists() {
         let filter = args.hash.key.open(&output)?;
         remote::push(&client, address, &filter)?;
-        output::say(format_args!("pushed to {address}"));
+        args.summary.say(format_args!("pushed to {address}"));
     }
     Ok(code)
 }
 
 fn build_file(args: &Args) -> Result<ExitCode> {
-    if let Some(base) = &args.living.base {
+    if let Some(base) = &args.overlay.base {
         return overlay::update(args, base);
     }
     let container = args.format.map(|format| container(format, &args.variant)).transpose()?;
@@ -266,6 +277,7 @@ fn build_file(args: &Args) -> Result<ExitCode> {
     let kind = foreign.map_or(args.kind, |(plan, _)| plan.kind());
     let args = &Args { kind, ..args.clone() };
     let promise = overlay::promise(args)?;
+    let asked = args.sizing;
     let args = &overlay::planned(args, promise);
     check_resources(args)?;
     let overfull = decide_overfull(args)?;
@@ -274,11 +286,11 @@ fn build_file(args: &Args) -> Result<ExitCode> {
     let _lock = Lock::take(&args.output, args.wait)?;
     let folder = args.resources.folder(&output);
     if Unfinished::is_there(&folder) && !args.resources.is_resumed() {
-        bail!(
-            "{} has a build of this output that was not finished: --resume goes on with it; to \
-             begin anew remove the folder, and what ends in .partial beside the output",
-            folder.display(),
-        );
+        bail!(problem(
+            format!("{} holds an unfinished build of this output", folder.display()),
+            "continue it with --resume; to begin again, remove that folder and the files beside \
+             the output that end in .partial"
+        ));
     }
     let hasher = match foreign {
         Some((_, hasher)) => args.hash.foreign_hasher(hasher)?,
@@ -291,6 +303,7 @@ fn build_file(args: &Args) -> Result<ExitCode> {
         args.kind.is_static() || resources.given().or(resources.shards_given()).is_some();
     let mut builder = Builder {
         args,
+        asked,
         container,
         overfull,
         hasher,
@@ -326,11 +339,11 @@ fn build_file(args: &Args) -> Result<ExitCode> {
         None => filter_file::save(&filter, &args.output)?,
         Some((base, unfinished)) => {
             // Until it is saved a kill leaves what it can be made from again.
-            if args.living.is_wanted() {
+            if args.overlay.is_wanted() {
                 filter_file::save(&filter, &args.output)?;
             }
             unfinished.remove()?;
-            if args.living.is_wanted() {
+            if args.overlay.is_wanted() {
                 fs::remove_file(&base)
                     .with_context(|| format!("cannot remove {}", base.display()))?;
             }
@@ -350,42 +363,70 @@ fn decide_overfull(args: &Args) -> Result<Overfull> {
     let overfull = Overfull::decide(asked, Overfull::Stop, args.kind, growth, clears_itself)?;
     let in_parts = args.resources.given().or(args.resources.shards_given());
     match in_parts {
-        Some(option) if overfull == Overfull::Grow => bail!(
-            "--overfull grow is for filters that are built in memory: leave {option} out, or leave \
-             --overfull and -n out, and keys are counted first"
-        ),
+        Some(option) if overfull == Overfull::Grow => bail!(problem(
+            format!(
+                "--overfull grow and {option} cannot be combined, since only a filter built in \
+                 memory grows"
+            ),
+            format!(
+                "leave {option} out, or leave --overfull and -n out to have the keys counted first"
+            )
+        )),
         _ => Ok(overfull),
     }
 }
 
-const NO_AUTO_CLEAR: &str = "with --auto-clear a filter forgets the keys that came first, but built \
-                             in parts it takes them in another order: leave it out";
+fn no_auto_clear() -> Problem {
+    let what =
+        "--auto-clear drops the keys that came first, and a build in parts changes their order";
+    problem(what, "leave --auto-clear out")
+}
 
 /// Refuses options that a kind cannot follow.
 fn check_resources(args: &Args) -> Result<()> {
     let (kind, resources) = (args.kind, &args.resources);
     if let Some(option) = resources.shards_given() {
-        ensure!(!kind.is_static(), "a {kind} has shards in its one file: leave {option} out");
+        ensure!(
+            !kind.is_static(),
+            problem(
+                format!(
+                    "{option} cannot be combined with --kind {kind}, which has its shards in one \
+                     file"
+                ),
+                format!("leave {option} out")
+            )
+        );
         ensure!(
             kind.can_shard(),
-            "{option} divides keys by their hashes, and a {kind} does not hash: leave it out"
+            problem(
+                format!("{option} divides keys by their hashes, and kind {kind} does not hash"),
+                format!("leave {option} out")
+            )
         );
         ensure!(
             !kind.forgets(),
-            "{option} takes keys out of their order, and a {kind} forgets by it: leave it out"
+            problem(
+                format!(
+                    "{option} changes the order of keys, and kind {kind} depends on that order"
+                ),
+                format!("leave {option} out")
+            )
         );
-        ensure!(args.auto_clear.is_none(), "{NO_AUTO_CLEAR}");
+        ensure!(args.auto_clear.is_none(), no_auto_clear());
         return Ok(());
     }
     if resources.given().is_some() && args.auto_clear.is_some() {
-        bail!("{NO_AUTO_CLEAR}");
+        bail!(no_auto_clear());
     }
     match resources.given() {
-        Some(option) if !kind.can_build_in_parts() => bail!(
-            "{option} is for what is built in parts: kinds {}, and others in shards; give \
-             --shards, or leave {option} out",
-            kinds_that(Kind::can_build_in_parts),
-        ),
+        Some(option) if !kind.can_build_in_parts() => bail!(problem(
+            format!(
+                "{option} only works for a filter that is built in parts: kinds {}, and other \
+                 kinds in shards",
+                kinds_that(Kind::can_build_in_parts)
+            ),
+            format!("pass --shards N, or leave {option} out")
+        )),
         _ => Ok(()),
     }
 }
@@ -399,7 +440,9 @@ impl Args {
                 let (name, terminator) = (name.clone(), self.input.terminator());
                 Ok(Input::Column { path, name, terminator })
             }
-            _ => bail!("--column reads Parquet files, not standard input: name them"),
+            _ => {
+                bail!(problem("--column reads Parquet files, not standard input", "name the files"))
+            }
         };
         inputs.into_iter().map(column).collect()
     }
@@ -417,6 +460,8 @@ impl Args {
 
 struct Builder<'a> {
     args: &'a Args,
+    /// The size and rate as they were given: an overlay takes its share of the rate from `args`.
+    asked: Sizing,
     /// The format of another program that it is written in, if it is.
     container: Option<Container>,
     overfull: Overfull,
@@ -445,7 +490,10 @@ impl Builder<'_> {
             Input::Stdin => false,
         };
         match self.inputs.iter().find(same) {
-            Some(input) => bail!("{} is input and output: give -o another name", input.shown()),
+            Some(input) => bail!(problem(
+                format!("{} is both input and output", input.shown()),
+                "choose another name for -o"
+            )),
             None => Ok(()),
         }
     }
@@ -500,38 +548,44 @@ impl Builder<'_> {
     }
 
     /// Why nothing is written, when all keys were read.
-    fn too_many(&self, plan: &Plan) -> String {
+    fn too_many(&self, plan: &Plan) -> Problem {
         let (read, items) = (self.read, plan.items());
         if read <= items {
             // Unlucky: a cuckoo filter, or one of several shards, has no room for all of them.
             let larger = match self.args.sizing.bytes {
-                Some(_) => "more --bytes".to_string(),
+                Some(_) => "a larger --bytes".to_string(),
                 None => format!("-n {}", items.saturating_add(items / 10 + 1)),
             };
-            return format!(
-                "{} came for a filter that was planned for {}, and it has no room for all of \
-                 them: nothing was written; give {larger}, or choose another --kind",
-                numbers::keys(read),
-                numbers::exact(items),
+            return problem(
+                format!(
+                    "{} came for a filter planned for {}, which has no room for all of them; \
+                     nothing was written",
+                    numbers::keys(read),
+                    numbers::exact(items),
+                ),
+                format!("pass {larger}, or choose another --kind"),
             );
         }
         let remedy = match self.args.sizing.bytes {
-            Some(_) => format!("give more --bytes, or -n {read} instead"),
+            Some(_) => format!("pass a larger --bytes, or -n {read} instead"),
             // Nothing is counted first for a scalable filter.
-            None if plan.kind().can_grow() => format!("give -n {read}"),
-            None => format!("give -n {read}, or leave -n out to have keys counted first"),
+            None if plan.kind().can_grow() => format!("pass -n {read}"),
+            None => format!("pass -n {read}, or leave -n out to have the keys counted first"),
         };
         let others = match self.args.kind {
             kind if kind.can_grow() => "leave --growth out",
-            kind if kind.can_outgrow() && !self.in_parts => "choose --overfull grow or continue",
-            _ => "choose --overfull continue",
+            kind if kind.can_outgrow() && !self.in_parts => "pass --overfull grow or continue",
+            _ => "pass --overfull continue",
         };
-        format!(
-            "{} came for a filter that was planned for {}: nothing was written, since its rate \
-             would pass {}; {remedy}; or {others}",
-            numbers::keys(read),
-            numbers::exact(items),
-            numbers::rate(plan.rate()),
+        problem(
+            format!(
+                "{} came for a filter planned for {}, and its rate would rise above the target of \
+                 {}; nothing was written",
+                numbers::keys(read),
+                numbers::exact(items),
+                numbers::rate(plan.rate()),
+            ),
+            format!("{remedy}; or {others}"),
         )
     }
 
@@ -553,7 +607,7 @@ impl Builder<'_> {
         let free = self.args.resources.free().unwrap_or(u64::MAX);
         if self.may_be_in_parts() && plan.bytes() > free {
             output::say(format_args!(
-                "the filter takes {}, and {} of memory are free: it is built in parts",
+                "building in parts: the filter takes {}, and {} of memory are free",
                 numbers::bytes(plan.bytes()),
                 numbers::bytes(free),
             ));
@@ -564,23 +618,30 @@ impl Builder<'_> {
     }
 
     /// What a build that goes on must have in common with what was begun, by the name of the
-    /// option.
+    /// option; nothing for one that was not given.
     fn asked(&self) -> BTreeMap<&'static str, String> {
         let args = self.args;
         let normalization = args.input.normalization(&args.normalize);
+        // That is an option of its own.
+        let normalization = Normalization { crlf: false, ..normalization };
         let inputs: Vec<String> = self.inputs.iter().map(Input::version).collect();
-        BTreeMap::from([
-            ("output", self.output.path().display().to_string()),
-            (unfinished::NUMBER_OF_SHARDS, args.resources.shards.unwrap_or(0).to_string()),
-            ("kind", args.kind.to_string()),
-            ("size or rate", format!("{:?}", args.sizing)),
-            ("note", args.note.clone().unwrap_or_default()),
-            ("list to deny, or room for one", args.living.is_wanted().to_string()),
-            ("normalization", normalization.to_string()),
-            ("way to read lines", args.input.described()),
-            ("hash", format!("{:016x}", self.hasher.digest("inbloom build --resume").place)),
-            ("input", inputs.join(", ")),
-        ])
+        let given = |is_given: bool| if is_given { GIVEN.to_owned() } else { String::new() };
+        let shards = args.resources.shards.map_or(String::new(), |shards| shards.to_string());
+        let asked = [
+            ("-o", self.output.path().display().to_string()),
+            (unfinished::NUMBER_OF_SHARDS, shards),
+            ("--kind", args.kind.to_string()),
+            ("--note", args.note.clone().unwrap_or_default()),
+            ("--overlay", given(args.overlay.overlay)),
+            ("--never-match", given(!args.overlay.never_match.is_empty())),
+            ("--normalize", normalization.to_string()),
+            (
+                unfinished::HASH,
+                format!("{:016x}", self.hasher.digest("inbloom build --resume").place),
+            ),
+            (unfinished::INPUT, inputs.join(", ")),
+        ];
+        asked.into_iter().chain(self.asked.options()).chain(args.input.options()).collect()
     }
 
     /// What is going to be refused is refused before hours of reading. A size per key is tried on
@@ -703,38 +764,39 @@ impl Builder<'_> {
             // As it was named: it may be a link.
             _ => self.args.output.display().to_string(),
         };
-        output::say(format_args!(
-            "{} read{}, {} new; {}, {}, rate {} promised, {} now; saved as {saved_as}",
+        self.args.summary.say(format_args!(
+            "{} read{}, {} new; {}, {}, rate {} (target {}); saved as {saved_as}",
             numbers::keys(self.read),
             numbers::without_key(self.missing),
             numbers::exact(self.new),
             plan.kind(),
             numbers::bytes(made.bytes()),
-            numbers::rate(plan.rate()),
             numbers::rate(made.rate()),
+            numbers::rate(plan.rate()),
         ));
         if self.args.auto_clear.is_some() && made.inserted() < self.new {
-            output::say(format_args!(
-                "the filter emptied itself (--auto-clear) and holds the last {} only",
+            self.args.summary.say(format_args!(
+                "the filter emptied itself (--auto-clear) and holds only the last {}",
                 numbers::keys(made.inserted()),
             ));
+        } else if let Some(Span::Items(last)) = plan.span() {
+            if self.new > last {
+                self.args.summary.say(format_args!(
+                    "the window holds the last {} and some earlier ones",
+                    numbers::keys(last),
+                ));
+            }
         } else if let Some(warning) = self.warning(made) {
-            output::say(warning);
+            output::warn(&warning);
         }
     }
 
     /// What to say if more keys came than the filter was planned for.
-    fn warning(&self, made: &Filter) -> Option<String> {
+    fn warning(&self, made: &Filter) -> Option<Problem> {
         let plan = made.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));
         match (plan.kind().keeps_rate(), plan.span()) {
-            (true, _) => None,
-            (_, Some(Span::Items(last))) => (self.new > last).then(|| {
-                format!(
-                    "the filter holds the last {} and some before, as asked for",
-                    numbers::keys(last)
-                )
-            }),
+            (true, _) | (_, Some(Span::Items(_))) => None,
             _ if made.rate() <= plan.rate() && steps == 1 => None,
             _ => (self.new > planned.div_ceil(steps)).then(|| {
                 let each = if steps == 1 { "" } else { ", not all of them in one step" };
@@ -742,10 +804,13 @@ impl Builder<'_> {
                 // until they are all set.
                 let holds = overfull::holds(self.new, made.rate(), made.estimated_items());
                 let keys = holds.unwrap_or(self.read).min(self.read);
-                format!(
-                    "warning: planned for {}{each}; build again with -n {} to keep the rate",
-                    numbers::keys(planned),
-                    keys.saturating_mul(steps),
+                problem(
+                    format!(
+                        "the filter was planned for {}{each} and got more, so its rate is \
+                                 above the target",
+                        numbers::keys(planned)
+                    ),
+                    format!("build it again with -n {}", keys.saturating_mul(steps)),
                 )
             }),
         }

@@ -20,7 +20,7 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// File to write; one that exists is replaced, and - is standard output
+    /// File to write, replaced if it exists; - for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }

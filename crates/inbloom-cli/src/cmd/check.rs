@@ -19,6 +19,7 @@ use crate::filter_file::OpenArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
+use crate::output::{Problem, problem};
 use crate::progress::{Beside, Progress};
 use crate::remote::{self, Queried, RedisArgs};
 use crate::{numbers, output};
@@ -32,13 +33,13 @@ pub struct Args {
     #[arg(required_unless_present = "column")]
     filter: Option<PathBuf>,
 
-    /// Ask this filter too; may be given more than once. The names of those that have the line are
-    /// printed before it
+    /// Query this filter too; may be given more than once. Lines are printed after the names of the
+    /// filters that have them
     #[arg(short = 'F', long = "filter", value_name = "FILE")]
     more: Vec<PathBuf>,
 
-    /// Print the Parquet files whose column of this name can hold any of the keys, each with how
-    /// many of its row groups
+    /// Print the Parquet files that can hold any of the keys in this column, each with the number of
+    /// row groups
     #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "key_file"])]
     column: Option<String>,
 
@@ -58,15 +59,15 @@ pub struct Args {
 
 #[derive(clap::Args, Clone, Copy, Debug)]
 struct How {
-    /// Print the lines that are certainly not in the filter, nor in any of several
+    /// Print the lines that are certainly not in any of the filters
     #[arg(short = 'v', long)]
     invert_match: bool,
 
-    /// Print only the number of selected lines: of all inputs together, or with -H of each
+    /// Print only the number of selected lines, in total or with -H per input
     #[arg(short = 'c', long)]
     count: bool,
 
-    /// Print nothing and stop at the first selected line: only the exit status tells
+    /// Print nothing, and stop at the first selected line with exit status 0
     #[arg(short = 'q', long)]
     quiet: bool,
 
@@ -82,11 +83,11 @@ struct How {
     #[arg(long, conflicts_with = "count")]
     json: bool,
 
-    /// Write every line by itself, as soon as it is known
+    /// Write every line at once, as soon as its result is known
     #[arg(long)]
     line_buffered: bool,
 
-    /// Say on standard error how each filter is asked, and why
+    /// Report on standard error how each filter is queried, and why
     #[arg(long)]
     verbose: bool,
 
@@ -96,32 +97,28 @@ struct How {
 }
 
 const AFTER_HELP: &str = "\
-A line that is printed was probably among the keys of the filter: others are printed too, at the
-rate that 'inbloom info' shows. A line that is not printed was certainly not among them, or a window
-has forgotten it: one of time by the system's clock. Lines are normalized as the filter's keys were
-('build --normalize'), and printed as they are.
+Prints the lines that are probably in the filter. Some of them are false positives, at the rate that
+'inbloom info' shows. A line that is not printed is certainly not in the filter, or a window has
+dropped it. Lines get the filter's normalization ('build --normalize') and are printed unchanged.
+-v leaves out absent lines that are false positives: about the filter's rate of them.
 
-With -F a line is selected if any of the filters has it, and printed as FILTER,FILTER:LINE. A key is
-hashed once for all filters that hash alike.
+With -F, a line is selected if any of the filters has it, and printed as FILTER,FILTER:LINE.
 
---json prints {\"input\", \"number\", \"line\", \"found\", \"filters\"}; a line that is not UTF-8 is
-given as \"line_hex\" instead. Answers are never held back while the input is slow, so 'tail -f'
-works as it is.
+--json prints {\"input\", \"number\", \"line\", \"found\", \"filters\"}. A line that is not UTF-8 is
+printed as \"line_hex\". Results are printed while the input is slow, so 'tail -f' works.
 
-If there is no seen.ib, it stands for its shards, seen.000-of-016.ib and so on: they are asked as
-one filter.
+If there is no seen.ib, its shards are queried as one filter: seen.000-of-016.ib and so on.
 
-A ribbon filter may be larger than memory: the parts of the file that lines need are asked for many
-at a time; and if the input is a file of millions of lines, these are collected, and answered by one
-pass over the filter. --verbose says which it is.
+A ribbon filter may be larger than memory. Lines are then looked up in batches, or by one pass over
+the filter if the input is a file of millions of lines. --verbose reports which.
 
 A filter on Redis is asked for many lines at a time. If Redis has lost a part of it, that is an error:
 no line is taken for absent by mistake.
 
---column asks the filters that Parquet files have for each row group, and prints the files that can
-hold any of the keys; with -v those that cannot, with -c how many. A file without filters can hold
-any. Keys are written as the type of the column has them; those of a fixed length also in
-hexadecimal. A pattern with * in the last part of a path stands for all files that fit.
+--column queries the filters that Parquet files have for each row group. It prints the files that
+can hold any of the keys, with -v those that cannot, with -c how many. A file without filters can
+hold any key. Keys are written as the column's type has them; bytes of a fixed length also in
+hexadecimal. A pattern with * in the last part of a path stands for all files that match.
 
 Examples:
   inbloom check seen.ib new.txt            lines of new.txt that are probably in the filter
@@ -139,7 +136,7 @@ Examples:
 Exit status:
   0  at least one line was selected
   1  no line was selected
-  2  an error; other inputs were still read, and with -q a selected line gives 0 all the same";
+  2  an error; other inputs were still read, and with -q a selected line still gives 0";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(column) = &args.column {
@@ -161,7 +158,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(job) => job,
             // As grep does: a bad input is reported, and the others are still read.
             Err(failure) => {
-                output::say(output::chain(&failure.error));
+                output::report(&failure.error);
                 printer.tally.failed[failure.input] = true;
                 continue;
             }
@@ -204,7 +201,7 @@ impl Args {
         let filter = self.redis.open(address, self.open.key()?.as_ref())?;
         if self.how.verbose {
             let masters = numbers::counted(filter.client().masters() as u64, "master");
-            output::say(format_args!("{address}: on Redis, {masters}: asked in batches"));
+            output::say(format_args!("{address}: on Redis, {masters}: queried in batches"));
         }
         Ok(Queried::Remote(Box::new(filter)))
     }
@@ -366,6 +363,14 @@ impl Pattern {
         let term: f64 = (1..=count).map(|number| (expected / number as f64).ln()).sum();
         beyond > 0.0 && term - expected + ((count as f64 + 1.0) / beyond).ln() < 1e-4_f64.ln()
     }
+
+    /// Whether all of these few were found, and that is no more likely to be chance than a false
+    /// positive of a filter with the default rate: for one line, chance is all that can be told.
+    fn has_all(&self, found: &[bool]) -> bool {
+        const UNLIKELY: f64 = 0.011;
+        let chance = self.filter.plan().rate().powi(found.len().min(1000) as i32);
+        !found.is_empty() && !found.contains(&false) && chance <= UNLIKELY
+    }
 }
 
 /// Whether a key looks like an MD5, SHA-1, SHA-2 or SHA-3 digest in hexadecimal digits.
@@ -397,7 +402,10 @@ impl Search {
     fn new(args: &Args) -> Result<Search> {
         ensure!(
             !(args.how.json && args.input.null),
-            "JSON objects are separated by newlines: give --json without -0, or feed lines"
+            problem(
+                "--json cannot be combined with -0, since newlines separate JSON objects",
+                "leave one of them out"
+            )
         );
         let inputs = args.input.inputs();
         let mut search = Search {
@@ -411,7 +419,7 @@ impl Search {
             keys: Vec::new(),
             hinted: AtomicBool::new(false),
         };
-        // Whoever stops at the first line, or wants each as soon as it is known, waits for no sweep.
+        // A check that stops at the first line, or prints each at once, waits for no sweep.
         let may_wait = !args.how.quiet && !args.how.line_buffered;
         let input = if may_wait { lookup::at_hand(&search.inputs) } else { None };
         for path in args.filter.iter().chain(&args.more) {
@@ -452,7 +460,7 @@ impl Search {
                 let asked = pattern.filter.contains_digests(digests, found);
                 asked.map_err(|error| BadRecord {
                     index: None,
-                    problem: format!("{}: {error}", pattern.name),
+                    problem: Problem::from(format!("{}: {error}", pattern.name)),
                 })?;
                 digests.spread(found, false);
             }
@@ -476,24 +484,26 @@ impl Search {
         if is_found || self.hinted.load(Ordering::Relaxed) {
             return;
         }
-        let say = |warning: String| {
+        let warn = |warning: Problem| {
             if !self.hinted.swap(true, Ordering::Relaxed) {
-                output::say(warning);
+                output::warn(&warning);
             }
         };
         if self.keys[0].all_end_in_carriage_returns(block) {
-            return say(keys::carriage_returns(name));
+            return warn(keys::carriage_returns(name));
         }
+        let none_found = asked().all(|(_, found)| !found.contains(&true));
         for (pattern, _) in asked() {
             let keys = &self.keys[pattern.keys];
             if !keys.are_text() {
                 continue;
             }
             let [mut lower, mut upper] = [Vec::new(), Vec::new()];
-            let mut all = true;
+            let (mut all, mut count) = (true, 0);
             let looked = keys.each(block, |index, key| {
                 let key = key.unwrap_or_default();
                 all &= is_hex_digest(key);
+                count = index + 1;
                 if all && index < ENOUGH {
                     keys.hasher().append_digests(key.to_ascii_lowercase(), &mut lower);
                     keys.hasher().append_digests(key.to_ascii_uppercase(), &mut upper);
@@ -505,12 +515,21 @@ impl Search {
             }
             for (digests, case) in [(lower, "lowercase"), (upper, "uppercase")] {
                 let mut found = Vec::new();
-                let asked = pattern.filter.contains_digests(&digests, &mut found);
-                if asked.is_ok() && pattern.has_more_than_chance(&found) {
-                    say(format!(
-                        "warning: {name}: lines are hexadecimal digits, and are in {} in {case} \
-                         only: convert them with tr, or build the filter with --normalize lower",
-                        pattern.name,
+                if pattern.filter.contains_digests(&digests, &mut found).is_err() {
+                    continue;
+                }
+                let (lines, them) =
+                    if count == 1 { ("line is", "it") } else { ("lines are", "them") };
+                let is_sure = pattern.has_more_than_chance(&found);
+                if is_sure || none_found && pattern.has_all(&found) {
+                    let has = if is_sure { "has" } else { "probably has" };
+                    warn(problem(
+                        format!(
+                            "{name}: the {lines} hexadecimal digits, and {} {has} {them} in {case} \
+                             only",
+                            pattern.name
+                        ),
+                        "convert the lines with tr, or build the filter with --normalize lower",
                     ));
                 }
             }

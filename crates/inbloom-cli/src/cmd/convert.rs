@@ -11,30 +11,30 @@ use inbloom::interop::{Format, KeyEncoding};
 use crate::filter_file::{Changed, OpenArgs, container};
 use crate::keys::encoding_parser;
 use crate::lock::WaitArgs;
+use crate::output::problem;
 use crate::{numbers, output};
 
 /// Convert a filter between file formats
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file; its format is recognized by its content
+    /// The filter's file, whose format is recognized by its content
     #[arg(value_name = "IN")]
     input: PathBuf,
 
-    /// File to write; replaced only when it is complete
+    /// File to write, replaced when it is complete
     #[arg(value_name = "OUT")]
     output: PathBuf,
 
-    /// The format to write
+    /// Format to write
     #[arg(long, value_name = "FORMAT", default_value = OURS, value_parser = target_parser())]
     to: Target,
 
-    /// A variant of the format to write: json or gob for go, gzip for dcso; may be given more than
-    /// once
+    /// Variant of the format to write: json or gob for go, gzip for dcso; may be given more than once
     #[arg(long, value_name = "V", value_delimiter = ',')]
     to_variant: Vec<String>,
 
-    /// Record in our own format how the bytes of keys are made from text
+    /// Encoding of the keys, to record in inbloom's own format
     #[arg(long, value_name = "E", value_parser = encoding_parser())]
     key_encoding: Option<KeyEncoding>,
 
@@ -53,7 +53,7 @@ struct Target(Option<Format>);
 const OURS: &str = "inbloom";
 
 fn target_parser() -> impl TypedValueParser<Value = Target> {
-    let ours = PossibleValue::new(OURS).help("our own, which holds every filter");
+    let ours = PossibleValue::new(OURS).help("inbloom's own format, which holds every filter");
     let described = |format: Format| PossibleValue::new(format.name()).help(format.title());
     let formats = Format::all().map(described);
     PossibleValuesParser::new(std::iter::once(ours).chain(formats)).map(|name| {
@@ -62,13 +62,13 @@ fn target_parser() -> impl TypedValueParser<Value = Target> {
 }
 
 const AFTER_HELP: &str = "\
-A filter is bits and a hash that finds them. Converting changes the file around them, not the hash:
-a filter of Guava can be kept in a file of ours, with a checksum and the encoding of its keys, and
-go back to Guava. It cannot become a filter of Go, nor can a filter of ours: for that build it from
-its keys, 'inbloom build --format go'.
+A filter is bits and a hash that finds them. Converting changes the file around them, not the hash.
+A Guava filter can be kept in inbloom's format, with a checksum and the encoding of its keys, and be
+converted back. It cannot become a Go filter, and neither can an inbloom filter: build that from its
+keys with 'inbloom build --format go'.
 
-Formats are recognized by their content. Where that could be several, --from says which; what it
-does not tell is said by --variant: 'fnv' for filters of Go's library before version 2.0.1, which
+Formats are recognized by their content. Where several are possible, choose with --from. --variant
+says what the content does not show: 'fnv' for filters of Go's library before version 2.0.1, which
 hashed otherwise.
 
 Examples:
@@ -94,7 +94,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => {
             ensure!(
                 args.to_variant.is_empty(),
-                "our own format has no variants: give --to, or leave --to-variant out"
+                problem(
+                    "inbloom's own format has no variants",
+                    "name another format with --to, or leave --to-variant out"
+                )
             );
             None
         }
@@ -102,10 +105,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     filter.set_container(target).with_context(named)?;
     match (args.key_encoding, target) {
         (None, _) => {}
-        (Some(_), Some(target)) => bail!(
-            "files of {} do not record how keys are encoded: leave --key-encoding out",
-            target.format(),
-        ),
+        (Some(_), Some(target)) => bail!(problem(
+            format!("{} files do not record how keys are encoded", target.format()),
+            "leave --key-encoding out"
+        )),
         (Some(encoding), None) => set_encoding(&mut filter, encoding).with_context(named)?,
     }
     output.save(&filter)?;
@@ -116,10 +119,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             ("key encoding", filter.key_encoding()),
         ] {
             if !text.is_empty() {
-                output::say(format_args!(
-                    "warning: files of {} have no place for the {what}, which is left out: {}",
-                    target.format(),
-                    output::printable(text),
+                output::warn(&problem(
+                    format!(
+                        "{} files cannot hold the {what} (\"{}\"), which is left out",
+                        target.format(),
+                        output::printable(text)
+                    ),
+                    "keep a copy in inbloom's own format if you need it",
                 ));
             }
         }
@@ -139,12 +145,17 @@ fn set_encoding(filter: &mut Filter, encoding: KeyEncoding) -> Result<()> {
     let recorded = filter.key_encoding();
     ensure!(
         recorded.is_empty() || recorded == encoding.name(),
-        "its keys are recorded as {recorded}, not {encoding}: leave --key-encoding out"
+        problem(
+            format!("the file records its key encoding as {recorded}, not {encoding}"),
+            "leave --key-encoding out"
+        )
     );
     ensure!(
         filter.plan().kind().is_foreign() || encoding == KeyEncoding::Utf8,
-        "the keys of a filter of ours are what 'inbloom build --key-encoding' has made of them: \
-         leave --key-encoding out"
+        problem(
+            "the keys of an inbloom filter were encoded when it was built",
+            "leave --key-encoding out"
+        )
     );
     filter.set_key_encoding(encoding.name())?;
     Ok(())

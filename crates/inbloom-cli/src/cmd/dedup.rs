@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use inbloom::{Digest, Error, Filter, Kind, Span};
+use inbloom::{Digest, Error, Filter, Kind, Plan, Span};
 use inbloom_redis::Address;
 use inbloom_server::units;
 
@@ -25,7 +25,7 @@ use crate::filter_file::{self, Changed, HashArgs};
 use crate::keys::{Digests, InputArgs, Keys, Missing, NormalizeArgs};
 use crate::lock::WaitArgs;
 use crate::normalize::Normalization;
-use crate::output::Delivery;
+use crate::output::{Delivery, Problem, SummaryArgs, problem};
 use crate::overfull::{self, Overfull};
 use crate::progress::{Beside, Progress};
 use crate::remote::{self, RedisArgs};
@@ -38,7 +38,7 @@ use on_redis::SharedMemory;
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Remember what was seen in this file, across runs; made if it does not exist. Or at this address,
+    /// Keep the filter in this file across runs, created if it does not exist; or at this address,
     /// redis://host/NAME, for several programs at once
     #[arg(long, value_name = "FILE")]
     filter: Option<PathBuf>,
@@ -51,33 +51,31 @@ pub struct Args {
     #[command(flatten)]
     wait: WaitArgs,
 
-    /// What happens when more new lines come than -n [default: grow, or stop for a kind that
+    /// What to do when more new lines come than -n [default: grow, or stop for a kind that
     /// cannot]
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["exact", "count"])]
     overfull: Option<Overfull>,
 
-    /// Print the lines that were seen before, and not the first ones
+    /// Print the duplicates instead of the first occurrences
     #[arg(long, conflicts_with = "count")]
     repeated: bool,
 
-    /// Print every line once, in the end, and before it how often it came; keeps all lines in
-    /// memory
+    /// Print every line once, at the end, after how often it came; keeps all lines in memory
     #[arg(long, conflicts_with_all = ["filter", "save_every", "exact", "Sizing"])]
     count: bool,
 
-    /// Never drop a line by mistake: keep 128-bit digests in a set, some 20 to 40 bytes per line
-    #[arg(long, conflicts_with_all = ["filter", "save_every", "Sizing"])]
+    /// Have no false positives: keep a set of 128-bit digests, 20 to 40 bytes per line
+    #[arg(long, conflicts_with_all = ["save_every", "Sizing"])]
     exact: bool,
 
-    /// Write every line by itself
+    /// Write every line at once
     #[arg(long, conflicts_with = "count")]
     line_buffered: bool,
 
-    /// Do not print the summary
-    #[arg(short = 'q', long)]
-    quiet: bool,
+    #[command(flatten)]
+    summary: SummaryArgs,
 
-    /// The structure [default: blocked with -n, window with --window, otherwise scalable]
+    /// Kind of the filter [default: blocked with -n, window with --window, otherwise scalable]
     #[arg(long, value_parser = kind_parser(), conflicts_with_all = ["exact", "count"])]
     kind: Option<Kind>,
 
@@ -105,36 +103,35 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 Without -n the filter grows as lines come, to about twice the memory that -n would take. With -n it
-is as large as that many lines need, and lines beyond them go into a part of it that grows, at the
-same rate: no new line is lost if more come. --overfull stop ends at the first new line beyond -n,
-with status 2; the lines before it were printed and saved. --overfull continue drops more and more
-new lines then, and warns (also with -q). --overfull grow needs kind blocked or classic, and a -p of
-2e-12 or more; what cannot grow stops.
+has room for that many lines, and grows past them at the same rate: no new line is lost if more
+come. --overfull stop ends at the first new line past -n, with status 2, after printing and saving
+the lines before it. --overfull continue goes on and drops more and more new lines; it prints a
+warning, even with -q. --overfull grow needs kind blocked or classic, and a -p of 2e-12 or more.
 
-Without -p the rate is 1e-6: one new line in a million is dropped by mistake, at most, and the
-summary says how many are to be expected. --exact drops none (its digests have 128 bits).
+Without -p the rate is 1e-6: at most one new line in a million is dropped as a false positive. The
+summary reports how many to expect. --exact drops none (it keeps 128-bit digests).
 
---window 7d prints a line again when 7 days have passed since it was printed, --window 100000 when
-100,000 others were, or up to one of its --generations later. A time needs -n, the lines to expect
-in it, which may all come at once.
+--window 7d prints a line again when 7 days have passed since it was printed. --window 100000 prints
+it again after 100,000 others, or up to one generation later. A window of time needs -n, the lines
+to expect in it.
 
-With --filter F what was seen is kept in F. The options of size are for making F; later they may be
-left out, and must fit if they are given. F is replaced as a whole: on end of input, on Ctrl-C,
-SIGTERM and SIGHUP, and every --save-every (or four times as long as a save takes); and always after
-the lines that it knows have been delivered: synced to disk where they go to a file, taken by the
-reader where they go into a pipe. So whenever it is interrupted, also by kill -9 or a power failure:
-  - F is undamaged, and is the state of the last save;
-  - no line is lost: what F knows was delivered, or is one of the expected mistakes;
-  - lines printed after the last save are printed again by the next run, which should read its
-    input again from there: at least once, not exactly once;
-  - a line that was being written may be cut off at the end of the output.
-If the reader of the pipe goes away, as head does, the lines that it has not taken are not saved as
-seen. Only one program at a time may change F: the second is refused before it prints a line, or
+--filter F keeps the lines that were seen in the file F. Options for kind and size only matter when
+F is created; later they must agree with F, or be left out. F is replaced as a whole: at the end of
+input, on Ctrl-C, SIGTERM and SIGHUP, and every --save-every (or four times as long as a save takes).
+It is always saved after its lines were delivered: synced to disk in a file, or read from a pipe. So
+after any interruption, also kill -9 or a power failure:
+  - F is undamaged, as of its last save;
+  - no line is lost: each line in F was delivered, or is a false positive;
+  - the next run prints lines after the last save again, if it reads its input from there: every
+    line is delivered at least once, not exactly once;
+  - the last line of the output may be cut off.
+If the reader of a pipe ends early, as head does, lines that it did not read are not saved as seen.
+Only one program at a time can change F: a second one ends with an error before it prints a line, or
 waits with --wait.
 
-A filter on Redis is used by several programs at once. It has a fixed size, so that -n is needed to make
-it, and lines beyond -n end the run unless --overfull continue is given. Lines are recorded there about
-once a second, after they have been delivered: two programs that read the same line within that time may
+A filter on Redis can be used by several programs at once. Its size is fixed: -n is needed to create
+it, and a new line past -n ends the run unless --overfull continue is given. Lines are recorded there
+about once a second, after their delivery. Two programs that read the same line within that time may
 both print it.
 
 Examples:
@@ -147,8 +144,8 @@ Examples:
   inbloom dedup --count words.txt | sort -rn | head
 
 Exit status:
-  0  all input was read, or the reader of the output has gone away
-  2  an error; with --filter, F is as it was at the last save
+  0  all input was read, or the reader of the output ended
+  2  an error; with --filter, F is as of its last save
   129, 130, 143  stopped by SIGHUP, Ctrl-C or SIGTERM, with --filter after saving it if possible";
 
 /// Of the lines that are new, so many may be dropped, if -p does not say.
@@ -164,7 +161,18 @@ const SAVING: u32 = 4;
 pub fn run(args: &Args) -> Result<ExitCode> {
     ensure!(
         args.filter.is_some() || !args.wait.is_given(),
-        "--wait is for a filter that other programs change too: give --filter, or leave --wait out"
+        problem(
+            "--wait needs --filter, a file that other programs may be changing",
+            "pass --filter, or leave --wait out"
+        )
+    );
+    ensure!(
+        args.filter.is_none() || !args.exact,
+        problem(
+            "--exact cannot be combined with --filter: an exact run keeps its keys in memory, and \
+             writes no file",
+            "leave one of them out"
+        )
     );
     let hasher = args.hash.hasher(Kind::default())?;
     let normalization = args.input.normalization(&args.normalize);
@@ -194,7 +202,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (false, None) => {
             let kept = KeptFilter::open(args, normalization)?;
             if let Some(warning) = kept.too_small(args) {
-                output::say(warning);
+                output::warn(&warning);
             }
             let keys = args.input.keys_for(&kept.filter)?.for_inserts(&kept.filter);
             (Memory::Filter(Box::new(kept)), keys)
@@ -218,17 +226,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Event::Nothing => dedup.save_if_due().map(ControlFlow::Continue),
     })?;
     let saved = dedup.save()?;
-    if !args.quiet {
+    if !args.summary.quiet {
         dedup.summarize();
     }
     if let Some(warning) = dedup.warning() {
-        output::say(warning);
+        output::warn(&warning);
     }
     if !saved {
-        output::say("the reader has not taken all lines: the filter is as it was at the last save");
+        output::warn(&problem(
+            "the reader did not take all lines, so the filter was not saved again",
+            "read the input again from the last line that was taken",
+        ));
     }
     if let Some(full) = dedup.full(saved) {
-        bail!("{full}");
+        bail!(full);
     }
     Ok(stopped.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
 }
@@ -314,7 +325,7 @@ impl Dedup<'_> {
                 let had_passed = kept.has_passed;
                 kept.insert(digests, &mut self.new)?;
                 if kept.has_passed && !had_passed {
-                    output::say(kept.passing(self.read));
+                    output::warn(&kept.passing(self.read));
                 }
             }
         }
@@ -384,7 +395,9 @@ impl Dedup<'_> {
         let delivery = self.wait_for_delivery(|waited| {
             if waited > PATIENCE && !said {
                 said = true;
-                output::say("waiting for the reader to take all lines; Ctrl-C ends without saving");
+                output::say(
+                    "waiting for the reader to take all lines; press Ctrl-C to end without saving",
+                );
             }
         })?;
         match &mut self.memory {
@@ -423,22 +436,23 @@ impl Dedup<'_> {
         let (counts, taken_for_seen) = match self.args.repeated {
             false => {
                 let dropped = self.read - self.printed;
-                let shown = numbers::exact(dropped);
-                (format!("{read} read{without}, {printed} printed, {shown} dropped"), dropped)
+                let duplicates = numbers::counted(dropped, "duplicate");
+                (format!("{read}{without}: {printed} unique, {duplicates} dropped"), dropped)
             }
             true => {
-                (format!("{read} read{without}, {printed} printed as seen before"), self.printed)
+                let duplicates = numbers::counted(self.printed, "duplicate");
+                (format!("{read}{without}: {duplicates} printed"), self.printed)
             }
         };
         match &self.memory {
             Memory::ExactSet(set) => {
                 let memory = numbers::bytes(set.bytes());
-                output::say(format_args!("{counts}, none by mistake; exact, {memory}"));
+                output::say(format_args!("{counts} (exact); {memory}"));
             }
             Memory::Shared(shared) => {
                 let plan = shared.filter.plan();
                 output::say(format_args!(
-                    "{counts}, of which {} by mistake are expected; {} on Redis, {}",
+                    "{counts} (expected false positives: {}); {} on Redis, {}",
                     shared.mistakes(),
                     plan.kind(),
                     numbers::bytes(plan.bytes()),
@@ -447,7 +461,7 @@ impl Dedup<'_> {
             Memory::Filter(kept) => {
                 let filter = &kept.filter;
                 output::say(format_args!(
-                    "{counts}, of which {} by mistake are expected; {}, {}",
+                    "{counts} (expected false positives: {}); {}, {}",
                     kept.mistakes.shown(taken_for_seen),
                     filter.plan().kind(),
                     numbers::bytes(filter.bytes()),
@@ -460,7 +474,7 @@ impl Dedup<'_> {
     }
 
     /// What to say of lines that may be lost, also to those who want no summary.
-    fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<Problem> {
         match &self.memory {
             Memory::Filter(kept) => kept.warning(self.read),
             Memory::ExactSet(_) | Memory::Shared(_) => None,
@@ -468,7 +482,7 @@ impl Dedup<'_> {
     }
 
     /// Why not all lines were taken.
-    fn full(&self, saved: bool) -> Option<String> {
+    fn full(&self, saved: bool) -> Option<Problem> {
         match &self.memory {
             Memory::ExactSet(_) => None,
             Memory::Shared(shared) => shared.is_full.then(|| shared.full(self.read)),
@@ -624,7 +638,7 @@ impl KeptFilter {
         let emptied = filter.inserted() < self.new && !filter.plan().kind().forgets();
         emptied.then(|| {
             format!(
-                "the filter emptied itself (--auto-clear) and remembers the last {} only",
+                "the filter emptied itself (--auto-clear) and holds only the last {}",
                 numbers::lines(filter.inserted()),
             )
         })
@@ -635,7 +649,7 @@ impl KeptFilter {
         let (planned, beyond) = (self.filter.plan().items(), self.filter.as_grown()?.beyond());
         (beyond > planned).then(|| {
             format!(
-                "the filter was made for {} and has grown by {}: -n {} would take less memory",
+                "the filter was planned for {} and has grown by {}: -n {} would take less memory",
                 numbers::lines(planned),
                 numbers::exact(beyond),
                 self.filter.inserted(),
@@ -645,37 +659,42 @@ impl KeptFilter {
 
     /// What to say before the first line of a filter whose memory is far too small for its lines:
     /// nobody asked for the rate that follows from it.
-    fn too_small(&self, args: &Args) -> Option<String> {
+    fn too_small(&self, args: &Args) -> Option<Problem> {
         let plan = self.filter.plan();
         (plan.rate() > Mistakes::TELLING && args.sizing.rate.is_none()).then(|| {
-            format!(
-                "warning: a filter for {} in {} drops up to {} of new lines: make it with more \
-                 --bytes or --bits-per-key, or with a smaller -n",
-                numbers::lines(plan.items()),
-                numbers::bytes(plan.bytes()),
-                numbers::rate(plan.rate()),
+            problem(
+                format!(
+                    "a filter for {} in {} drops up to {} of the new lines",
+                    numbers::lines(plan.items()),
+                    numbers::bytes(plan.bytes()),
+                    numbers::rate(plan.rate())
+                ),
+                "pass a larger --bytes or --bits-per-key, or a smaller -n",
             )
         })
     }
 
     /// What to say at the moment when the rate passes its target, after so many lines.
-    fn passing(&self, read: u64) -> String {
+    fn passing(&self, read: u64) -> Problem {
         let plan = self.filter.plan();
         let remedy = match plan.kind().can_outgrow() && self.filter.auto_clear().is_none() {
-            true => "--overfull grow or a larger -n prevents it",
-            false => "a larger -n prevents it",
+            true => "pass --overfull grow, or a larger -n",
+            false => "pass a larger -n",
         };
-        format!(
-            "warning: the filter was made for {}, and more came: behind line {} new lines may be \
-             dropped at more than the target rate of {}; {remedy}",
-            numbers::lines(plan.items()),
-            numbers::exact(read),
-            numbers::rate(plan.rate()),
+        problem(
+            format!(
+                "more lines came than the {} that the filter was planned for: after line {}, more \
+                 new lines may be dropped than the target rate of {} allows",
+                numbers::exact(plan.items()),
+                numbers::exact(read),
+                numbers::rate(plan.rate())
+            ),
+            remedy,
         )
     }
 
     /// What to say in the end of a filter that is too full, after so many lines.
-    fn warning(&self, read: u64) -> Option<String> {
+    fn warning(&self, read: u64) -> Option<Problem> {
         let (filter, plan) = (&self.filter, self.filter.plan());
         if self.emptied().is_some() {
             return None;
@@ -686,33 +705,38 @@ impl KeptFilter {
                 Some(_) => "a larger -n".to_string(),
                 None => overfull::larger(holds, self.held, read),
             };
-            format!(
-                "warning: the filter was made for {}; its rate is {} now, {} was promised, so new \
-                 lines may be lost: make a new one with {larger}, or without -n",
-                numbers::lines(plan.items()),
-                numbers::rate(filter.rate()),
-                numbers::rate(plan.rate()),
+            problem(
+                format!(
+                    "the filter was planned for {}, and its rate is now {} (target {}), so \
+                             new lines may be lost",
+                    numbers::lines(plan.items()),
+                    numbers::rate(filter.rate()),
+                    numbers::rate(plan.rate())
+                ),
+                format!("create a new filter with {larger}, or without -n"),
             )
         })
     }
 
     /// Why it took no more than so many lines, which are in this file.
-    fn full(&self, read: u64, file: Option<&PathBuf>) -> String {
+    fn full(&self, read: u64, file: Option<&PathBuf>) -> Problem {
         let (plan, record) = (self.filter.plan(), numbers::exact(read + 1));
         let saved = match file {
-            Some(file) => format!(" and are saved in {}", file.display()),
+            Some(file) => format!(" and saved in {}", file.display()),
             None => String::new(),
         };
         let remedy = match (overfull::can_grow(&self.filter), plan.kind().can_outgrow()) {
-            (true, _) => "go on from there with --overfull grow, or begin again",
+            (true, _) => "continue from there with --overfull grow, or begin again",
             (false, true) => "begin again with --overfull grow, or",
             (false, false) => "begin again with --kind blocked --overfull grow, or",
         };
-        format!(
-            "the filter was planned for {} and is full, and record {record} of the input is new: \
-             the lines before it were printed{saved}, the others were not; {remedy} with a larger \
-             -n",
-            numbers::lines(plan.items()),
+        problem(
+            format!(
+                "the filter is full: it was planned for {}, and record {record} is new; the \
+                 records before it were printed{saved}, the others were not",
+                numbers::lines(plan.items())
+            ),
+            format!("{remedy} with a larger -n"),
         )
     }
 }
@@ -721,8 +745,10 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Over
     let (kind, sizing) = sizing(args);
     ensure!(
         !kind.is_static(),
-        "kind {kind} is built once, from all keys, and takes no more: 'inbloom build' makes it; \
-         dedup needs one that lines can be added to",
+        problem(
+            format!("kind {kind} is built once from all its keys, and dedup adds lines one by one"),
+            "leave --kind out, or use 'inbloom build' and 'inbloom check'"
+        )
     );
     let clears_itself = args.auto_clear.is_some();
     let (asked, growth) = (args.overfull, sizing.growth);
@@ -734,7 +760,7 @@ fn new_filter(args: &Args, normalization: Normalization) -> Result<(Filter, Over
     }
     let plan = plan.map_err(|error| match error {
         Error::Underspecified { .. } if !kind.is_exact() => {
-            anyhow!("{error}: give -n, the lines to expect")
+            anyhow!(problem(error.to_string(), "pass -n, the number of lines to expect"))
         }
         error => error.into(),
     })?;
@@ -772,30 +798,49 @@ fn sizing(args: &Args) -> (Kind, Sizing) {
 fn check_options(args: &Args, filter: &Filter, normalization: Normalization) -> Result<()> {
     let plan = filter.plan();
     for (option, asked, found) in args.sizing.against(plan) {
+        let what = match option {
+            "-n" if has_default_items(plan) => {
+                format!("the filter already exists, and was created without -n, not for {asked}")
+            }
+            _ => format!("the filter already exists, with {option} {found}, not {asked}"),
+        };
         ensure!(
             asked == found,
-            "the filter exists and was made with {option} {found}, not {asked}: leave the options \
-             of kind and size out, or name another file",
+            problem(what, "leave the options for its kind and size out, or name another file")
         );
     }
     ensure!(
         args.kind.is_none_or(|kind| kind == plan.kind()),
-        "the filter exists and is of kind {}: leave --kind out, or name another file",
-        plan.kind(),
+        problem(
+            format!("the filter already exists, and is of kind {}", plan.kind()),
+            "leave --kind out, or name another file"
+        )
     );
     args.hash.check(filter)?;
     ensure!(
         normalization.is_none() || normalization.to_string() == filter.normalization(),
-        "the filter exists, and its keys were normalized by '{}', not by '{normalization}': leave \
-         --normalize and --crlf out, or name another file",
-        filter.normalization(),
+        problem(
+            format!(
+                "the filter already exists, with the normalization \"{}\", not \"{normalization}\"",
+                filter.normalization()
+            ),
+            "leave --normalize and --crlf out, or name another file"
+        )
     );
     ensure!(
         args.auto_clear.is_none() || args.auto_clear == filter.auto_clear(),
-        "the filter exists, and was made with another --auto-clear: leave it out, or name another \
-         file",
+        problem(
+            "the filter already exists, with another --auto-clear",
+            "leave --auto-clear out, or name another file"
+        )
     );
     Ok(())
+}
+
+/// Whether a filter that grows began with as many keys as one without -n does.
+fn has_default_items(plan: &Plan) -> bool {
+    let default = Plan::builder(plan.kind()).rate(plan.rate()).build();
+    plan.kind().can_grow() && default.is_ok_and(|default| default.items() == plan.items())
 }
 
 /// How many new lines are to be expected among those that were taken for seen: the sum of the rates
@@ -812,7 +857,7 @@ struct Mistakes {
 }
 
 impl Mistakes {
-    /// Up to here, one line that is dropped for nine that are not, their number can be told.
+    /// Up to here, one line that is dropped for nine that are not, their number can be estimated.
     const TELLING: f64 = 0.1;
 
     fn of(filter: &Filter) -> Mistakes {
@@ -842,9 +887,9 @@ impl Mistakes {
     /// In words, of so many that were taken for seen.
     fn shown(&self, of: u64) -> String {
         match self.expected.min(of as f64) {
-            _ if self.overfull => "up to all".to_string(),
-            expected if expected < 0.001 => "fewer than 0.001".to_string(),
-            expected => numbers::significant(expected),
+            _ if self.overfull => "up to all of them".to_string(),
+            expected if expected < 0.001 => "below 0.001".to_string(),
+            expected => numbers::expected(expected),
         }
     }
 }

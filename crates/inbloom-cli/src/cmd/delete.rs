@@ -23,9 +23,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     after: Option<Duration>,
 
-    /// Keep them: takes back what --after has set
+    /// Keep the filters: cancel an earlier --after
     #[arg(long, conflicts_with = "after")]
-    never: bool,
+    cancel: bool,
 
     #[command(flatten)]
     key: KeyArgs,
@@ -36,16 +36,16 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-A filter that another program creates under the same name meanwhile is not touched.
+If another program creates a filter of the same name meanwhile, that one is not deleted.
 
 Examples:
   inbloom delete redis://localhost/seen
   inbloom delete --after 7d redis://localhost/monday
-  inbloom delete --never redis://localhost/monday
+  inbloom delete --cancel redis://localhost/monday
 
 Exit status:
-  0  the filters are deleted, or will be, or are kept
-  2  an error; those that were named before it are deleted. A filter that is not there is an error";
+  0  the filters are deleted, will be deleted, or are kept
+  2  an error, such as a filter that does not exist; the filters named before it are deleted";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     for address in &args.filters {
@@ -56,10 +56,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn delete(args: &Args, address: &Address) -> Result<()> {
     let client = args.redis.connect(address.server())?;
-    if !args.never && args.after.is_none() {
+    if !args.cancel && args.after.is_none() {
         let deleted = RedisFilter::delete_named(&client, address.name())?;
         ensure!(deleted, "there is no such filter");
-        output::say(format_args!("{address} is deleted"));
+        output::say(format_args!("{address}: deleted"));
         return Ok(());
     }
     let filter = match RedisFilter::open_keyed(&client, address.name(), args.key.key()?.as_ref()) {
@@ -67,12 +67,12 @@ fn delete(args: &Args, address: &Address) -> Result<()> {
         Err(Error::Missing { .. }) => bail!("there is no such filter"),
         Err(error) => return Err(error.into()),
     };
-    if args.never {
+    if args.cancel {
         filter.persist()?;
-        output::say(format_args!("{address} is kept"));
+        output::say(format_args!("{address}: kept"));
     } else if let Some(after) = args.after {
         filter.expire_at(SystemTime::now() + after)?;
-        output::say(format_args!("{address} is deleted in {} s", after.as_secs()));
+        output::say(format_args!("{address}: will be deleted in {} s", after.as_secs()));
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(value_parser = parse_count)]
     items: u64,
 
-    /// Leave out the first so many lines of the list
+    /// Skip this many lines at the start of the list
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count)]
     skip: u64,
 
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// Print URLs of the same look that are in no list of this seed, however long
+    /// Print similar URLs that are in no list of this seed
     #[arg(long)]
     absent: bool,
 
@@ -66,9 +66,9 @@ enum What {
 }
 
 const AFTER_HELP: &str = "\
-The lines are distinct. A longer list of the same seed begins with the shorter one. Lists of other
-seeds are other URLs, but a few may be in both: to ask for what is certainly not in a filter, use
---absent with the seed that it was built from.
+All lines are distinct. A longer list of the same seed begins with the shorter one. Lists of two
+seeds may share a few URLs. For keys that are certainly not in a filter, use --absent with the seed
+that the filter was built from.
 
 Examples:
   inbloom gen urls -n 10M > urls.txt
@@ -78,7 +78,7 @@ Examples:
   inbloom gen urls -n 1000 --skip 999000 --seed 7               the same, at once
 
 Exit status:
-  0  all lines were printed, or the reader has gone away
+  0  all lines were printed, or the reader of the output ended
   2  an error";
 
 /// The numbers of both lists together are those of 64 bits.
@@ -87,7 +87,7 @@ const MOST: u64 = 1 << 63;
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.items.saturating_add(args.skip) > MOST {
         bail!(
-            "-n {} behind --skip {} is too much: there are only {} URLs",
+            "-n {} after --skip {} is too large: there are only {} URLs",
             exact(args.items),
             exact(args.skip),
             exact(MOST),

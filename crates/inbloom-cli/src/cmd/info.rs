@@ -13,10 +13,11 @@ use inbloom_server::calculator::particulars;
 use serde_json::{Map, Value, json};
 
 use crate::filter_file::OpenArgs;
+use crate::output::problem;
 use crate::remote::{self, RedisArgs};
 use crate::{columns, filter_file, histogram, numbers, output};
 
-/// Show a filter's parameters, how full it is, and its current rate against the promise
+/// Show a filter's parameters, its fill, and its current rate beside the target rate
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -32,7 +33,7 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// Show how evenly the array is filled, slice by slice: a bad hash leaves bands
+    /// Plot how evenly the array is filled, which shows a bad hash
     #[arg(long)]
     histogram: bool,
 
@@ -45,12 +46,12 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The histogram reads the whole filter. A good hash fills all slices alike, within chance; if some
-stand out by more than 5 deviations, keys came in that were not hashed, or not as the filter says.
+--histogram reads the whole filter. A good hash fills all slices alike, within chance. If slices are
+more than 5 deviations off, some keys were not hashed, or not as the filter records.
 
-If there is no seen.ib, it stands for its shards, seen.000-of-016.ib and so on, all together: counts
-and sizes are their sums and the rate is their mean. Note, auto-clear and what is particular to the
-kind are those of the first one. A histogram is of the file of one.
+If there is no seen.ib, its shards are shown together: seen.000-of-016.ib and so on. Counts and sizes
+are sums, and the rate is the mean. Note, auto-clear and the details of the kind are those of the
+first shard. A histogram is of one file.
 
 Examples:
   inbloom info seen.ib
@@ -64,8 +65,8 @@ Examples:
   inbloom info dump.rdb#seen                         the filter of a key in an RDB file
 
 Exit status:
-  0  the file is a filter, and undamaged as far as was checked
-  2  it is not, or cannot be read";
+  0  the file is a filter, and undamaged as far as it was checked
+  2  it is not a filter, or cannot be read";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(server) = remote::server_of(&args.filter)? {
@@ -74,12 +75,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(address) = remote::address_of(&args.filter)? {
         return on_redis::one(args, &address);
     }
-    if columns::is_parquet(&args.filter) {
+    if args.open.allows("parquet") && columns::is_parquet(&args.filter) {
         ensure!(
             !args.histogram && !args.verify,
-            "a Parquet file has a filter for each column and row group: --histogram and --verify \
-             are for one, such as '{}#COLUMN/0'",
-            args.filter.display(),
+            problem(
+                "a Parquet file has one filter for each column and row group, and --histogram and \
+                 --verify read a single one",
+                format!("name it: '{}#COLUMN/0'", args.filter.display())
+            )
         );
         return columns::info(&args.filter, args.json);
     }
@@ -88,11 +91,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let shards = (files != [args.filter.as_path()]).then_some(files.len());
     ensure!(
         shards.is_none() || !args.histogram,
-        "a histogram is of one array, and each of {}'s {} shards has its own: give the file of \
-         one, such as {}",
-        args.filter.display(),
-        files.len(),
-        files[0].display(),
+        problem(
+            format!(
+                "--histogram reads one array, and {} has {} shards",
+                args.filter.display(),
+                files.len()
+            ),
+            format!("name the file of one shard, such as {}", files[0].display())
+        )
     );
     if args.verify {
         files.iter().try_for_each(|file| args.open.verify(file))?;
@@ -111,7 +117,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let mut text = as_text(&filter, shards.map(|_| &files[..]), file_bytes, args.verify);
             if let Some(slices) = &slices {
                 text.push_str(
-                    "\nshare of cells in use, from the begin of the array to its end:\n\n",
+                    "\nshare of cells in use, from the start of the array to its end:\n\n",
                 );
                 text.push_str(&histogram::plot(slices));
                 text.push('\n');
@@ -148,11 +154,11 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     }
     if filter_file::has_target(filter) {
         row("planned keys", &planned_keys(plan));
-        row("promised rate", &rate(plan.rate()));
+        row("target rate", &rate(plan.rate()));
     } else {
         let keys = exact(plan.items());
-        row("planned keys", &format!("not recorded; half of the bits are set by {keys}"));
-        row("promised rate", &format!("not recorded; {} at that number", rate(plan.rate())));
+        row("planned keys", &format!("not recorded; {keys} keys set half of the bits"));
+        row("target rate", &format!("not recorded; {} at that number", rate(plan.rate())));
     }
     if let Some(of) = kind.labels().bits {
         row("bits", &format!("{}{of}", exact(plan.bits())));
@@ -172,7 +178,7 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
         row("shards", &format!("{}, in files such as {file}", exact(files.len() as u64)));
     }
 
-    row("keys told new", &exact(filter.inserted()));
+    row("new keys", &exact(filter.inserted()));
     let (items, error) = (estimate.items.round() as u64, estimate.error.ceil() as u64);
     row("estimated keys", &format!("{} +- {}", exact(items), exact(error)));
     let in_use = format!("{} ({})", exact(filter.occupied()), share(filter.fill()));
@@ -189,7 +195,7 @@ fn as_text(filter: &Filter, shards: Option<&[PathBuf]>, file_bytes: u64, verifie
     row("normalization", &printable(filter.normalization()));
     if kind.is_foreign() || !filter.key_encoding().is_empty() {
         let encoding = match filter.key_encoding() {
-            "" => "not recorded; give it with --key-encoding".to_string(),
+            "" => "not recorded; pass --key-encoding".to_string(),
             name => printable(name).into_owned(),
         };
         row("key encoding", &encoding);
@@ -265,15 +271,15 @@ fn planned_bytes(filter: &Filter) -> u64 {
 
 fn verdict(filter: &Filter) -> String {
     if is_full(filter) {
-        "and FULL: more keys may be refused".to_string()
+        "FULL: it may refuse more keys".to_string()
     } else if !filter_file::has_target(filter) {
-        "and no target to compare it with".to_string()
+        "no target is recorded".to_string()
     } else if filter.rate() <= filter.plan().rate() {
-        "within the promise".to_string()
+        "within the target".to_string()
     } else if !filter_file::exceeds_promise(filter) {
-        "at the promise, within chance".to_string()
+        "at the target, within chance".to_string()
     } else {
-        format!("ABOVE the promise{}", filter.plan().kind().labels().above_target)
+        format!("ABOVE the target{}", filter.plan().kind().labels().above_target)
     }
 }
 
@@ -291,7 +297,7 @@ fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bo
     let mut fields = json!({
         "kind": plan.kind().to_string(),
         "planned_items": plan.items(),
-        "promised_rate": plan.rate(),
+        "target_rate": plan.rate(),
         "bits": plan.bits(),
         "bits_per_key": plan.bits_per_key(),
         "bytes": filter.bytes(),
@@ -305,13 +311,13 @@ fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bo
         "inserted": filter.inserted(),
         "estimated_items": estimate.items,
         "estimated_items_error": estimate.error,
-        "ones": filter.occupied(),
+        "occupied": filter.occupied(),
         "fill": filter.fill(),
         "current_rate": filter.rate(),
         "full": is_full(filter),
         "details": details,
         "added": first.as_overlay().map(Overlay::added),
-        "denied": first.as_overlay().map(Overlay::denied),
+        "excluded": first.as_overlay().map(Overlay::denied),
         "growing_part": first.as_grown().map(Grown::beyond),
         "auto_clear": filter.auto_clear(),
         "format": filter.container().map(|container| container.to_string()),

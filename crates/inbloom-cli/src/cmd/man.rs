@@ -13,6 +13,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use crate::output::problem;
 use crate::{Cli, output};
 
 /// Print a manual page
@@ -51,7 +52,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn subcommand<'a>(inbloom: &'a Command, name: &str) -> Result<&'a Command> {
     let Some(command) = inbloom.find_subcommand(name) else {
         let names: Vec<&str> = inbloom.get_subcommands().map(Command::get_name).collect();
-        bail!("there is no subcommand '{name}'; expected one of {}", names.join(", "));
+        bail!(problem(
+            format!("no subcommand \"{name}\""),
+            format!("choose one of {}", names.join(", "))
+        ));
     };
     Ok(command)
 }

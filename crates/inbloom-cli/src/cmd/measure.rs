@@ -24,12 +24,13 @@ use serde_json::{Value, json};
 use crate::blocks::{InOrder, Job};
 use crate::filter_file::OpenArgs;
 use crate::keys::{Digests, InputArgs};
+use crate::output::problem;
 use crate::progress::{Beside, Progress};
 use crate::remote::{self, Queried, RedisArgs};
 use crate::sizing::{Sizing, kind_parser};
 use crate::{filter_file, numbers, output, overfull};
 
-/// Measure a false-positive rate against its promise, of a plan or of a filter
+/// Measure the false-positive rate of a plan or a filter, and compare it with its target
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 #[command(override_usage = "inbloom measure -n <N> -p <P> [OPTIONS]\n       \
@@ -37,24 +38,24 @@ use crate::{filter_file, numbers, output, overfull};
 #[command(mut_arg("files", |files| files.help(FILES_HELP)))]
 pub struct Args {
     /// The filter's file, or the name of its shards: seen.ib for seen.000-of-016.ib and so on; or its
-    /// address, redis://host/NAME. Without one, filters of the plan given by -n, -p and so on are filled
+    /// address, redis://host/NAME. Without one, filters of the plan of -n, -p and so on are filled
     #[arg(conflicts_with_all = ["Sizing", "kind"])]
     filter: Option<PathBuf>,
 
-    /// The structure of the plan [default: blocked]
+    /// Kind of the plan [default: blocked]
     #[arg(long, value_parser = kind_parser())]
     kind: Option<Kind>,
 
-    /// Ask for so many absent keys [default: for 1,000 false positives, at most 10 million]
+    /// Number of absent keys to query [default: for 1,000 false positives, at most 10 million]
     #[arg(long, value_name = "N", value_parser = units::parse_count)]
     #[arg(conflicts_with_all = ["long", "files"])]
     queries: Option<u64>,
 
-    /// Ask for up to a billion absent keys, where the rate is low: takes minutes
+    /// Query up to a billion absent keys if the rate is low, which takes minutes
     #[arg(long, conflicts_with = "files")]
     long: bool,
 
-    /// Take other keys
+    /// Seed of the random keys
     #[arg(long, value_name = "S", default_value_t = 0, conflicts_with = "files")]
     seed: u64,
 
@@ -77,18 +78,18 @@ pub struct Args {
 }
 
 const FILES_HELP: &str = "\
-Files of keys that are not in the filter, one per line, also compressed; - for standard input. If \
-none is given, keys of 16 random bytes are asked for";
+Files of keys that are not in the filter, one per line, also compressed; - for standard input. \
+Without files, keys of 16 random bytes are queried";
 
 const AFTER_HELP: &str = "\
-With -n and -p, filters of that plan are made in memory, filled, and asked for keys that are not in
-them. A filter's file is asked for the keys of a list that you know to be absent, normalized as its
-own were, or for random ones. The interval has the true rate in it with 99% confidence.
+With -n and -p, filters of that plan are created in memory, filled, and queried with keys that are
+not in them. A filter's file is queried with a list of keys that you know to be absent, or with
+random keys. Keys get the filter's normalization. The interval contains the true rate with 99%
+confidence.
 
-The promise is broken if there were more false positives than chance explains, four standard
-deviations, and kept otherwise. If fewer than 10 were to be expected nothing can be told, and the
-verdict says so. A filter's file is allowed what one with the planned number of keys reaches by
-chance.
+The verdict is 'exceeded' if there were more false positives than chance explains (four standard
+deviations), and 'met' otherwise. It is 'undecided' if fewer than 10 were expected. For a file, the
+limit is what a filter with the planned number of keys reaches by chance.
 
 Examples:
   inbloom measure -n 1M -p 0.001
@@ -99,8 +100,8 @@ Examples:
   inbloom measure redis://localhost/seen
 
 Exit status:
-  0  the promise was kept, or nothing can be told
-  1  the promise was broken
+  0  the target was met, or it is undecided
+  1  the target was exceeded
   2  an error";
 
 /// False positives to be expected: with 1,000, the interval is 8% of the rate to both sides.
@@ -126,8 +127,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     output::print(text.as_bytes())?;
     Ok(match report.verdict() {
-        Verdict::Kept | Verdict::Undecided => ExitCode::SUCCESS,
-        Verdict::Broken => ExitCode::from(1),
+        Verdict::Met | Verdict::Undecided => ExitCode::SUCCESS,
+        Verdict::Exceeded => ExitCode::from(1),
     })
 }
 
@@ -136,7 +137,7 @@ struct Report {
     /// How many filters were filled, or None for one in a file.
     filters: Option<u64>,
     measured: Measurement,
-    /// The highest rate that does not break the promise.
+    /// The highest rate that is within the target.
     allowed: f64,
     /// The keys that a filter holds, by its bits if they can tell, where they are more than it was
     /// planned for.
@@ -145,14 +146,17 @@ struct Report {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Kept,
-    Broken,
+    Met,
+    Exceeded,
     Undecided,
 }
 
 fn of_plan(args: &Args) -> Result<Report> {
-    if args.open.has_key()? {
-        bail!("--key-file is for a filter in a file: give its name, or leave --key-file out");
+    if args.open.has_key() {
+        bail!(problem(
+            "--key-file only works for a filter in a file",
+            "name the file, or leave --key-file out"
+        ));
     }
     let plan = args.sizing.plan(args.kind.unwrap_or_default())?;
     let queries = args.queries(&plan)?;
@@ -208,7 +212,7 @@ fn on_redis(args: &Args, address: &Address) -> Result<Report> {
 struct Holds {
     inserted: u64,
     estimate: Estimate,
-    /// The rate to hold, and the keys that it was promised for.
+    /// The target rate, and the keys that it is for.
     target: f64,
     items: f64,
     overfull: Option<Option<u64>>,
@@ -231,7 +235,7 @@ impl Args {
     /// How many keys to ask for.
     fn queries(&self, plan: &Plan) -> Result<u64> {
         if let Some(queries) = self.queries {
-            ensure!(queries > 0, "no queries, no errors: give --queries a number above 0");
+            ensure!(queries > 0, "--queries is 0, the minimum is 1");
             return Ok(queries);
         }
         let most = if self.long { MOST_QUERIES_LONG } else { MOST_QUERIES };
@@ -260,8 +264,10 @@ fn ask_random(args: &Args, filter: &Queried) -> Result<Asked> {
     let plan = filter.plan();
     ensure!(
         !plan.kind().is_exact(),
-        "a bitmap is exact, so there is nothing to measure; to test it nevertheless, give a list \
-         of integers that are not in it"
+        problem(
+            "a bitmap is exact, so its rate is 0",
+            "to test it, pass a list of integers that are not in it"
+        )
     );
     let queries = args.queries(plan)?;
     let _spinner = Spinner::new();
@@ -303,7 +309,7 @@ fn ask_lines(args: &Args, filter: &Queried) -> Result<Asked> {
     Ok(asked)
 }
 
-/// A shard's file alone denies the keys of the others, which says nothing about its rate.
+/// A shard's file alone lacks the keys of the others, which says nothing about its rate.
 fn is_of_shard(plan: &Plan, digest: Digest) -> bool {
     let shard = plan.shard();
     shard.is_none_or(|(shard, shards)| digest.pick(shards.into()).0 == u64::from(shard))
@@ -318,7 +324,7 @@ fn random_key(random: &mut SplitMix) -> [u8; 16] {
 }
 
 impl Report {
-    /// How many false positives a filter at its promise would have shown.
+    /// How many false positives a filter at its target rate would have shown.
     fn expected(&self) -> f64 {
         self.measured.promised * self.measured.probed as f64
     }
@@ -328,11 +334,11 @@ impl Report {
         let exact = measured.promised == 0.0 && measured.probed > 0;
         let allowed = self.allowed * measured.probed as f64;
         if exceeds_chance(measured.false_positives, allowed) {
-            Verdict::Broken
+            Verdict::Exceeded
         } else if self.expected() < TOO_FEW && !exact {
             Verdict::Undecided
         } else {
-            Verdict::Kept
+            Verdict::Met
         }
     }
 
@@ -354,10 +360,10 @@ impl Report {
             ("kind", self.plan.kind().to_string()),
             ("planned", keys(self.plan.items())),
             ("inserted", inserted),
-            ("asked for", format!("{}, all absent", keys(measured.probed))),
+            ("queried", format!("{}, all absent", keys(measured.probed))),
             ("false positives", exact(measured.false_positives)),
             ("measured rate", format!("{}, {interval}", rate(measured.rate))),
-            ("promised rate", rate(measured.promised)),
+            ("target rate", rate(measured.promised)),
             ("verdict", self.verdict_text()),
         ];
         rows.map(|(label, value)| format!("{label:<15} {value}\n")).concat()
@@ -366,22 +372,22 @@ impl Report {
     fn verdict_text(&self) -> String {
         let measured = &self.measured;
         match self.verdict() {
-            Verdict::Kept if measured.low > measured.promised => {
-                "kept: above the promise, but within chance".to_string()
+            Verdict::Met if measured.low > measured.promised => {
+                "met: above the target, but within chance".to_string()
             }
-            Verdict::Kept => "kept".to_string(),
-            Verdict::Broken => match (self.overfull, self.filters) {
+            Verdict::Met => "met".to_string(),
+            Verdict::Exceeded => match (self.overfull, self.filters) {
                 (Some(holds), _) => {
                     let holds = holds.map_or("far more keys than planned".to_string(), |holds| {
                         format!("about {}", numbers::keys(holds))
                     });
-                    format!("BROKEN: it holds {holds}; build again with a larger -n")
+                    format!("EXCEEDED: the filter holds {holds}; build it again with a larger -n")
                 }
-                (None, None) => "BROKEN, unless some of these keys are in the filter".to_string(),
-                (None, Some(_)) => "BROKEN".to_string(),
+                (None, None) => "EXCEEDED, unless some of these keys are in the filter".to_string(),
+                (None, Some(_)) => "EXCEEDED".to_string(),
             },
             Verdict::Undecided => format!(
-                "nothing to tell: only {} false positives were to be expected; ask for more keys",
+                "undecided: only {} false positives were expected; pass more keys",
                 numbers::significant(self.expected()),
             ),
         }
@@ -390,8 +396,8 @@ impl Report {
     fn as_json(&self) -> Value {
         let measured = &self.measured;
         let verdict = match self.verdict() {
-            Verdict::Kept => "kept",
-            Verdict::Broken => "broken",
+            Verdict::Met => "met",
+            Verdict::Exceeded => "exceeded",
             Verdict::Undecided => "undecided",
         };
         json!({
@@ -406,7 +412,7 @@ impl Report {
             "low": measured.low,
             "high": measured.high,
             "confidence": 0.99,
-            "promised_rate": measured.promised,
+            "target_rate": measured.promised,
             "verdict": verdict,
         })
     }

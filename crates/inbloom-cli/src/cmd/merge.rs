@@ -10,6 +10,7 @@ use inbloom_redis::{Address, RedisFilter};
 
 use crate::filter_file::{self, Changed, OpenArgs};
 use crate::lock::WaitArgs;
+use crate::output::problem;
 use crate::remote::{self, RedisArgs};
 use crate::{numbers, output};
 
@@ -17,8 +18,8 @@ use crate::{numbers, output};
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// File to write, which may be one of the filters; replaced only when the new one is complete. Or
-    /// an address, redis://host/NAME: a filter there takes the keys, and is made if there is none
+    /// File to write, which may be one of the filters, replaced when the new one is complete; or an
+    /// address, redis://host/NAME, whose filter gets the keys and is created if there is none
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(required = true, num_args = 1.., value_name = "FILTER")]
     filters: Vec<PathBuf>,
 
-    /// Text to keep in the new file, instead of the first note of the filters
+    /// Note for the new file [default: the first note of the filters]
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 
@@ -43,14 +44,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The filters must be of one kind and size, with the same probes, hash and normalization: build them
-with the same options and the same -n, that of all their keys together. Otherwise the merged filter
-holds more keys than it was planned for, at a higher rate, which is said.
+The filters must have the same kind, size, probes, hash and normalization. Build them with the same
+options, and with the same -n: the number of all keys together. Otherwise the merged filter holds
+more keys than it was planned for, its rate is higher, and a warning is printed.
 
-Counting and cuckoo filters add up: a key that is in both is in the result twice, and has to be
-removed as often. A cuckoo filter that has no room for all is not written. Windows of time forget
-first what is too old by the system's clock. What the first filter was planned for, and its
-auto-clear, holds for the result.
+Counting and cuckoo filters add up: a key in both is in the result twice, and has to be removed
+twice. If a cuckoo filter has no room for all keys, it is not written. Windows of time first drop
+what is too old by the system's clock. The result has the plan and the auto-clear of the first
+filter.
 
 Examples:
   inbloom build -o mon.ib -n 10M mon.txt
@@ -62,14 +63,14 @@ Examples:
 
 Exit status:
   0  the filter was written
-  2  an error; the output file is as it was before. A filter on Redis may have some of the keys, and
+  2  an error; the output file is as it was before. A filter on Redis may have some of the keys;
      merging again does no harm";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let address = remote::address_of(&args.output)?;
     ensure!(
         args.filters.len() > 1 || address.is_some(),
-        "one filter is nothing to merge: name at least two"
+        problem("one filter cannot be merged", "name at least two")
     );
     let mut output = match address {
         None => Some(Changed::new(&args.output, args.wait)?),
@@ -128,10 +129,15 @@ fn merge_on_redis(args: &Args, address: &Address, merged: &Filter) -> Result<()>
         Ok(filter) => {
             ensure!(
                 merged.normalization() == filter.normalization(),
-                "cannot merge into {address}: its keys were normalized by '{}', and those of the \
-                 others by '{}'; build one of them again with the other's",
-                filter.normalization(),
-                merged.normalization(),
+                problem(
+                    format!(
+                        "cannot merge into {address}: its keys have the normalization \"{}\", the \
+                         others \"{}\"",
+                        filter.normalization(),
+                        merged.normalization()
+                    ),
+                    "build one of them again with the normalization of the other"
+                )
             );
             remote::merge(&filter, address, merged)
         }
@@ -148,18 +154,24 @@ fn check_normalization(here: &Filter, first: &Path, there: &Filter, second: &Pat
     let (left, right) = (here.normalization(), there.normalization());
     if left != right {
         let (first, second) = (remote::shown(first), remote::shown(second));
-        bail!(
-            "cannot merge {first} and {second}: they differ in the normalization of keys, {left:?} \
-             in {first} and {right:?} in {second}; build one of them again with the other's"
-        );
+        bail!(problem(
+            format!(
+                "cannot merge {first} and {second}: their keys have different normalizations, \
+                 {left:?} and {right:?}"
+            ),
+            "build one of them again with the normalization of the other"
+        ));
     }
     let (left, right) = (here.key_encoding(), there.key_encoding());
     if left != right {
         let (first, second) = (first.display(), second.display());
-        bail!(
-            "cannot merge {first} and {second}: they differ in the encoding of keys, {left:?} in \
-             {first} and {right:?} in {second}; build one of them again with the other's"
-        );
+        bail!(problem(
+            format!(
+                "cannot merge {first} and {second}: their keys have different encodings, {left:?} \
+                 and {right:?}"
+            ),
+            "build one of them again with the encoding of the other"
+        ));
     }
     Ok(())
 }
@@ -168,11 +180,12 @@ fn check_normalization(here: &Filter, first: &Path, there: &Filter, second: &Pat
 fn name(error: Error, first: &Path, second: &Path) -> anyhow::Error {
     let (first, second) = (remote::shown(first), remote::shown(second));
     match error {
-        Error::Mismatch { field, left, right } => anyhow!(
-            "cannot merge {first} and {second}: they differ in {field}, {left} in {first} and \
-             {right} in {second}; build both with the same --kind, -n, -p, \
-             --hash-seed and --key-file"
-        ),
+        Error::Mismatch { field, left, right } => anyhow!(problem(
+            format!(
+                "cannot merge {first} and {second}: they differ in {field}, {left} and {right}"
+            ),
+            "build both with the same --kind, -n, -p, --hash-seed and --key-file"
+        )),
         other => anyhow::Error::new(other).context(format!("cannot merge {second} into {first}")),
     }
 }
@@ -188,26 +201,30 @@ fn summarize(merged: &Filter, args: &Args) {
         false => format!(", {} full", numbers::share(merged.fill())),
     };
     output::say(format_args!(
-        "{} merged: {about}{keys}{fill}; {}, {}, rate {} promised, {} now; saved as {}",
+        "{} merged: {about}{keys}{fill}; {}, {}, rate {} (target {}); saved as {}",
         numbers::counted(args.filters.len() as u64, "filter"),
         plan.kind(),
         numbers::bytes(merged.bytes()),
-        numbers::rate(plan.rate()),
         numbers::rate(merged.rate()),
+        numbers::rate(plan.rate()),
         remote::shown(&args.output),
     ));
     if filter_file::exceeds_promise(merged) {
-        output::say(format_args!(
-            "warning: the rate is above the promise, which is for {}; build the filters again with \
-             a larger -n to keep it",
-            numbers::keys(plan.items()),
+        output::warn(&problem(
+            format!(
+                "the rate is above the target, which was planned for {}",
+                numbers::keys(plan.items())
+            ),
+            "build the filters again with a larger -n",
         ));
     }
     if let Some(limit) = merged.auto_clear().filter(|limit| merged.fill() > *limit) {
-        output::say(format_args!(
-            "warning: it is fuller than its auto-clear allows ({}), so the next key that is added \
-             empties it",
-            numbers::share(limit),
+        output::warn(&problem(
+            format!(
+                "the filter is above its auto-clear limit of {}: the next insert empties it",
+                numbers::share(limit)
+            ),
+            "build the filters again with a larger -n, or a higher --auto-clear",
         ));
     }
 }

@@ -10,16 +10,16 @@ use anyhow::{Context, Result, bail};
 use inbloom_server::tls::client;
 
 use crate::login::{Login, LoginArgs};
-use crate::output;
+use crate::output::{self, problem};
 
-/// Ask a server whether it is there.
+/// Check that a server replies.
 ///
-/// For scripts and health checks: prints PONG and exits with 0 if a server answers in time, as it
-/// would answer `redis-cli ping`.
+/// For scripts and health checks: prints PONG and exits with 0 if the server replies in time, as
+/// `redis-cli ping` does.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the server listens
+    /// The server's address
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:7379")]
     address: String,
 
@@ -35,12 +35,12 @@ pub struct Args {
     #[arg(long)]
     tls: bool,
 
-    /// Certificates to trust, in PEM: the server's own, or those of its authorities; speaks TLS
+    /// Certificates to trust, in PEM: the server's own, or those of its authorities; implies --tls
     /// [default: those that this system trusts]
     #[arg(long, value_name = "FILE", env = "INBLOOM_TLS_CA")]
     tls_ca: Option<PathBuf>,
 
-    /// Name that the server's certificate has to have [default: the host of ADDRESS]
+    /// Name in the server's certificate [default: the host of ADDRESS]
     #[arg(long, value_name = "NAME", env = "INBLOOM_TLS_NAME")]
     tls_name: Option<String>,
 }
@@ -48,12 +48,12 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   inbloom ping                        the server at 127.0.0.1:7379
-  inbloom ping 10.0.0.5:7379 && ...   go on if it is there
+  inbloom ping 10.0.0.5:7379 && ...   continue if it replies
   inbloom ping --user monitor --password-file secret.txt --tls-ca cert.pem
 
 Exit status:
-  0  it answered
-  1  it did not, or refused; standard error says why";
+  0  the server replied
+  1  it did not reply, or refused; standard error has the reason";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     match ping(args) {
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            eprintln!("inbloom: {}: {error:#}", args.address);
+            output::report(&error.context(args.address.clone()));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -74,7 +74,8 @@ fn ping(args: &Args) -> Result<()> {
         Duration::ZERO => bail!("no answer within {} s", args.timeout),
         left => Ok(left),
     };
-    let mut addresses = args.address.to_socket_addrs().context("no address as 127.0.0.1:7379")?;
+    let mut addresses =
+        args.address.to_socket_addrs().context("not an address like 127.0.0.1:7379")?;
     let address = addresses.next().context("no such host")?;
     let socket = TcpStream::connect_timeout(&address, left()?).context("cannot connect")?;
     let mut stream = args.secured(socket.try_clone()?)?;
@@ -96,7 +97,7 @@ fn ping(args: &Args) -> Result<()> {
     stream.flush().map_err(explained).context("cannot ask")?;
     let mut reply = Vec::new();
     let wanted = if login.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
-    // Up to an error's line: a stranger may send anything, for ever.
+    // Up to an error's line: untrusted input may go on forever.
     while reply.len() < wanted.len() || (reply[0] != b'+' && !reply.ends_with(b"\r\n")) {
         socket.set_read_timeout(Some(left()?))?;
         let mut bytes = [0; 512];
@@ -116,7 +117,23 @@ fn ping(args: &Args) -> Result<()> {
     }
     let text = String::from_utf8_lossy(&reply);
     let line = text.lines().find(|line| *line != "+OK").unwrap_or("nothing");
-    bail!("it answered: {}", line.trim_start_matches('-').chars().take(200).collect::<String>());
+    let shown: String = line.trim_start_matches('-').chars().take(200).collect();
+    let problem_is = format!("the server replied \"{shown}\"");
+    match help(line) {
+        Some(help) => bail!(problem(problem_is, help)),
+        None => bail!(problem_is),
+    }
+}
+
+/// Returns what to do about a reply. Errors other than those of a login name their own reason.
+fn help(line: &str) -> Option<&'static str> {
+    match line.strip_prefix('-') {
+        Some(error) if error.starts_with("NOAUTH") || error.starts_with("WRONGPASS") => {
+            Some("check the user and password: --user, --password-file")
+        }
+        Some(_) => None,
+        None => Some("check that the address is that of an inbloom or Redis server"),
+    }
 }
 
 /// An error of a socket, with what to do about a certificate that is not trusted.
@@ -124,7 +141,10 @@ fn explained(error: std::io::Error) -> anyhow::Error {
     let is_about_trust = client::is_about_trust(&error);
     let error = anyhow::Error::from(error);
     match is_about_trust {
-        true => error.context("its certificate is not trusted: see --tls-ca and --tls-name"),
+        true => error.context(problem(
+            "its certificate is not trusted",
+            "pass --tls-ca with a certificate to trust, or --tls-name with the name in it",
+        )),
         false => error,
     }
 }
@@ -142,8 +162,9 @@ impl Args {
         }
         let trusted = match &self.tls_ca {
             Some(path) => path.clone(),
-            None => client::system_authorities()
-                .context("no certificates are known on this system: name some with --tls-ca")?,
+            None => client::system_authorities().with_context(|| {
+                problem("this system has no trusted certificates", "name some with --tls-ca")
+            })?,
         };
         let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Memory to use, in bits: --bytes is an eighth of it, rounded down
+    /// Memory to use, in bits
     #[arg(short = 'm', long, value_name = "M", value_parser = parse_bits, group = "memory")]
     bits: Option<u64>,
 
@@ -39,31 +39,31 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Give what you know, the rest is computed: any two of keys (-n), rate (-p), memory (-m or --bytes)
-and probes (-k). -n alone is for the rate 0.01. -k without -p, --bits-per-key and --tier stands for
-the rate 2^-k, at which k probes are best for a classic filter; unless -n and the memory are both
-given, from which the rate follows. -p and -k together say what a key takes, not how much in all.
+Pass what you know, and the rest is computed: any two of keys (-n), rate (-p), memory (-m or --bytes)
+and probes (-k). -n alone takes the rate 0.01. -k alone takes the rate 2^-k, for which k probes are
+best in a classic filter, unless -n and the memory are both given. -p and -k together give the bits
+per key, not the total.
 
-Columns: memory and bytes are the same size, rounded and exact; probes are the bits tested per key,
-lines the cache lines that takes; merge, remove and grow say what the kind can do later. What
-only one kind has (--universe, --window, --width, ...) is left to that kind. A window is that of the
-last -n keys unless --window says otherwise. A scalable filter is shown at the size it starts with.
-The names of --json and --csv are the same; a kind that cannot do it has its reason as 'refused'.
+Columns: 'memory' and 'bytes' are the same size, rounded and exact. 'probes' are the bits tested per
+key, 'lines' the cache lines they are in. 'merge', 'remove' and 'grow' say what the kind can do.
+Options of one kind (--universe, --window, --width, ...) only apply to that kind. Without --window, a
+window has the last -n keys. A scalable filter is shown at its first size. --json and --csv use the
+same names; a kind that cannot be planned has the reason as 'refused'.
 
 Examples:
-  inbloom plan -n 10e9 -p 1e-4             how large for ten billion keys, one in 10,000 wrong?
-  inbloom plan -n 10e9 --bytes 25G         which rate in 25 GB?
-  inbloom plan --bytes 64MiB -p 0.001      how many keys fit?
-  inbloom plan -n 1M -m 10M -k 7           which rate with 10 million bits and 7 probes?
-  inbloom plan -p 0.001 -k 8               how many bits for each key?
+  inbloom plan -n 10e9 -p 1e-4             the size for ten billion keys at a rate of 1e-4
+  inbloom plan -n 10e9 --bytes 25G         the rate in 25 GB
+  inbloom plan --bytes 64MiB -p 0.001      the number of keys that fit
+  inbloom plan -n 1M -m 10M -k 7           the rate with 10 million bits and 7 probes
+  inbloom plan -p 0.001 -k 8               the bits per key
   inbloom plan -n 1M --csv > plan.csv
   inbloom plan -n 1M --tier middle
   inbloom plan --kind bitmap --universe 10M
   inbloom plan --kind window --window 7d -n 50M --generations 7
 
 Exit status:
-  0  at least one kind can do it
-  2  none can; the reasons are on standard error";
+  0  at least one kind can be planned
+  2  no kind can be planned; the reasons are on standard error";
 
 /// Width of the first column: the kinds that refuse are not part of the aligned table.
 const KIND_WIDTH: usize = 8;
@@ -157,12 +157,12 @@ fn refusal(kind: Kind, reason: &str) -> String {
 fn general_remark(scope: Scope, given: &Question) -> Option<String> {
     match (scope, given.rate_of_probes(), given.probes) {
         (Scope::OneKey, ..) => Some(
-            "This holds for any large number of keys; with -n or --bytes the totals are shown too"
+            "This is the same for any large number of keys; pass -n or --bytes to see the totals"
                 .to_string(),
         ),
         (_, Some(rate), Some(probes)) => Some(format!(
-            "-k {probes} stands for the rate 2^-{probes}, {}, at which it is best for a classic \
-             filter",
+            "-k {probes} stands for the rate 2^-{probes} = {}, for which it is the best number in \
+             a classic filter",
             numbers::rate(rate),
         )),
         _ => None,
@@ -188,7 +188,7 @@ fn plot_of(plans: &[&Plan]) -> String {
     if plans.len() > 1 {
         legend.push("* several".to_string());
     }
-    legend.push("--- the promise".to_string());
+    legend.push("--- target rate".to_string());
     format!("{}\n{:>11}{}\n", plot::draw(&curves, promised), "", legend.join("   "))
 }
 
@@ -197,10 +197,10 @@ fn remark(plan: &Plan) -> Option<String> {
     let kind = plan.kind();
     match plan.span() {
         _ if kind.can_grow() && plan.growth() == 0 => {
-            Some(format!("{kind} takes no more than these keys, since it may not grow"))
+            Some(format!("{kind} with growth 0 takes no more than these keys"))
         }
         _ if kind.can_grow() => Some(format!(
-            "{kind} starts at this size; what is full grows by {}, at the same rate",
+            "{kind} starts at this size and grows by {} when it is full, at the same rate",
             plan.growth()
         )),
         _ if kind.is_static() => Some(format!(
@@ -212,7 +212,7 @@ fn remark(plan: &Plan) -> Option<String> {
                 Span::Millis(_) => span.to_string(),
             };
             let steps = plan.generations();
-            Some(format!("{kind} keeps {span}, and forgets in {steps} steps"))
+            Some(format!("{kind} keeps {span}, and drops the oldest in {steps} steps"))
         }
         None => None,
     }

@@ -18,7 +18,7 @@ pub struct Args {
     /// The filter's address: redis://host/NAME
     address: Address,
 
-    /// File to write; replaced only when all of the filter is there
+    /// File to write, replaced when the filter is complete
     file: PathBuf,
 
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The file is that of a filter which was built here from the same keys. Keys that other programs add
+The file is the same as a file that is built from the same keys. Keys that other programs insert
 meanwhile may be in it or not. If Redis has lost a part of the filter, no file is written.
 
 Examples:

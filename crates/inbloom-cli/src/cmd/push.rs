@@ -19,7 +19,7 @@ pub struct Args {
     /// The filter's file, of kind blocked
     file: PathBuf,
 
-    /// Where to put it: redis://host/NAME; the name must be free
+    /// Address to copy it to, redis://host/NAME, that is not in use
     address: Address,
 
     /// Let it expire after this time: 90s, 12h, 7d
@@ -35,8 +35,9 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The filter is cut into values of at most 1 MiB, which lie evenly over all nodes of a cluster. Other
-programs see it when all of it is there. Nothing is left of it after an error, or for an hour at most.
+The filter is cut into values of at most 1 MiB, which are spread evenly over all nodes of a cluster.
+Other programs see the filter when all of it is there. After an error nothing is left of it, or only
+for an hour.
 
 Examples:
   inbloom build -o seen.ib urls.txt
@@ -45,7 +46,7 @@ Examples:
 
 Exit status:
   0  the filter is on Redis
-  2  an error; the name is free, or still another filter's";
+  2  an error; the name is free, or that of another filter";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     filter_file::verify(&args.file)?;

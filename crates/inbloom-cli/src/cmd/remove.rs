@@ -13,14 +13,14 @@ use crate::keys::InputArgs;
 use crate::lock::WaitArgs;
 use crate::{numbers, output, remote};
 
-/// Take keys out of a bitmap, counting or cuckoo filter, one per line
+/// Remove keys from a bitmap, counting or cuckoo filter, one per line
 ///
 /// REMOVE ONLY WHAT WAS INSERTED. Anything else may be claimed by accident; to remove it takes away
 /// what belongs to other keys, and the filter then DENIES KEYS THAT ARE IN IT.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The filter's file; replaced only when all keys are out
+    /// The filter's file, replaced when all keys are removed
     filter: PathBuf,
 
     #[command(flatten)]
@@ -35,18 +35,18 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-WARNING: REMOVE ONLY WHAT WAS INSERTED. Anything else may be claimed by accident, at the filter's
-rate; to remove it takes away what belongs to other keys, and the filter then DENIES KEYS THAT ARE
-IN IT. That includes a key that 'build' or 'add' took for one that was there, by the same accident.
-A bitmap is exact and has no such danger.
+WARNING: REMOVE ONLY KEYS THAT WERE INSERTED. Another key may be a false positive. Removing it takes
+entries away from other keys, and THE FILTER THEN REPORTS MEMBERS AS ABSENT. The same holds for a key
+that was a false positive when 'build' or 'add' came to it, and so was not inserted. A bitmap is
+exact: nothing can go wrong there.
 
-Prints 'N removed of M keys': the others were not there. Lines are normalized as the filter's keys
-were ('build --normalize'), and the lines of a bitmap are integers. A line that comes again counts
-once, as in 'build' and 'add'; remembering lines takes some 30 bytes for each.
+Prints 'N removed of M keys'. The other keys were not in the filter. Keys get the filter's
+normalization ('build --normalize'); for a bitmap, lines are integers. A line that comes twice counts
+once, as in 'build' and 'add', which takes about 30 bytes per line.
 
-The other kinds cannot remove: their keys share bits. The file is the old one or the new one,
-never half of it, and is left as it was after any error, or if another program is changing it. With
---wait it waits for that to end.
+Other kinds cannot remove keys, since their keys share bits. The file is replaced as a whole. After
+any error it is as it was. If another program is changing it, that is an error too, unless --wait is
+given.
 
 Examples:
   inbloom build --kind counting -o members.ib members.txt
@@ -54,12 +54,11 @@ Examples:
   seq 100 200 | inbloom remove free-ports.ib
 
 Exit status:
-  0  one copy of each key was taken out, where there was one
-  2  an error; the filter is as it was before";
+  0  one copy of each key was removed, where there was one
+  2  an error; the filter was not changed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let instead = "filters there are of kind blocked and cannot remove keys; to delete the whole \
-                   filter, use 'inbloom delete'";
+    let instead = "delete the whole filter with 'inbloom delete': filters on Redis are of kind blocked, which cannot remove keys";
     remote::refuse_address(&args.filter, instead)?;
     let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     let kind = change.filter.plan().kind();
@@ -69,7 +68,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         refusal.with_context(|| args.filter.display().to_string())?;
     }
     let keys = args.input.keys_for(&change.filter)?;
-    // A key that is removed a second time may still be claimed by accident, and then others pay.
+    // A key that is removed a second time may still match by chance, and then members are lost.
     let mut seen = HashSet::new();
     let tally = change.by_lines("removing", &args.input, keys, |filter, digests| {
         let mut removed = 0;

@@ -19,6 +19,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::output::{self, problem};
 use crate::settings_file::SettingsFile;
 use crate::{log, memory};
 use access::AccessArgs;
@@ -27,49 +28,49 @@ use store::StoreArgs;
 
 /// Serve filters to every Redis client: BF.* and CF.*.
 ///
-/// Speaks the Redis protocol, so that redis-cli and the client libraries of every language work as
-/// they are; docs/commands.md lists what it understands. Filters live in memory. With --dir, what was
-/// acknowledged is also kept there: by a log of changes, and by snapshots.
+/// Speaks the Redis protocol, so redis-cli and Redis clients of every language work unchanged.
+/// docs/commands.md lists the commands. Filters are in memory. With --dir, a log and snapshots keep
+/// them on disk too.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Address to listen at; port 0 takes a free one
+    /// Address to listen at; port 0 chooses a free port
     #[arg(long, value_name = "ADDRESS", env = "INBLOOM_LISTEN", default_value = "127.0.0.1:7379")]
     listen: String,
 
-    /// Threads that serve clients [default: as many as there are cores]
+    /// Threads that serve clients [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Folder in which filters are kept; without it they are gone when the server stops
+    /// Folder for the data; without it, filters are lost when the server stops
     #[arg(long, value_name = "FOLDER", env = "INBLOOM_DIR")]
     dir: Option<PathBuf>,
 
-    /// When the disk is asked to keep what was acknowledged: `always` before, `everysec` within a second
-    /// (lost only if the machine fails), `no` when the system likes
+    /// When to sync the log to disk: `always` before a reply, `everysec` every second (a failure of the
+    /// machine can lose the last second), `no` when the system does
     #[arg(long, value_name = "WHEN", default_value = "everysec", value_parser = ["always", "everysec", "no"])]
     fsync: String,
 
-    /// Bytes of the log at which a snapshot is taken
+    /// Size of the log at which the server takes a snapshot
     #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = units::parse_bytes)]
     log_limit: u64,
 
-    /// Start although acknowledged changes are lost by damage: what comes after it is set aside
+    /// Start with a damaged log: set aside what follows the damage, which loses acknowledged changes
     #[arg(long, requires = "dir")]
     repair: bool,
 
-    /// Verify a data folder and exit; nothing is changed, no server must be using it
+    /// Verify a data folder that no server is using, and exit; changes nothing
     #[arg(long, value_name = "FOLDER", conflicts_with = "repair")]
     check: Option<PathBuf>,
 
-    /// Folder whose filter files IB.OPEN may open and to which IB.SAVE may save
+    /// Folder of filter files for IB.OPEN and IB.SAVE
     #[arg(long, value_name = "FOLDER")]
     import_dir: Option<PathBuf>,
 
     #[command(flatten)]
     access: AccessArgs,
 
-    /// Address of the web page, its JSON API, and what monitors read: /metrics, /healthz [default: none]
+    /// Address for the web page, the JSON API, /metrics and /healthz [default: none]
     #[arg(long, value_name = "ADDRESS", env = "INBLOOM_HTTP")]
     http: Option<String>,
 
@@ -77,14 +78,14 @@ pub struct Args {
     #[arg(long)]
     http_write: bool,
 
-    /// Name by which browsers may reach --http, beside its address and localhost; may be repeated
+    /// Host name that browsers may use for --http; may be given more than once
     #[arg(long, value_name = "NAME")]
     http_host: Vec<String>,
 
-    /// File of settings, a name and a value in each line; read again on SIGHUP
+    /// File of settings, one name and value per line; read again on SIGHUP
     ///
-    /// Names are those of these options, without the dashes, and those of CONFIG SET. What is given
-    /// here or in the environment wins over the file.
+    /// Names are those of the options without dashes, and those of CONFIG SET. Options and environment
+    /// variables win over the file.
     #[arg(long, value_name = "FILE", env = "INBLOOM_CONFIG")]
     config: Option<PathBuf>,
 
@@ -102,33 +103,38 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   inbloom serve                                  at 127.0.0.1:7379
-  inbloom serve --dir /var/lib/inbloom           filters survive: a log, and snapshots
-  inbloom serve --listen 127.0.0.1:6379          where Redis would be
+  inbloom serve --dir /var/lib/inbloom           keep filters in a log and snapshots
+  inbloom serve --listen 127.0.0.1:6379          Redis' address
   inbloom serve --import-dir /var/lib/filters    IB.OPEN key list.ib opens a file built by `build`
   inbloom serve --listen 0.0.0.0:7379 --users users.txt --tls-cert cert.pem --tls-key key.pem
-                                                 for other machines, under TLS
+                                                 for other machines, with TLS
 
 Then, from another terminal:
   redis-cli -p 7379 bf.add code user1
 
 Signals:
-  SIGTERM, SIGINT  answer what was received, then stop, within 15 seconds and the time that a
-                   snapshot takes; a second one stops at once
+  SIGTERM, SIGINT  reply to what was received, then stop, within 15 seconds and the time of a
+                   snapshot; a second signal stops the server at once
   SIGHUP           read the settings file and the file of users again
 
 Exit status:
   0    stopped by SHUTDOWN, SIGINT or SIGTERM
-  2    an error, described on standard error; also if a command did not end when the server stopped
-  130  stopped at once by a second signal, SIGINT; 143 if that was SIGTERM";
+  2    an error, described on standard error, or a command did not end when the server stopped
+  130  stopped at once by a second SIGINT; 143 for SIGTERM";
 
 impl Args {
     /// The folder of --import-dir, whatever leads to it.
     fn import_dir(&self) -> Result<Option<PathBuf>> {
         match &self.import_dir {
             Some(folder) if !folder.is_dir() => {
-                bail!("--import-dir: {} is no folder", folder.display())
+                bail!(problem(
+                    format!("--import-dir {} is not a folder", folder.display()),
+                    "create it, or name another"
+                ))
             }
-            Some(folder) => Ok(Some(folder.canonicalize().context("cannot resolve --import-dir")?)),
+            Some(folder) => {
+                Ok(Some(folder.canonicalize().context("cannot resolve the path of --import-dir")?))
+            }
             None => Ok(None),
         }
     }
@@ -205,7 +211,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         return leave_behind(&server, &threads);
     }
     if let Some(store) = server.store() {
-        store.close(&*server).context("the last changes may not be safe")?;
+        store.close(&*server).context("cannot save the last changes")?;
     }
     tracing::info!("stopped");
     args.log.say("stopped");
@@ -216,17 +222,20 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
 /// next start replays the log.
 fn leave_behind(server: &Server, threads: &[String]) -> Result<ExitCode> {
     let threads = threads.join(", ");
-    tracing::error!(threads, "threads did not end: stopping without a snapshot");
+    tracing::error!(threads, "threads did not end, stopping without a snapshot");
     if let Some(store) = server.store() {
-        store.abandon().context("the last changes may not be safe")?;
+        store.abandon().context("cannot save the last changes")?;
     }
-    bail!(
-        "stopped, but commands on the threads {threads} did not end within 15 seconds: no snapshot was \
-         taken, and the next start replays the log"
-    )
+    bail!(problem(
+        format!(
+            "commands on the threads {threads} did not end within 15 seconds, so no snapshot was \
+             taken"
+        ),
+        "start the server again: it replays the log"
+    ))
 }
 
-/// Fills the server with what its data folder has. Monitors are told that it is not ready yet.
+/// Fills the server with what its data folder has. Monitors see that it is not ready yet.
 fn load(
     folder: &Path,
     server: &Arc<Server>,
@@ -247,24 +256,32 @@ fn load(
 fn report(folder: &Path, found: &Found, args: &Args) {
     let Found { filters, records, cut, millis, damaged } = found;
     let folder = folder.display();
-    args.log
-        .say(&format!("{folder}: {filters} filters, {records} changes of the log, in {millis} ms"));
+    args.log.say(&format!(
+        "{folder}: loaded {filters} filters and {records} log records in {millis} ms"
+    ));
+    let is_check = args.check.is_some();
+    let (dropped, fate) = match is_check {
+        true => ("would drop", "to be set aside"),
+        false => ("dropped", "set aside"),
+    };
     if *cut > 0 {
         args.log.say(&format!(
-            "the log ends in {cut} bytes that are no whole change: not acknowledged, or not synced"
+            "log: {dropped} {cut} trailing bytes (an incomplete record, not acknowledged or not \
+             yet synced)"
         ));
     }
-    let is_check = args.check.is_some();
-    let fate = if is_check { "would be set aside" } else { "set aside" };
     for what in damaged {
-        args.log.say(&format!("damaged, {fate}: {what}"));
+        args.log.say(&format!("damaged and {fate}: {what}"));
     }
 }
 
 /// Verifies a data folder.
 fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
     if !folder.join("MANIFEST").exists() {
-        bail!("{} is no data folder: it has no MANIFEST", folder.display());
+        bail!(problem(
+            format!("{} is not a data folder (it has no MANIFEST)", folder.display()),
+            "name the folder that was given to --dir"
+        ));
     }
     let (import_dir, key) = (args.import_dir()?, args.access.key(Some(folder))?);
     let server = Arc::new(Server::new(Config { import_dir, key, ..Config::default() }));
@@ -274,17 +291,25 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
         .with_context(|| format!("the data folder {} cannot be used", folder.display()))?;
     report(folder, &found, args);
     if !found.damaged.is_empty() {
-        bail!("{} parts are damaged: they would be set aside", found.damaged.len());
+        bail!(problem(
+            format!("{} parts of the data folder are damaged", found.damaged.len()),
+            "restore a copy of the folder, or start the server without --repair: it sets them \
+             aside as damaged-... and serves the rest"
+        ));
     }
-    args.log.say("sound");
+    args.log.say("no damage found");
     Ok(ExitCode::SUCCESS)
 }
 
 /// Answers browsers and monitors, and tells where.
 fn serve_http(address: &str, server: &Arc<Server>) -> Result<SocketAddr> {
-    let listener = TcpListener::bind(address)
-        .with_context(|| format!("cannot listen at {address}, as --http asks"))?;
-    let address = listener.local_addr().context("cannot tell the address of --http")?;
+    let listener = TcpListener::bind(address).with_context(|| {
+        problem(
+            format!("cannot listen at {address} (--http)"),
+            "check that no other server uses the address, or choose another port",
+        )
+    })?;
+    let address = listener.local_addr().context("cannot read the address of --http")?;
     inbloom_server::http::start(listener, server).context("cannot start --http")?;
     Ok(address)
 }
@@ -325,7 +350,7 @@ fn reload(server: &Server) {
 /// Does nothing unless systemd, or somebody like it, has started the server.
 fn tell_service_manager(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "cannot tell the service manager");
+        tracing::warn!(%error, "cannot notify the service manager");
     }
 }
 
@@ -346,10 +371,16 @@ fn log_start(server: &Server, address: SocketAddr, http: Option<SocketAddr>) {
 fn bind(option: &str, address: &str) -> Result<TcpListener> {
     let addresses: Vec<SocketAddr> = address
         .to_socket_addrs()
-        .with_context(|| format!("{option} takes an address as 127.0.0.1:7379, not {address:?}"))?
+        .with_context(|| {
+            format!("{option} is {address:?}, which is not an address like 127.0.0.1:7379")
+        })?
         .collect();
-    TcpListener::bind(&*addresses)
-        .with_context(|| format!("cannot listen at {address}: is another server there?"))
+    TcpListener::bind(&*addresses).with_context(|| {
+        problem(
+            format!("cannot listen at {address}"),
+            "check that no other server uses the address, or choose another port",
+        )
+    })
 }
 
 /// Says what clients of other machines may expect, where they can come in without a password.
@@ -362,15 +393,21 @@ fn warn_of_strangers(server: &Server, listeners: &Listeners) {
         }
         // Any address but a loopback one.
         if server.is_protected_from([192, 0, 2, 1].into(), None) {
-            eprintln!(
-                "inbloom: warning: {address} can be reached from other machines, but their clients \
-                 are refused (protected mode): set --password or --users, or listen at 127.0.0.1"
-            );
+            output::warn(&problem(
+                format!(
+                    "{address} can be reached from other machines, and their clients are refused \
+                     (protected mode)"
+                ),
+                "set --password or --users, or listen at 127.0.0.1",
+            ));
         } else if server.users().stranger(&server.settings().require_pass).is_some() {
-            eprintln!(
-                "inbloom: warning: {address} can be reached from other machines, and clients need \
-                 no password: set --password or --users, or listen at 127.0.0.1"
-            );
+            output::warn(&problem(
+                format!(
+                    "{address} can be reached from other machines, and their clients need no \
+                     password"
+                ),
+                "set --password or --users, or listen at 127.0.0.1",
+            ));
         }
     }
 }

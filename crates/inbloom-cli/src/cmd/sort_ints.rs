@@ -12,14 +12,14 @@ use crate::integers::Integers;
 use crate::keys::InputArgs;
 use crate::normalize::Normalization;
 use crate::numbers;
-use crate::output;
+use crate::output::{self, problem};
 use crate::progress::{Beside, Progress};
 
 /// Sort unsigned integers, one per line, each once
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The integers are 0 to U-1: takes U bits, 1.25 MB for 10 million, however many come
+    /// The integers are 0 to U-1; takes U bits, 1.25 MB for 10 million
     #[arg(long, value_name = "U", value_parser = parse_count)]
     universe: Option<u64>,
 
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(short = 'c', long)]
     count: bool,
 
-    /// Print those that did not come: of 0 to U-1, or else between the smallest and the largest
+    /// Print the missing integers: of 0 to U-1, or between the smallest and the largest
     #[arg(long)]
     absent: bool,
 
@@ -37,10 +37,9 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Integers are decimal digits, from 0 to 18446744073709551615; white space around them does not
-matter. Without --universe memory grows with the number of different integers: up to 8 bytes for
-each and as much for sorting, 2 bytes or less where they lie close. Nothing is printed before all
-have come.
+Integers are decimal digits, from 0 to 18446744073709551615, with or without white space around them.
+Without --universe, memory grows with the number of different integers: up to 8 bytes each and as
+much for sorting, or 2 bytes and less where they are dense. Output begins at the end of input.
 
 Examples:
   printf '%s\\n' 4 7 2 5 3 | inbloom sort-ints      2 3 4 5 7
@@ -51,7 +50,7 @@ Examples:
 
 Exit status:
   0  done
-  2  an error, such as a line that is not an integer or not below U; nothing was printed";
+  2  an error, such as a line that is not an integer below U; nothing was printed";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let set = read(args)?;
@@ -71,11 +70,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn read(args: &Args) -> Result<Integers> {
     let mut set = match args.universe {
-        Some(0) => bail!("no integer is below 0: give --universe one more than the largest"),
-        Some(universe) if universe > MAX_ITEMS => bail!(
-            "no memory takes {universe} bits: leave --universe out, and memory follows the number \
-             of integers"
-        ),
+        Some(0) => bail!(problem(
+            "--universe is 0, the minimum is 1",
+            "pass one more than the largest integer"
+        )),
+        Some(universe) if universe > MAX_ITEMS => bail!(problem(
+            format!("--universe is {universe}, the limit is 10^15"),
+            "leave --universe out: memory then follows the number of integers"
+        )),
         Some(universe) => Integers::below(universe)?,
         None => Integers::any()?,
     };
@@ -100,7 +102,7 @@ fn read(args: &Args) -> Result<Integers> {
     }
     drop(progress);
     if missing > 0 {
-        output::say(format_args!("{} without a key are left out", numbers::lines(missing)));
+        output::say(format_args!("skipped {} without a key", numbers::lines(missing)));
     }
     set.finish();
     Ok(set)

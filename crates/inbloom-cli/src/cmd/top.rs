@@ -25,7 +25,7 @@ use terminal::{Key, Terminal};
 
 /// Watch the filters and the health of a server in the terminal.
 ///
-/// Reads the JSON API of a server that was started with --http. Where standard output is not a
+/// Reads the JSON API of a server that was started with --http. If standard output is not a
 /// terminal, prints the list once and ends.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -38,16 +38,16 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t = Sort::Used)]
     sort: Sort,
 
-    /// Show only filters with this in their name, in any case
+    /// Show only filters with this text in their name, ignoring case
     #[arg(short, long, value_name = "TEXT", default_value = "")]
     search: String,
 
-    /// Database
+    /// Number of the database
     #[arg(long, value_name = "NUMBER", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=15))]
     db: u8,
 
-    /// Seconds from one look to the next
+    /// Seconds between two updates
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
@@ -68,12 +68,12 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Keys:
   Up, Down, Page Up, Page Down   choose a filter
-  Enter, Esc                     look at it, and back to the list
-  n k c u m                      sort by name, keys, capacity, used or memory; again: the other way
+  Enter, Esc                     open it, and go back to the list
+  n k c u m                      sort by name, keys, capacity, used or memory; again: reverse
   /                              search names
-  d                              the next database that has filters
-  t                              15 minutes or 24 hours, where a filter is shown
-  h                              health of the server
+  d                              show the next database that has filters
+  t                              switch between 15 minutes and 24 hours
+  h                              show the health of the server
   q                              quit
 
 Examples:
@@ -82,8 +82,8 @@ Examples:
   inbloom top --once --rows 5 --search user:
 
 Exit status:
-  0  ended by you, or printed once
-  2  the server did not answer, or refused; standard error says why";
+  0  ended by the user, or printed once
+  2  the server did not reply, or refused; standard error has the reason";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let client = Client::new(&args.address, args.login.read()?)?;

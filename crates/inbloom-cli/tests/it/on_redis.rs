@@ -61,7 +61,7 @@ fn drive(server: &str) {
     assert!(text(&missing.stderr).contains("no filter is named \"seen\""), "{missing:?}");
     // dedup makes it.
     let unsized_ = inbloom(&["dedup", "--filter", seen], keys);
-    assert!(text(&unsized_.stderr).contains("give -n"), "{unsized_:?}");
+    assert!(text(&unsized_.stderr).contains("pass -n"), "{unsized_:?}");
     let dedup = &["dedup", "--filter", seen, "-n", "50k", "-p", "0.001"];
     let twice = format!("{keys}{keys}");
     let printed = out(&inbloom(dedup, &twice));
@@ -80,7 +80,10 @@ fn drive(server: &str) {
     assert_eq!(out(&inbloom(&["check", seen], "more\nless\n")), "more\n");
     let full = inbloom(&["add", seen], &lines("further:", 60_000));
     assert_eq!(full.status.code(), Some(2));
-    assert!(text(&full.stderr).contains("planned for 50,000 keys and is full"), "{full:?}");
+    assert!(
+        text(&full.stderr).contains("the filter is full: it was planned for 50,000 keys"),
+        "{full:?}"
+    );
     // info, measure.
     let info = out(&inbloom(&["info", seen], ""));
     assert!(info.contains("planned keys    50,000\n"), "{info}");
@@ -90,8 +93,12 @@ fn drive(server: &str) {
     assert_eq!(info["planned_items"], 50_000);
     let estimated = info["estimated_items"].as_f64().unwrap();
     assert!((estimated - 50_000.0).abs() < 500.0, "{estimated} keys in a full filter for 50,000");
+    // The names are those of a filter in a file.
+    let occupied = info["occupied"].as_u64().expect("a number");
+    let bits = info["bits"].as_f64().expect("a number");
+    assert!((occupied as f64 / bits - info["fill"].as_f64().unwrap()).abs() < 0.01, "{info}");
     let measured = out(&inbloom(&["measure", "--queries", "50k", seen], ""));
-    assert!(measured.contains("verdict         kept"), "{measured}");
+    assert!(measured.contains("verdict         met"), "{measured}");
     let listed = out(&inbloom(&["info", server], ""));
     assert!(listed.starts_with("seen\t50,000 keys planned\trate 0.100%\t"), "{listed}");
     // A filter that is made on Redis has few probes, unless they are asked for.
@@ -110,7 +117,7 @@ fn drive(server: &str) {
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
     let left = info["expires_in_seconds"].as_f64().unwrap();
     assert!(left > 50.0 && left <= 100.0, "{left}");
-    out(&inbloom(&["delete", "--never", seen], ""));
+    out(&inbloom(&["delete", "--cancel", seen], ""));
     assert!(out(&inbloom(&["info", seen], "")).contains("expires         never\n"));
     out(&inbloom(&["delete", seen], ""));
     let gone = inbloom(&["delete", seen], "");
@@ -201,14 +208,14 @@ fn exchange(server: &str) {
     assert_eq!(std::fs::read(built).unwrap(), std::fs::read(back).unwrap());
     let taken = inbloom(&["push", built, seen], "");
     assert_eq!(taken.status.code(), Some(2));
-    assert!(text(&taken.stderr).contains("a filter is named \"pushed\" already"), "{taken:?}");
+    assert!(text(&taken.stderr).contains("a filter named \"pushed\" already exists"), "{taken:?}");
     // build makes the same filter there.
     let direct = &format!("{server}/direct");
     out(&inbloom(&[&["build", "-o", direct][..], &sizes].concat(), keys));
     out(&inbloom(&["pull", direct, back], ""));
     assert_eq!(std::fs::read(built).unwrap(), std::fs::read(back).unwrap());
     let again = inbloom(&["build", "-o", direct], "a\n");
-    assert!(text(&again.stderr).contains("is there already"), "{again:?}");
+    assert!(text(&again.stderr).contains("already exists"), "{again:?}");
     // The note and the normalization came along.
     let info = out(&inbloom(&["info", direct], ""));
     assert!(info.contains("note            of May\n"), "{info}");
@@ -315,6 +322,6 @@ fn a_store_that_loses_a_filter_or_goes_away_is_an_error_and_never_an_absent_item
     assert_eq!(server.cli("bf.add seen b"), "1");
     redis.kill();
     let reply = server.cli("bf.exists seen b");
-    assert!(reply.starts_with("STOREDOWN no answer within"), "{reply}");
+    assert!(reply.starts_with("STOREDOWN no reply within"), "{reply}");
     assert!(server.cli("info persistence").contains("store_status:down"));
 }

@@ -64,6 +64,7 @@ impl Server {
         assert!(Command::new("kill").args([name, &process]).status().unwrap().success());
     }
 
+    /// Waits until it has ended, and all of its log is read.
     fn wait(&mut self) -> ExitStatus {
         wait_for("its end", || self.process.try_wait().unwrap())
     }
@@ -560,7 +561,7 @@ fn sighup_reads_the_settings_file_again() {
         "changed by the settings file setting=\"max-clients\" value=\"60\"",
         "changed by the settings file setting=\"timeout\" value=\"0\"",
         "changed by the settings file setting=\"bf-initial-size\" value=\"500\"",
-        "restart to use it setting=\"threads\"",
+        "restart the server to apply it setting=\"threads\"",
     ] {
         assert!(log.contains(line), "{line} is missing:\n{log}");
     }
@@ -569,9 +570,10 @@ fn sighup_reads_the_settings_file_again() {
     // A mistake changes nothing at all.
     fs::write(&file, "max-clients 70\ntimeuot 5\n").unwrap();
     server.signal("-HUP");
-    let line = server.wait_for_line("not reloaded");
+    let line = server.wait_for_line("reload failed");
     assert!(
-        line.contains("line 2") && line.contains("'timeuot'; did you mean 'timeout'?"),
+        line.contains("line 2")
+            && line.contains(r#"no setting \"timeuot\"; did you mean \"timeout\"?"#),
         "{line}"
     );
     assert_eq!(server.config("maxclients"), "60");
@@ -590,14 +592,14 @@ fn a_mistake_in_the_settings_file_is_an_error_that_says_where() {
     let file = folder.path().join("inbloom.conf");
     let path = file.to_str().unwrap();
     for (text, words) in [
-        ("\nmaxmemroy 1gb", ["line 2", "'maxmemroy'; did you mean 'max"]),
-        ("lisen 127.0.0.1:0", ["line 1", "did you mean 'listen'"]),
-        ("qqqqq 1", ["line 1", "no setting 'qqqqq'"]),
+        ("\nmaxmemroy 1gb", ["line 2", "no setting \"maxmemroy\"\nhelp: did you mean \"max"]),
+        ("lisen 127.0.0.1:0", ["line 1", "did you mean \"listen\""]),
+        ("qqqqq 1", ["line 1", "no setting \"qqqqq\""]),
         ("timeout soon", ["line 1", "integer"]),
         ("threads 0", ["inbloom.conf", "threads"]),
         ("port 6379", ["'port'", "cannot be changed"]),
-        ("timeout 1\ntimeout 2", ["line 2", "in line 1 too"]),
-        ("maxclients 1\nmax-clients 2", ["line 2", "in line 1 too"]),
+        ("timeout 1\ntimeout 2", ["line 2", "also in line 1"]),
+        ("maxclients 1\nmax-clients 2", ["line 2", "also in line 1"]),
         ("config other.conf", ["line 1", "another"]),
     ] {
         fs::write(&file, text).unwrap();
@@ -657,7 +659,7 @@ fn what_is_logged_is_chosen() {
     let line = server.wait_for_line("changed by CONFIG SET setting=\"slowlog-log-slower-than\"");
     assert!(line.contains("value=\"0\""), "{line}");
     assert_eq!(client.ask("TIME"), "*2");
-    server.wait_for_line("a command took long command=\"time\"");
+    server.wait_for_line("slow command command=\"time\"");
     let log = server.lines().join("\n");
     assert!(log.contains("setting=\"requirepass\" value=\"(not shown)\"") && !log.contains("hush"));
 }
@@ -670,7 +672,7 @@ fn refused_clients_do_not_fill_the_log() {
     for _ in 0..100 {
         assert!(server.connect().line().contains("max number of clients"));
     }
-    let line = server.wait_for_line("clients were refused");
+    let line = server.wait_for_line("refused clients");
     assert!(line.contains("WARN") && line.contains("--max-clients"), "{line}");
     let lines = server.lines();
     assert_eq!(lines.iter().filter(|line| line.contains("refused")).count(), 1, "{lines:#?}");
@@ -700,6 +702,38 @@ fn ping_says_whether_a_server_answers() {
     refused(&["ping", &free.to_string(), "--timeout", "1"], "no answer");
     drop(silent);
     refused(&["ping", &free.to_string()], "cannot connect");
+}
+
+#[test]
+fn ping_advises_only_what_may_help() {
+    const LOGIN: &str = "help: check the user and password";
+    const ADDRESS: &str = "help: check that the address";
+    for (reply, help) in [
+        ("-NOAUTH Authentication required.", Some(LOGIN)),
+        ("-WRONGPASS invalid username-password pair or user is disabled.", Some(LOGIN)),
+        ("HTTP/1.1 400 Bad Request", Some(ADDRESS)),
+        ("SSH-2.0-OpenSSH_9.6", Some(ADDRESS)),
+        ("-LOADING Redis is loading the dataset in memory", None),
+        ("-DENIED Redis is running in protected mode", None),
+        ("-ERR max number of clients reached", None),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; b"PING\r\n".len()]).unwrap();
+            stream.write_all(format!("{reply}\r\n").as_bytes()).unwrap();
+        });
+        let output = run(&["ping", &address]);
+        server.join().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(reply.trim_start_matches('-')), "{text}");
+        match help {
+            Some(help) => assert!(text.contains(help), "{text}"),
+            None => assert!(!text.contains("help:"), "{text}"),
+        }
+    }
 }
 
 #[test]

@@ -72,10 +72,10 @@ fn top_reports_what_is_wrong_with_an_address_or_a_password() {
     let server = Server::start(&["--password", "secret"]);
     for (arguments, reason) in [
         (vec!["127.0.0.1:1"], "connection refused"),
-        (vec!["nonsense"], "no address as 127.0.0.1:7380"),
+        (vec!["nonsense"], "not an address like 127.0.0.1:7380"),
         (vec!["https://127.0.0.1"], "does not speak TLS"),
-        (vec![&server.http], "log in"),
-        (vec!["--password", "wrong", &server.http], "log in"),
+        (vec![&server.http], "login failed"),
+        (vec!["--password", "wrong", &server.http], "login failed"),
         (vec!["--user", "default", &server.http], "needs a password"),
     ] {
         let (code, text) = said(&top(&arguments));
@@ -83,7 +83,7 @@ fn top_reports_what_is_wrong_with_an_address_or_a_password() {
     }
     let resp = format!("127.0.0.1:{}", server.port);
     let (code, text) = said(&top(&[&resp]));
-    assert!(code == Some(2) && text.contains("name the address of --http"), "{code:?} {text}");
+    assert!(code == Some(2) && text.contains("name the --http address"), "{code:?} {text}");
     let output = top(&["--password", "secret", &server.http]);
     assert_eq!(said(&output), (Some(0), String::new()));
 }

@@ -27,9 +27,9 @@ pub const CONNECTION: u64 = 4 << 10;
 /// Why a client is disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "all clients together hold {all} bytes of requests and replies, more than the {limit} of \
-     --max-client-memory, and this one {own} of them: it is disconnected; send smaller requests, \
-     read replies sooner, or raise the limit"
+    "all clients together hold {all} bytes of requests and replies, this one {own} of them, and \
+     the limit of --max-client-memory is {limit}: it is disconnected; send smaller requests, read \
+     replies sooner, or raise the limit"
 )]
 pub struct Excess {
     own: u64,
@@ -75,7 +75,7 @@ impl Clients {
 
     fn count_evicted(&self) {
         self.evicted.fetch_add(1, Ordering::Relaxed);
-        self.evictions.warn("clients were disconnected: they held more than --max-client-memory");
+        self.evictions.warn("disconnected clients over --max-client-memory");
     }
 
     /// Ends the connection of the client that holds the most, unless enough is about to be freed by

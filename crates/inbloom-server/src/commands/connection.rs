@@ -36,7 +36,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::NoAuth,
             Flag::AllowBusy,
         ]),
-        summary: "Chooses the protocol, says who the client is, and tells what the server is",
+        summary: "Chooses the protocol, logs the client in, and describes the server",
         syntax: "[protover [AUTH username password] [SETNAME clientname]]",
         is_secret: true,
         handler: hello,
@@ -53,7 +53,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::NoAuth,
             Flag::AllowBusy,
         ]),
-        summary: "Says who the client is: the default user, or one of --users",
+        summary: "Logs the client in as the default user, or as one of --users",
         syntax: "[username] password",
         is_secret: true,
         handler: auth,
@@ -63,7 +63,7 @@ pub static COMMANDS: &[Command] = &[
         name: "ping",
         arity: -1,
         flags: Flags::of(&[Flag::Fast]),
-        summary: "Answers PONG, or the message",
+        summary: "Returns PONG, or the message",
         syntax: "[message]",
         handler: ping,
         ..CONNECTION
@@ -72,7 +72,7 @@ pub static COMMANDS: &[Command] = &[
         name: "echo",
         arity: 2,
         flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-        summary: "Answers the message",
+        summary: "Returns the message",
         syntax: "message",
         handler: echo,
         ..CONNECTION
@@ -81,7 +81,7 @@ pub static COMMANDS: &[Command] = &[
         name: "select",
         arity: 2,
         flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-        summary: "Chooses one of 16 databases",
+        summary: "Selects one of 16 databases",
         syntax: "index",
         handler: select,
         on_store: OnStore::By(stored::select),
@@ -115,7 +115,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::AllowBusy,
         ]),
         is_immediate: true,
-        summary: "Makes the connection what it was when it was new",
+        summary: "Resets the connection to the state of a new one",
         handler: reset,
         ..CONNECTION
     },
@@ -123,7 +123,7 @@ pub static COMMANDS: &[Command] = &[
         name: "client",
         arity: -2,
         categories: &[],
-        summary: "Tells of clients, and sets what belongs to one",
+        summary: "Lists clients, and changes this one",
         syntax: "subcommand [argument ...]",
         subcommands: CLIENT_COMMANDS,
         ..CONNECTION
@@ -158,7 +158,7 @@ pub static COMMANDS: &[Command] = &[
             Command { name: "cluster|getkeysinslot", arity: 4, ..CLUSTER },
             Command {
                 name: "cluster|help",
-                summary: "Tells about the subcommands",
+                summary: "Prints the subcommands",
                 handler: help,
                 ..CLUSTER
             },
@@ -190,8 +190,7 @@ pub static COMMANDS: &[Command] = &[
         summary: "Is refused: commands are not shown to others; see SLOWLOG and INFO commandstats",
         group: "server",
         handler: |_| {
-            let text = "ERR inbloom does not show commands to other clients; see SLOWLOG GET and \
-                        INFO commandstats";
+            let text = "ERR MONITOR is not offered: see SLOWLOG GET and INFO commandstats";
             Err(ReplyError::new(text))
         },
         ..CONNECTION
@@ -209,26 +208,26 @@ static CLIENT_COMMANDS: &[Command] = &[
     },
     Command {
         name: "client|getname",
-        summary: "Tells the name of this client",
+        summary: "Returns the name of this client",
         handler: client_getname,
         ..CLIENT
     },
     Command {
         name: "client|getredir",
-        summary: "Tells where invalidations go: -1, nowhere",
+        summary: "Returns where invalidations go: -1, nowhere",
         handler: client_getredir,
         ..CLIENT
     },
     Command { name: "client|help", summary: "Prints this help", handler: help, ..CLIENT },
     Command {
         name: "client|id",
-        summary: "Tells the number of this client",
+        summary: "Returns the number of this client",
         handler: client_id,
         ..CLIENT
     },
     Command {
         name: "client|info",
-        summary: "Tells of this client",
+        summary: "Describes this client",
         handler: client_info,
         ..CLIENT
     },
@@ -247,7 +246,7 @@ static CLIENT_COMMANDS: &[Command] = &[
         name: "client|list",
         arity: -2,
         flags: CLIENT_ADMIN,
-        summary: "Tells of all clients",
+        summary: "Lists all clients",
         syntax: "[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]",
         complexity: "O(N) for N clients",
         handler: client_list,
@@ -259,7 +258,7 @@ static CLIENT_COMMANDS: &[Command] = &[
         name: "client|no-evict",
         arity: 3,
         flags: CLIENT_ADMIN,
-        summary: "Changes nothing: no client is sent away to save memory",
+        summary: "Changes nothing: no client is disconnected to save memory",
         syntax: "ON|OFF",
         handler: client_on_or_off,
         ..CLIENT
@@ -284,7 +283,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     Command {
         name: "client|reply",
         arity: 3,
-        summary: "Says which replies this client wants",
+        summary: "Chooses which replies this client gets",
         syntax: "ON|OFF|SKIP",
         handler: client_reply,
         ..CLIENT
@@ -292,7 +291,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     Command {
         name: "client|setinfo",
         arity: 4,
-        summary: "Says which library this client is",
+        summary: "Sets the name or version of the client's library",
         syntax: "<LIB-NAME libname | LIB-VER libver>",
         handler: client_setinfo,
         ..CLIENT
@@ -315,7 +314,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     },
     Command {
         name: "client|trackinginfo",
-        summary: "Tells that keys are not tracked",
+        summary: "Reports that keys are not tracked",
         handler: client_trackinginfo,
         ..CLIENT
     },
@@ -323,7 +322,7 @@ static CLIENT_COMMANDS: &[Command] = &[
         name: "client|unblock",
         arity: -3,
         flags: CLIENT_ADMIN,
-        summary: "Answers 0: no command blocks",
+        summary: "Returns 0: no command blocks",
         syntax: "client-id [TIMEOUT|ERROR]",
         handler: client_unblock,
         ..CLIENT
@@ -558,7 +557,7 @@ fn check_length(what: &str, word: &[u8]) -> Result<(), ReplyError> {
         return Ok(());
     }
     Err(ReplyError::with(format!(
-        "ERR {what} have at most {LONGEST_NAME} bytes, this one {length}"
+        "ERR {what} have at most {LONGEST_NAME} bytes, this one has {length}"
     )))
 }
 

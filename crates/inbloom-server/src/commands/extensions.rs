@@ -26,26 +26,24 @@ pub static COMMANDS: &[Command] = &[
         arity: -3,
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         keys: Keys::ALL,
-        summary: "Adds to a filter all that others have; it is created if there is none",
+        summary: "Merges other filters into one, which is created if there is none",
         syntax: "destination source [source ...]",
         complexity: "O(N) for N bytes of filters",
         handler: merge,
         cost: Cost::Heavy,
-        on_store: OnStore::Refused(
-            "merge the filters with 'inbloom merge', which takes addresses too",
-        ),
+        on_store: OnStore::Refused("use 'inbloom merge', which takes addresses too"),
         ..IB
     },
     Command {
         name: "ib.del",
         arity: -3,
         flags: Flags::of(&[Flag::Write]),
-        summary: "Removes items from a filter of a kind that can: counting, cuckoo, or one of CF.*",
+        summary: "Removes items from a counting or cuckoo filter",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: remove,
         on_store: OnStore::Refused(
-            "a filter on a store is of kind blocked, which cannot remove items",
+            "a store only holds filters of kind blocked, which cannot remove items",
         ),
         ..IB
     },
@@ -53,7 +51,7 @@ pub static COMMANDS: &[Command] = &[
         name: "ib.estimate",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly]),
-        summary: "Tells how many items a filter's bits speak for, how full it is, and its rate now",
+        summary: "Returns a filter's estimated items, its fill and its current rate",
         syntax: "key",
         complexity: "O(N) for N bytes of the filter",
         handler: estimate,
@@ -66,7 +64,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 3,
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         is_restricted: true,
-        summary: "Opens a file built by `inbloom build`, mapped and read-only, below --import-dir",
+        summary: "Opens a filter file below --import-dir read-only; FILE#NAME opens one filter of several",
         syntax: "key path",
         handler: open,
         cost: Cost::Heavy,
@@ -78,7 +76,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 3,
         flags: Flags::of(&[Flag::ReadOnly]),
         is_restricted: true,
-        summary: "Saves a filter to a file that the command line reads, below --import-dir",
+        summary: "Saves a filter to a file below --import-dir",
         syntax: "key path",
         complexity: "O(N) for N bytes of the filter",
         handler: save,
@@ -91,7 +89,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -3,
         flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys { first: 2, last: -1, step: 1 },
-        summary: "Tells which of several filters may have an item, which is hashed once",
+        summary: "Reports which of several filters may have an item; hashes it once per scheme",
         syntax: "item key [key ...]",
         complexity: "O(N) for N filters",
         handler: check_any,
@@ -109,7 +107,7 @@ fn get(call: &Call<'_>) -> Result<Arc<Entry>, ReplyError> {
 }
 
 fn not_found(name: &[u8]) -> ReplyError {
-    ReplyError::with(format!("ERR not found: there is no filter {}", excerpt(name, 128)))
+    ReplyError::with(format!("ERR not found: no filter {}", excerpt(name, 128)))
 }
 
 fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
@@ -147,7 +145,9 @@ fn merge(call: &mut Call<'_>) -> Result<(), ReplyError> {
             unite_new(call.server, &mut value, &source.value)?;
         }
         if let Created::Taken(..) = call.server.adopt(key, value, None, call.now)? {
-            return Err(ReplyError::new("ERR somebody else has just made this key: merge again"));
+            return Err(ReplyError::new(
+                "ERR another client has just created this key: repeat the merge",
+            ));
         }
     }
     call.reply.ok();
@@ -199,7 +199,7 @@ fn unite(server: &Server, into: &Entry, from: &Value) -> Result<(), ReplyError> 
         let (copy, _room) = apart(server, &into.value, from)?;
         return merge(copy.as_ref().unwrap_or(from), &[]);
     };
-    let failed = |error| ReplyError::with(format!("ERR the merge cannot be written down: {error}"));
+    let failed = |error| ReplyError::with(format!("ERR cannot log the merge: {error}"));
     // What is added is what is written down: the filter itself may change meanwhile.
     let (from, _room) = copy(server, from)?;
     let (image, files) = store.image(server, &from).map_err(failed)?;
@@ -286,8 +286,8 @@ fn remove(call: &mut Call<'_>) -> Result<(), ReplyError> {
         }
         Value::Bloom(_) | Value::RedisBloom(_) | Value::Filter(_) => {
             return Err(ReplyError::new(
-                "ERR this filter cannot remove: its items share bits; reserve one that can with \
-                 BF.RESERVE key rate capacity KIND counting (or cuckoo), or use CF.*",
+                "ERR the filter cannot remove items: reserve one that can with KIND counting or \
+                 KIND cuckoo, or use CF.*",
             ));
         }
     }
@@ -351,10 +351,10 @@ impl Estimated {
         reply.integer(self.estimate.round() as i64);
         reply.simple("Fill");
         reply.double(self.fill);
-        reply.simple("Rate now");
+        reply.simple("Current rate");
         reply.double(self.rate);
         if !self.promised.is_nan() {
-            reply.simple("Rate promised");
+            reply.simple("Target rate");
             reply.double(self.promised);
         }
     }
@@ -385,8 +385,8 @@ fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let filter = match &entry.value {
         Value::Bloom(bloom) if bloom.rest().is_some() => {
             return Err(ReplyError::with(format!(
-                "ERR this filter was reserved for {} items and has grown beyond, so that it is two: a \
-                 file holds one. Reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
+                "ERR the filter was reserved for {} items and has grown, and a file cannot hold \
+                 its layers. Reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
                 bloom.reserved(),
                 bloom.items(),
             )));
@@ -397,7 +397,8 @@ fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
         Value::Filter(guarded) => guarded_copy(call.server, guarded)?.0,
         Value::RedisBloom(_) | Value::Cuckoo(_) => {
             return Err(ReplyError::new(
-                "ERR a filter in RedisBloom's form has no file of ours: copy it with SCANDUMP or DUMP",
+                "ERR a filter in RedisBloom's format (CF.*, KIND redisbloom, or loaded from \
+                 RedisBloom) cannot be saved to a file: copy it with SCANDUMP or DUMP",
             ));
         }
     };

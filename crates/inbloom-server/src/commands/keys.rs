@@ -19,7 +19,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         flags: Flags::of(&[Flag::Write]),
         keys: Keys::ALL,
-        summary: "Deletes keys, and tells how many there were",
+        summary: "Deletes keys, and returns how many there were",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
@@ -31,7 +31,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
         keys: Keys::ALL,
-        summary: "Deletes keys, and tells how many there were: the same as DEL",
+        summary: "Deletes keys, and returns how many there were: the same as DEL",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys; large filters are freed in the background",
         handler: delete,
@@ -43,7 +43,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::ALL,
-        summary: "Tells how many of the keys there are",
+        summary: "Returns how many of the keys exist",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
@@ -55,7 +55,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::ALL,
-        summary: "Tells how many of the keys there are: times of access are not kept",
+        summary: "Returns how many of the keys exist; times of access are not kept",
         syntax: "key [key ...]",
         complexity: "O(N) for N keys",
         handler: exists,
@@ -66,7 +66,7 @@ pub static COMMANDS: &[Command] = &[
         name: "type",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-        summary: "Tells what a key holds: MBbloom--, MBbloomCF or none",
+        summary: "Returns the type of a key: MBbloom--, MBbloomCF or none",
         syntax: "key",
         handler: type_of,
         on_store: OnStore::By(stored::type_of),
@@ -94,7 +94,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys::NONE,
-        summary: "Lists keys, some at a time",
+        summary: "Lists keys, a few per call",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
         complexity: "O(N / 1280 + count) a call, for the N keys of the database",
         handler: scan,
@@ -107,7 +107,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 1,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
         keys: Keys::NONE,
-        summary: "Tells how many keys the database has",
+        summary: "Returns the number of keys in the database",
         handler: database_size,
         on_store: OnStore::By(stored::database_size),
         ..KEYS
@@ -117,7 +117,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 1,
         flags: Flags::of(&[Flag::ReadOnly]),
         keys: Keys::NONE,
-        summary: "Names any key of the database, each as likely as the others",
+        summary: "Returns a random key of the database",
         complexity: "O(N / 1280) for the N keys of the database",
         handler: random_key,
         cost: Cost::Heavy,
@@ -129,7 +129,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 3,
         flags: Flags::of(&[Flag::Write]),
         keys: TWO,
-        summary: "Gives a key another name; what had that name is deleted",
+        summary: "Renames a key, and replaces a key of the new name",
         syntax: "key newkey",
         handler: rename,
         on_store: OnStore::Refused("a filter on a store keeps its name; create another one"),
@@ -140,7 +140,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 3,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
         keys: TWO,
-        summary: "Gives a key another name, unless that is taken",
+        summary: "Renames a key, unless the new name is in use",
         syntax: "key newkey",
         handler: rename_if_free,
         on_store: OnStore::Refused("a filter on a store keeps its name; create another one"),
@@ -154,14 +154,14 @@ pub static COMMANDS: &[Command] = &[
         summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
         syntax: "source destination [DB destination-db] [REPLACE]",
         handler: copy,
-        on_store: OnStore::Refused("copy a filter with 'inbloom pull' and 'inbloom push'"),
+        on_store: OnStore::Refused("use 'inbloom pull' and 'inbloom push'"),
         ..KEYS
     },
     Command {
         name: "move",
         arity: 3,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
-        summary: "Moves a key to another database, unless its name is taken there",
+        summary: "Moves a key to another database, unless its name is in use there",
         syntax: "key db",
         handler: move_key,
         on_store: OnStore::Refused(ONE_DATABASE),
@@ -171,7 +171,7 @@ pub static COMMANDS: &[Command] = &[
         name: "expire",
         arity: -3,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
-        summary: "Sets how many seconds a key has left",
+        summary: "Sets the time to live of a key, in seconds",
         syntax: "key seconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Seconds),
         on_store: OnStore::By(|call| stored::expire(call, Since::Now, Unit::Seconds)),
@@ -181,7 +181,7 @@ pub static COMMANDS: &[Command] = &[
         name: "pexpire",
         arity: -3,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
-        summary: "Sets how many milliseconds a key has left",
+        summary: "Sets the time to live of a key, in milliseconds",
         syntax: "key milliseconds [NX | XX | GT | LT]",
         handler: |call| expire(call, Since::Now, Unit::Milliseconds),
         on_store: OnStore::By(|call| stored::expire(call, Since::Now, Unit::Milliseconds)),
@@ -211,7 +211,7 @@ pub static COMMANDS: &[Command] = &[
         name: "ttl",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-        summary: "Tells how many seconds a key has left: -1 without an end, -2 without the key",
+        summary: "Returns how many seconds a key has left: -1 without expiry, -2 without the key",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Seconds),
         on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Now, Unit::Seconds)),
@@ -221,7 +221,7 @@ pub static COMMANDS: &[Command] = &[
         name: "pttl",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-        summary: "Tells how many milliseconds a key has left, or -1, or -2, as TTL",
+        summary: "Returns how many milliseconds a key has left, or -1 or -2, as TTL",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Now, Unit::Milliseconds),
         on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Now, Unit::Milliseconds)),
@@ -231,7 +231,7 @@ pub static COMMANDS: &[Command] = &[
         name: "expiretime",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-        summary: "Tells when a key expires, in seconds since 1970",
+        summary: "Returns when a key expires, in seconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Seconds),
         on_store: OnStore::By(|call| stored::time_of_expiry(call, Since::Epoch, Unit::Seconds)),
@@ -241,7 +241,7 @@ pub static COMMANDS: &[Command] = &[
         name: "pexpiretime",
         arity: 2,
         flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-        summary: "Tells when a key expires, in milliseconds since 1970",
+        summary: "Returns when a key expires, in milliseconds since 1970",
         syntax: "key",
         handler: |call| time_of_expiry(call, Since::Epoch, Unit::Milliseconds),
         on_store: OnStore::By(|call| {
@@ -253,7 +253,7 @@ pub static COMMANDS: &[Command] = &[
         name: "persist",
         arity: 2,
         flags: Flags::of(&[Flag::Write, Flag::Fast]),
-        summary: "Lets a key stay for ever",
+        summary: "Removes the expiry of a key",
         syntax: "key",
         handler: persist,
         on_store: OnStore::By(stored::persist),
@@ -306,9 +306,7 @@ pub static COMMANDS: &[Command] = &[
         keys: Keys::NONE,
         summary: "Is refused: databases are not swapped; use MOVE or RENAME",
         syntax: "index1 index2",
-        handler: |_| {
-            Err(ReplyError::new("ERR inbloom does not swap databases; use MOVE or RENAME"))
-        },
+        handler: |_| Err(ReplyError::new("ERR SWAPDB is not offered: use MOVE or RENAME")),
         on_store: OnStore::Refused(ONE_DATABASE),
         ..KEYS
     },
@@ -317,13 +315,13 @@ pub static COMMANDS: &[Command] = &[
         arity: -2,
         categories: &[],
         keys: Keys::NONE,
-        summary: "Tells how keys are kept",
+        summary: "Describes how keys are kept",
         syntax: "subcommand [argument ...]",
         on_store: OnStore::Same,
         subcommands: &[
             Command {
                 name: "object|encoding",
-                summary: "Tells how a value is encoded: raw, as Redis says of all module types",
+                summary: "Returns the encoding of a value: raw, as Redis does for module types",
                 handler: |call| object(call, |_| Ok(Object::Text("raw"))),
                 ..OBJECT
             },
@@ -341,7 +339,7 @@ pub static COMMANDS: &[Command] = &[
             },
             Command {
                 name: "object|refcount",
-                summary: "Tells how many references there are to a value: always 1",
+                summary: "Returns how many references there are to a value: always 1",
                 handler: |call| object(call, |_| Ok(Object::Number(1))),
                 ..OBJECT
             },
@@ -369,7 +367,7 @@ const OBJECT: Command = Command {
     flags: Flags::of(&[Flag::ReadOnly]),
     keys: Keys { first: 2, last: 2, step: 1 },
     syntax: "key",
-    on_store: OnStore::Refused("filters on a store are not objects of this server"),
+    on_store: OnStore::Refused("a store has no objects of this server"),
     ..KEYS
 };
 
@@ -385,7 +383,7 @@ const NO_FREQUENCY: ReplyError = ReplyError::new(
      when switching between policies at runtime LRU and LFU data will take some time to adjust.",
 );
 const NO_IDLE_TIME: ReplyError =
-    ReplyError::new("ERR inbloom evicts no keys, so it does not track when they were last used");
+    ReplyError::new("ERR times of use are not tracked, since inbloom does not evict keys");
 
 /// A pattern so long may take long to match.
 fn is_long(arguments: Arguments<'_>) -> bool {

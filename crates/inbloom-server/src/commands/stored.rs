@@ -27,19 +27,19 @@ use crate::server::Server;
 use crate::value::bloom::Wish;
 
 /// Why filters are not copied out of a store by this server.
-pub const PULL: &str = "copy a filter from the store to a file with 'inbloom pull'";
+pub const PULL: &str = "use 'inbloom pull'";
 /// Why filters are not copied into a store by this server.
-pub const PUSH: &str = "copy a file to the store with 'inbloom push'";
+pub const PUSH: &str = "use 'inbloom push'";
 
 const UNKNOWN: ReplyError = ReplyError::new(
-    "UNKNOWN the item is in the filter, but whether it was new is not known: the store's first answer \
-     did not arrive",
+    "UNKNOWN the item is in the filter, but the first reply of the store was lost, and with it \
+     whether the item was new",
 );
 const DELETED: ReplyError =
-    ReplyError::new("ERR other clients delete this filter as soon as it is created: add again");
+    ReplyError::new("ERR other clients keep deleting this filter: add again");
 
 /// What is said where a store has broken its word: an item that failed and no reason.
-const NO_ANSWER: ReplyError = ReplyError::new("ERR the store gave no answer for this item");
+const NO_ANSWER: ReplyError = ReplyError::new("ERR the store sent no reply for this item");
 
 /// What TYPE says of filters on a store.
 const TYPE: &str = "MBbloom--";

@@ -31,7 +31,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::AllowBusy,
         ]),
         is_immediate: true,
-        summary: "Begins a transaction: the commands that follow wait for EXEC",
+        summary: "Starts a transaction: the following commands wait for EXEC",
         handler: multi,
         ..TRANSACTION
     },
@@ -39,7 +39,7 @@ pub static COMMANDS: &[Command] = &[
         name: "exec",
         flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::SkipSlowLog]),
         is_immediate: true,
-        summary: "Carries out the commands since MULTI, unless a watched key has changed",
+        summary: "Runs the commands since MULTI, unless a watched key has changed",
         complexity: "That of the commands",
         handler: exec,
         cost: Cost::By(|_, session| {
@@ -58,7 +58,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::AllowBusy,
         ]),
         is_immediate: true,
-        summary: "Forgets the commands since MULTI",
+        summary: "Discards the commands since MULTI",
         handler: discard,
         ..TRANSACTION
     },
@@ -74,7 +74,7 @@ pub static COMMANDS: &[Command] = &[
         ]),
         is_immediate: true,
         keys: Keys::ALL,
-        summary: "Lets the next EXEC do nothing if one of the keys changes before",
+        summary: "Watches keys: the next EXEC does nothing if one of them changes",
         syntax: "key [key ...]",
         complexity: "O(N log M) for N keys, M watched keys",
         handler: watch,
@@ -90,7 +90,7 @@ pub static COMMANDS: &[Command] = &[
             Flag::Fast,
             Flag::AllowBusy,
         ]),
-        summary: "Forgets the keys of WATCH",
+        summary: "Ends the watch of all keys",
         handler: unwatch,
         ..TRANSACTION
     },
@@ -100,9 +100,7 @@ const TRANSACTION: Command = Command {
     arity: 1,
     categories: &["transaction"],
     group: "transactions",
-    on_store: OnStore::Refused(
-        "a store cannot carry out several commands as one; send them in a pipeline without MULTI",
-    ),
+    on_store: OnStore::Refused("a store has no transactions; send a pipeline without MULTI"),
     ..Command::NONE
 };
 
@@ -190,7 +188,7 @@ fn watch(call: &mut Call<'_>) -> Result<(), ReplyError> {
         }
         if watched.name_bytes + name.len() > MOST_WATCHED_BYTES {
             let text = format!(
-                "ERR the names of watched keys may take {MOST_WATCHED_BYTES} bytes together"
+                "ERR the names of watched keys are limited to {MOST_WATCHED_BYTES} bytes together"
             );
             return Err(ReplyError::with(text));
         }

@@ -63,7 +63,7 @@ pub static COMMANDS: &[Command] = &[
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::ONE,
-        summary: "Creates a filter from what DUMP has returned",
+        summary: "Creates a filter from a reply of DUMP",
         syntax: "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
         group: "generic",
         complexity: "O(N) for the N bytes of the filter",

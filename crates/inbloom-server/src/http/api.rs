@@ -185,7 +185,7 @@ pub fn answer(call: &ApiCall<'_>) -> Result<Value, ApiError> {
             filter::add(call, &find(call, name, &mut parameters)?)?
         }
         _ => {
-            let message = format!("there is no /api/{}: see docs/http-api.md", excerpt(call.path));
+            let message = format!("no /api/{}: see docs/http-api.md", excerpt(call.path));
             return Err(ApiError::not_found(message));
         }
     };
@@ -207,7 +207,7 @@ fn check_method(call: &ApiCall<'_>, allowed: &[Method]) -> Result<(), ApiError> 
     }
     let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
     let names = names.join(", ");
-    let message = format!("{} is not for this address, which takes {names}", call.method);
+    let message = format!("{} is not allowed for this address, which takes {names}", call.method);
     let error = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method", message);
     Err(error.with("allow", json!(names)))
 }
@@ -220,14 +220,13 @@ fn check_read(call: &ApiCall<'_>) -> Result<(), ApiError> {
 /// Refuses what needs filters while they are loaded, or where they are on a store.
 fn check_filters(server: &Server) -> Result<(), ApiError> {
     if server.stored().is_some() {
-        let message = "filters are on a store (--store), which is not shown here: use a Redis client \
-                       or 'inbloom info'";
+        let message = "the filters are on a store (--store): use a Redis client or 'inbloom info'";
         return Err(ApiError::new(StatusCode::NOT_IMPLEMENTED, "store", message));
     }
     if !server.health.suffers(LOADING) {
         return Ok(());
     }
-    let message = "filters are being loaded: ask again in a while";
+    let message = "filters are still being loaded: try again later";
     Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "loading", message))
 }
 
@@ -254,7 +253,7 @@ fn find(
     let entry = call.server.keyspace.get(Key { database, name: &name }, now());
     let entry = entry.ok_or_else(|| {
         let shown = names::text(&name);
-        ApiError::not_found(format!("there is no filter \"{shown}\" in database {database}"))
+        ApiError::not_found(format!("no filter \"{shown}\" in database {database}"))
     })?;
     Ok(NamedFilter { database, name, entry })
 }

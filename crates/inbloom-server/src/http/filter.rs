@@ -242,7 +242,7 @@ pub fn history(
     call.server.history.look(&found.entry, now());
     let series = call.server.history.series(&found.entry, span, since);
     let series = series.ok_or_else(|| {
-        let message = "the filter makes room for others that were looked at: ask again";
+        let message = "too many filters are being viewed: try again";
         ApiError::new(StatusCode::CONFLICT, "refused", message)
     })?;
     let column = |value: fn(&Sample) -> Json| -> Vec<Json> {
@@ -272,7 +272,7 @@ pub fn test(
     let key = match (parameters.bytes("key"), parameters.text("key_base64")?) {
         (Some(key), None) => key,
         (None, Some(text)) => decode_key(&text)?,
-        _ => return Err(ApiError::parameter("key", "give the key as 'key' or as 'key_base64'")),
+        _ => return Err(ApiError::parameter("key", "pass the key as 'key' or 'key_base64'")),
     };
     check_length(&key)?;
     let value = &found.entry.value;
@@ -319,13 +319,13 @@ pub fn test(
 /// Adds a key to a filter, as BF.ADD and CF.ADD do.
 pub fn add(call: &ApiCall<'_>, found: &NamedFilter) -> Result<Json, ApiError> {
     let body: Map<String, Json> = serde_json::from_slice(call.body)
-        .map_err(|error| ApiError::request(format!("the body is no JSON object: {error}")))?;
+        .map_err(|error| ApiError::request(format!("the body is not a JSON object: {error}")))?;
     let text = |name: &str| body.get(name).and_then(Json::as_str);
     let key = match (text("key"), text("key_base64"), body.len()) {
         (Some(key), None, 1) => key.as_bytes().to_vec(),
         (None, Some(text), 1) => decode_key(text)?,
         _ => {
-            let message = "the body has 'key' or 'key_base64', a string, and nothing else";
+            let message = "the body must have 'key' or 'key_base64', a string, and nothing else";
             return Err(ApiError::request(message));
         }
     };
@@ -372,6 +372,6 @@ fn check_length(key: &[u8]) -> Result<(), ApiError> {
     if key.len() <= LONGEST_KEY {
         return Ok(());
     }
-    let message = format!("the key has {} bytes, at most {LONGEST_KEY} are taken here", key.len());
+    let message = format!("the key has {} bytes, the limit is {LONGEST_KEY}", key.len());
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
 }

@@ -69,7 +69,7 @@ pub fn check_host<'a>(
 ) -> Result<&'a str, ApiError> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err(ApiError::request("a request has one header Host"));
+        return Err(ApiError::request("a request needs exactly one Host header"));
     };
     let refuse = |host: &str| {
         let shown: String = host.chars().take(64).collect();
@@ -118,7 +118,7 @@ fn is_allowed(host: &str, names: &[String]) -> bool {
 /// It comes from elsewhere, or is a POST without our header or without a body of JSON.
 pub fn check_origin(method: &Method, host: &str, headers: &HeaderMap) -> Result<(), ApiError> {
     let refuse = |code, message: &str| Err(ApiError::new(StatusCode::FORBIDDEN, code, message));
-    let cross = "this request comes from a page of another site";
+    let cross = "the request comes from a page of another site";
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
     if let Some(origin) = text(&header::ORIGIN) {
         let own = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -150,8 +150,8 @@ pub fn check_origin(method: &Method, host: &str, headers: &HeaderMap) -> Result<
 /// A client of another machine in protected mode; a wrong password.
 pub fn identify(server: &Server, ends: Ends, headers: &HeaderMap) -> Result<Caller, ApiError> {
     if server.is_protected_from(ends.client.ip(), ends.server.map(|local| local.ip())) {
-        let message = "protected mode: only clients on the same machine are answered; start the \
-                       server with --password or --users, or with --no-protected-mode";
+        let message = "protected mode: only clients on the same machine are served; start the server with \
+         --password or --users, or with --no-protected-mode";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "protected_mode", message));
     }
     let (users, settings) = (server.users(), server.settings());
@@ -161,13 +161,13 @@ pub fn identify(server: &Server, ends: Ends, headers: &HeaderMap) -> Result<Call
         return Ok(Caller { identity, has_logged_in: false });
     };
     let (name, password) = basic(value).ok_or_else(|| {
-        ApiError::request("Authorization is Basic and the base64 of USER:PASSWORD")
+        ApiError::request("Authorization must be Basic, with the base64 of USER:PASSWORD")
     })?;
     let name = if name.is_empty() { DEFAULT.as_bytes().to_vec() } else { name };
     let identity: Option<Identity> = users.identify(&name, &password, required);
     if identity.is_none() {
         server.count_failed_login(&name, &ends.client.to_string());
-        let message = "a wrong password, or no such user";
+        let message = "wrong password or unknown user";
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, "login", message));
     }
     // A user who needs no password has proved nothing by giving one.

@@ -30,7 +30,7 @@ impl Parameters {
             let (name, value) =
                 read.ok_or_else(|| ApiError::request("the query is not percent-encoded"))?;
             if all.iter().any(|(other, _)| *other == name) {
-                return Err(ApiError::parameter(&name, format!("'{name}' is there twice")));
+                return Err(ApiError::parameter(&name, format!("'{name}' is given twice")));
             }
             if all.len() == MOST {
                 return Err(ApiError::request(format!("more than {MOST} parameters")));
@@ -120,7 +120,7 @@ impl Parameters {
             None => Ok(()),
             Some((name, _)) => {
                 let shown: String = name.chars().take(64).collect();
-                Err(ApiError::parameter(&shown, format!("there is no parameter '{shown}' here")))
+                Err(ApiError::parameter(&shown, format!("unknown parameter '{shown}'")))
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::units;
 pub fn answer(parameters: &mut Parameters) -> Result<Value, ApiError> {
     let question = question(parameters)?;
     let kind: Option<Kind> = parameters.read("kind", |text| {
-        let unknown = |_| format!("there is no kind {text:?}");
+        let unknown = |_| format!("unknown kind {text:?}");
         text.parse().map_err(unknown)
     })?;
     let needs = parameters.read("need", Needs::parse)?.unwrap_or_default();

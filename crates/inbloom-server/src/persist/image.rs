@@ -83,7 +83,7 @@ pub struct Surroundings<'a> {
 #[non_exhaustive]
 pub enum ImageError {
     /// The bytes of an image are no image.
-    #[error("the image of the filter is damaged: {what}: expected {expected}, got {got}")]
+    #[error("the stored filter is damaged: {what}: expected {expected}, got {got}")]
     Damaged {
         /// Which of its fields.
         what: &'static str,
@@ -111,16 +111,16 @@ pub enum ImageError {
         cause: inbloom::Error,
     },
     /// What is in an image makes no filter, or there is no memory for it.
-    #[error("the filter in the image: {0}")]
+    #[error("the stored filter: {0}")]
     Filter(#[from] inbloom::Error),
     /// The same, of RedisBloom's filters.
-    #[error("RedisBloom's filter in the image: {0}")]
+    #[error("the stored filter of KIND redisbloom: {0}")]
     RedisBloom(#[from] redisbloom::ForeignError),
     /// The same, of those of CF.*.
-    #[error("the cuckoo filter in the image: {0}")]
+    #[error("the stored cuckoo filter: {0}")]
     Cuckoo(#[from] redisbloom::LoadError),
     /// A file that IB.OPEN had opened.
-    #[error("opening '{path}' below --import-dir again: {reason}")]
+    #[error("cannot open '{path}' below --import-dir again: {reason}")]
     Import {
         /// Its path.
         path: String,
@@ -129,8 +129,8 @@ pub enum ImageError {
     },
     /// The keys of a filter were hashed otherwise.
     #[error(
-        "the keys of the filter were hashed otherwise than on this server: start it with the \
-         secret that it had"
+        "the filter was built with another secret key than this server has: start the server with \
+         that key"
     )]
     Hash,
 }
@@ -285,7 +285,7 @@ impl Writer<'_> {
         };
         let image = image?;
         for (name, file) in &self.files {
-            file.sync().map_err(ImageError::io("syncing", name))?;
+            file.sync().map_err(ImageError::io("cannot sync", name))?;
         }
         Ok((image, fixed))
     }
@@ -350,7 +350,7 @@ impl Writer<'_> {
             let (name, file) = self.create("body")?;
             let mut writer = Sealing::new(file, xxh3_64(&header));
             let written = write(&mut writer).and_then(|()| writer.finish());
-            written.map_err(ImageError::io("writing", name))?;
+            written.map_err(ImageError::io("cannot write", name))?;
             ImagePart::File(Cow::Owned(name.to_owned()))
         };
         Ok(ForeignDump { header: Cow::Owned(header), body })
@@ -359,7 +359,7 @@ impl Writer<'_> {
     fn create(&mut self, ending: &str) -> Result<(&str, &dyn DiskFile), ImageError> {
         let name = format!("{}.{ending}", self.stem);
         assert!(layout::is_name(name.as_bytes()), "a stem of plain letters");
-        let file = self.disk.create(&name).map_err(ImageError::io("creating", &name))?;
+        let file = self.disk.create(&name).map_err(ImageError::io("cannot create", &name))?;
         self.files.push((name, file));
         let (name, file) = self.files.last().expect("just pushed");
         Ok((name, &**file))
@@ -438,7 +438,7 @@ impl Surroundings<'_> {
 
     /// A filter in a file that cannot be mapped.
     fn filter_in(&self, name: &str) -> Result<Filter, ImageError> {
-        let reader = self.disk.open(name).map_err(ImageError::io("opening", name))?;
+        let reader = self.disk.open(name).map_err(ImageError::io("cannot open", name))?;
         self.read_filter(reader).map_err(ImageError::file(name))
     }
 
@@ -454,7 +454,7 @@ impl Surroundings<'_> {
                 remedy: "the file is damaged: restore it from a copy",
             }),
             Err(cause) => {
-                Err(inbloom::Error::Io { action: "reading the filter".to_owned(), cause })
+                Err(inbloom::Error::Io { action: "cannot read the filter".to_owned(), cause })
             }
         }
     }
@@ -467,8 +467,9 @@ impl Surroundings<'_> {
                 Body { name: None, bytes: length, reader: Box::new(Cursor::new(bytes)) }
             }
             ImagePart::File(name) => {
-                let bytes = self.disk.length(&name).map_err(ImageError::io("opening", &name))?;
-                let reader = self.disk.open(&name).map_err(ImageError::io("opening", &name))?;
+                let bytes =
+                    self.disk.length(&name).map_err(ImageError::io("cannot open", &name))?;
+                let reader = self.disk.open(&name).map_err(ImageError::io("cannot open", &name))?;
                 let reader = Box::new(Unsealing::new(reader, xxh3_64(header)));
                 Body { name: Some(name), bytes, reader }
             }
@@ -500,8 +501,8 @@ impl Body<'_> {
         let name = self.name.as_deref().unwrap_or("the image");
         match result {
             Ok(0) => Ok(()),
-            Ok(_) => Err(ImageError::damaged("body", "the bytes that its header tells", "more")),
-            Err(cause) => Err(ImageError::io("reading the filter in", name)(cause)),
+            Ok(_) => Err(ImageError::damaged("body", "as many bytes as its header says", "more")),
+            Err(cause) => Err(ImageError::io("cannot read the filter in", name)(cause)),
         }
     }
 }

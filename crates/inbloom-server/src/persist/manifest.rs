@@ -116,15 +116,15 @@ impl Manifest {
         let file = match disk.open(NAME) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("opening", NAME)(error)),
+            Err(error) => return Err(Error::io("cannot open", NAME)(error)),
         };
         let mut text = String::new();
         match file.take(LONGEST).read_to_string(&mut text) {
             Ok(_) => Manifest::parse(&text).map(Some),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Error::Manifest { what: "it is no text".to_owned() })
+                Err(Error::Manifest { what: "it is not UTF-8 text".to_owned() })
             }
-            Err(error) => Err(Error::io("reading", NAME)(error)),
+            Err(error) => Err(Error::io("cannot read", NAME)(error)),
         }
     }
 

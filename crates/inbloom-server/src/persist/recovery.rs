@@ -67,7 +67,7 @@ pub fn open(
     access: Access,
 ) -> Result<(Option<Store>, Found), Error> {
     let begun = Instant::now();
-    let names = disk.names().map_err(Error::io("reading", "the data folder"))?;
+    let names = disk.names().map_err(Error::io("cannot read", "the data folder"))?;
     let written = Manifest::read(&*disk)?;
     let is_new = written.is_none();
     let mut manifest = match written {
@@ -134,18 +134,18 @@ pub fn open(
     // What was replayed counts as safe from now on.
     for name in &names {
         if segment::first_of(name).is_some_and(|first| first >= manifest.log && first <= last) {
-            disk.sync(name).map_err(Error::io("syncing", name))?;
+            disk.sync(name).map_err(Error::io("cannot sync", name))?;
         }
     }
     let border = Border::at_start(last, removed, bytes);
     let log = Log::begin(Arc::clone(&disk), border);
-    let log = log.map_err(Error::io("beginning a file of", "the log"))?;
+    let log = log.map_err(Error::io("cannot begin a file of", "the log"))?;
     if access == Access::Repair && segment_is_missing(&names, manifest.log) {
         manifest.log = last + 1; // What it named is given up, and with it all that came after.
     }
     if is_new || manifest.tail != last + 1 {
         manifest.tail = last + 1;
-        manifest.write(&*disk).map_err(Error::io("writing", manifest::NAME))?;
+        manifest.write(&*disk).map_err(Error::io("cannot write", manifest::NAME))?;
     }
     let kept = SnapshotState { manifest, sizes, live, is_damaged: has_damaged_packs };
     Ok((Some(Store::new(disk, log, kept, files)), found))
@@ -226,7 +226,7 @@ impl Recovery<'_> {
     fn set_aside(&mut self, damage: Damage) {
         let (pack, position) = damage.at;
         let name = format!("damaged-{pack}-{position}");
-        self.report(format!("{}; what there is of it is kept as {name}", damage.what));
+        self.report(format!("{}; what remains is kept as {name}", damage.what));
         self.found.damaged.push(damage.what);
         self.aside.push(Aside::Keep(name, damage.frame));
         self.aside.extend(damage.files.into_iter().map(Aside::Rename));
@@ -244,7 +244,9 @@ impl Recovery<'_> {
             }
         }
         for id in losers {
-            self.report(format!("two filters have one name: number {id}, the older, is left out"));
+            self.report(format!(
+                "two filters have the same name: number {id}, the older one, is left out"
+            ));
             self.remove(id);
         }
     }
@@ -261,7 +263,7 @@ impl Recovery<'_> {
                         file.append(&bytes)?;
                         file.sync()
                     });
-                    kept.map_err(Error::io("writing", name))?;
+                    kept.map_err(Error::io("cannot write", name))?;
                 }
                 Aside::Rename(name) => {
                     // One that is missing cannot be kept.
@@ -269,11 +271,11 @@ impl Recovery<'_> {
                 }
             }
         }
-        self.disk.sync_names().map_err(Error::io("syncing", "the data folder"))
+        self.disk.sync_names().map_err(Error::io("cannot sync", "the data folder"))
     }
 
     fn report(&self, text: String) {
-        tracing::error!("{text}");
+        tracing::error!(what = text, "data folder damaged");
     }
 
     fn remove(&mut self, id: u64) {

@@ -223,11 +223,11 @@ impl Store {
                 status.done = done;
                 status.error = None;
                 let Done { filters, bytes, millis } = done;
-                tracing::info!(filters, bytes, millis, "snapshot");
+                tracing::info!(filters, bytes, millis, "snapshot finished");
                 Ok(done)
             }
             Err(error) => {
-                tracing::error!(%error, "the snapshot has failed; the log is kept");
+                tracing::error!(%error, "snapshot failed, log kept");
                 status.error = Some(error.to_string());
                 Err(error)
             }
@@ -238,7 +238,7 @@ impl Store {
         owner.keyspace().prepare_visit();
         let border = self.log.divide().map_err(|error| {
             owner.keyspace().abandon_visit();
-            Error::io("beginning a file of", "the log")(error)
+            Error::io("cannot begin a file of", "the log")(error)
         })?;
         owner.keyspace().begin_visit();
         if kept.is_damaged {
@@ -254,7 +254,7 @@ impl Store {
             }
         };
         // Images say which records they have: these must not come again under other changes.
-        let result = self.log.make_safe().map_err(Error::io("syncing", "the log"));
+        let result = self.log.make_safe().map_err(Error::io("cannot sync", "the log"));
         let result = result.and_then(|()| self.publish(owner, kept, &border, pack));
         let bytes = pack.map_or(0, |(_, bytes)| bytes);
         let mut done = Done { filters: images.len() as u64, bytes, millis: 0 };
@@ -321,7 +321,7 @@ impl Store {
                 }
                 Err(error) => {
                     // They count as they are; if one is damaged, the next snapshot saves all anew.
-                    tracing::error!(%error, "snapshots cannot be put together");
+                    tracing::error!(%error, "cannot compact snapshots");
                     is_damaged = matches!(error, Error::Damaged { .. });
                     let _ = self.disk.remove(&segment::pack_name(number));
                 }
@@ -330,7 +330,7 @@ impl Store {
         manifest.log = border.last + 1;
         manifest.tail = manifest.log;
         manifest.next = owner.keyspace().number();
-        manifest.write(&*self.disk).map_err(Error::io("writing", manifest::NAME))?;
+        manifest.write(&*self.disk).map_err(Error::io("cannot write", manifest::NAME))?;
         *kept = SnapshotState { manifest, sizes, live, is_damaged };
         self.log.saved(border);
         self.saved.store(border.last, Ordering::Relaxed);
@@ -344,7 +344,7 @@ impl Store {
         border: &Border,
     ) -> Result<(Option<WrittenPack>, Vec<Saved>), Error> {
         let number = owner.keyspace().number();
-        let failed = || Error::io("writing", segment::pack_name(number));
+        let failed = || Error::io("cannot write", segment::pack_name(number));
         let begun = Pack::begin(&*self.disk, number).and_then(|mut pack| {
             pack.add_removed(&border.removed)?;
             Ok(pack)
@@ -420,7 +420,7 @@ impl Store {
             put_bytes(out, name);
             out.extend_from_slice(&image);
         })
-        .map_err(Error::io("writing", "a snapshot"))?;
+        .map_err(Error::io("cannot write", "a snapshot"))?;
         let length = |name: &String| self.disk.length(name).unwrap_or(0);
         let bytes = files.iter().map(length).sum();
         Ok(Saved { entry: Arc::clone(entry), before, files, bytes })
@@ -435,7 +435,7 @@ impl Store {
             loop {
                 let position = frames.position();
                 let body =
-                    frames.next().map_err(Error::io("reading", segment::pack_name(*pack)))?;
+                    frames.next().map_err(Error::io("cannot read", segment::pack_name(*pack)))?;
                 match body.and_then(PackItem::parse) {
                     Some(PackItem::Image(image)) => {
                         last.insert(image.id, (*pack, position));
@@ -451,14 +451,14 @@ impl Store {
                 }
             }
         }
-        let failed = || Error::io("writing", segment::pack_name(number));
+        let failed = || Error::io("cannot write", segment::pack_name(number));
         let mut merged = Pack::begin(&*self.disk, number).map_err(failed())?;
         for pack in packs {
             let mut frames = open_pack(&*self.disk, *pack)?;
             loop {
                 let position = frames.position();
                 let body =
-                    frames.next().map_err(Error::io("reading", segment::pack_name(*pack)))?;
+                    frames.next().map_err(Error::io("cannot read", segment::pack_name(*pack)))?;
                 let Some(body) = body else { break };
                 if let Some(PackItem::Image(image)) = PackItem::parse(body)
                     && last.get(&image.id) == Some(&(*pack, position))
@@ -497,7 +497,7 @@ pub fn open_pack(disk: &dyn Disk, number: u64) -> Result<Frames, Error> {
         io::ErrorKind::NotFound => {
             Error::Missing { what: name.clone(), lost: "the filters of that snapshot" }
         }
-        _ => Error::io("reading", name.clone())(error),
+        _ => Error::io("cannot read", name.clone())(error),
     };
     let length = disk.length(&name).map_err(failed)?;
     let file = disk.open(&name).map_err(failed)?;

@@ -30,7 +30,7 @@ impl Server {
     pub fn reload(&self) -> bool {
         let actions = self.reloads.actions.lock();
         if actions.is_empty() {
-            tracing::info!("asked to reload, but there is nothing to: no settings file was given");
+            tracing::info!("nothing to reload: no settings file");
         }
         let mut is_well = true;
         for (name, action) in &*actions {
@@ -38,7 +38,7 @@ impl Server {
                 Ok(()) => tracing::info!(part = name, "reloaded"),
                 Err(error) => {
                     is_well = false;
-                    tracing::error!(part = name, error, "not reloaded: it is as it was before");
+                    tracing::error!(part = name, error, "reload failed, settings unchanged");
                 }
             }
         }

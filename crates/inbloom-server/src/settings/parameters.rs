@@ -306,7 +306,7 @@ pub static OPTION_NAMES: &[(&str, &str)] = &[
 #[non_exhaustive]
 pub enum Refused {
     /// There is no such setting.
-    #[error("there is no setting '{name}'{}", suggestion(*.nearest))]
+    #[error("no setting '{name}'{}", suggestion(*.nearest))]
     Unknown {
         /// As it was given.
         name: String,

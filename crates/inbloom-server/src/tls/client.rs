@@ -29,17 +29,15 @@ pub enum TrustError {
     },
     /// There is none in the file that can be used.
     #[error(
-        "--tls-ca {}: no certificate in it; give those of the authorities that vouch for the server, \
-         or the server's own, in PEM", path.display()
+        "--tls-ca {}: no certificate in it; pass the server's own certificate or those of its \
+         authorities, in PEM", path.display()
     )]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// A name that no certificate has.
-    #[error(
-        "'{name}' is no name of a host: give the one in the server's certificate as --tls-name"
-    )]
+    #[error("'{name}' is not a host name; pass the one in the server's certificate as --tls-name")]
     Name {
         /// The name.
         name: String,

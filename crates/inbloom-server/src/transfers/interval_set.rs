@@ -39,7 +39,7 @@ impl IntervalSet {
         met.reverse();
         if met.is_empty() && self.spans.len() >= MOST_PIECES {
             return Err(ReplyError::with(format!(
-                "ERR more than {MOST_PIECES} pieces with gaps between them: load them in order"
+                "ERR more than {MOST_PIECES} chunks with gaps between them: load them in order"
             )));
         }
         let (mut gaps, mut at) = (Vec::new(), range.start);

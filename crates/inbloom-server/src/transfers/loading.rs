@@ -210,7 +210,7 @@ impl Ours {
                 let shape = loader.transfers.shape(base.capacity, base.rate)?;
                 if !base.is_of(shape.plan()) {
                     return Err(bad(
-                        "this inbloom plans a filter of its capacity and rate otherwise",
+                        "this inbloom plans a filter of this capacity and rate in another way",
                     ));
                 }
                 Some(SharedBlocked::new(&shape).map_err(ReplyError::because)?)
@@ -241,7 +241,7 @@ impl Ours {
     fn put_file(&mut self, first: u64, data: &[u8]) -> Result<(), ReplyError> {
         if self.pieces.len() >= MOST_PIECES {
             return Err(ReplyError::with(format!(
-                "ERR more than {MOST_PIECES} pieces: load them as SCANDUMP gives them"
+                "ERR more than {MOST_PIECES} chunks: load them as SCANDUMP returns them"
             )));
         }
         for gap in self.of_file.add(first..first + data.len() as u64)? {
@@ -277,7 +277,7 @@ impl Ours {
 
 /// The bits say nothing under another hash.
 const OTHER_HASH: ReplyError = ReplyError::new(
-    "ERR received bad data: its keys were hashed otherwise than on this server: load it where it \
+    "ERR received bad data: its keys have another hash than those of this server: load it where it \
      was dumped, or start this server with the same --keyed and --key-file",
 );
 

@@ -45,7 +45,7 @@ pub struct Bloom {
 
 const BOTH_GROWN: Error = Error::Unsupported {
     kind: Kind::Scalable,
-    verb: "take in another filter that has grown, while it is in use and has grown itself",
+    verb: "merge in another filter that has grown, while it is in use",
     remedy: "merge both into a new key",
 };
 

@@ -126,7 +126,7 @@ pub enum Refusal {
     #[error("the filter is full and does not grow")]
     Full,
     /// The filter would have to grow beyond its limit.
-    #[error("the filter has {has} bytes and may not grow")]
+    #[error("the filter has {has} bytes, and its limit does not let it grow")]
     Limit {
         /// The bytes that it has.
         has: u64,
@@ -144,7 +144,7 @@ pub enum Refusal {
     #[error(transparent)]
     Failed(#[from] Error),
     /// Filters in RedisBloom's form cannot be merged.
-    #[error("filters in RedisBloom's form cannot be merged")]
+    #[error("filters in RedisBloom's format cannot be merged")]
     Unmergeable,
     /// The filters differ in kind.
     #[error("the filters differ in kind")]

@@ -50,8 +50,8 @@ impl Shapes {
         let shape = wish.shape().map_err(|error| {
             let (rate, capacity) = (wish.rate(), wish.capacity);
             ReplyError::with(format!(
-                "ERR a rate of {rate} for {capacity} items is beyond what a filter that may grow can \
-                 keep, as its parts share the rate ({error}); a higher rate, or NONSCALING, may do"
+                "ERR a rate of {rate} for {capacity} items is too low for a filter that may grow \
+                 ({error}): reserve a higher rate, or pass NONSCALING"
             ))
         })?;
         let mut table = self.table.lock();

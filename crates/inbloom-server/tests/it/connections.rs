@@ -97,7 +97,7 @@ fn a_client_too_many_is_told_so() {
     assert_eq!(first.call("PING"), Answer::Simple("PONG".into()));
     assert_eq!(second.call("PING"), Answer::Simple("PONG".into()));
     let Answer::Error(refusal) = running.connect().read() else { panic!("a third client") };
-    assert!(refusal.starts_with("ERR max number of clients reached: 2,"), "{refusal}");
+    assert!(refusal.starts_with("ERR max number of clients reached: the limit is 2 "), "{refusal}");
     assert!(refusal.contains("--max-clients"), "{refusal}");
 }
 

@@ -16,26 +16,26 @@ const GROUPS: &[(&str, &str)] = &[
     ("generic", "Keys"),
     ("connection", "Connections"),
     ("transactions", "Transactions"),
-    ("cluster", "Cluster, which this is not"),
-    ("pubsub", "Publish and subscribe, which is not there"),
-    ("server", "The server itself"),
+    ("cluster", "Cluster (not supported)"),
+    ("pubsub", "Publish and subscribe (not supported)"),
+    ("server", "Server"),
 ];
 
 const HEAD: &str = "\
 # Commands
 
-Every command that the server knows. This file is written from the table of commands, from which
-`COMMAND DOCS` answers too. Its rows stand in the files of `crates/inbloom-server/src/commands/`, and
-`table.rs` joins them. Change a row in its file, and run
+This page lists every command that the server knows. A test writes it from the table of commands,
+which `COMMAND DOCS` returns too. The rows are in `crates/inbloom-server/src/commands/`, and
+`table.rs` joins them. To change a row, edit its file, and run
 `UPDATE_DOCS=1 cargo test -p inbloom-server --test it documentation`.
 
-In the lines of syntax, `[ ]` may be left out, `|` is a choice, `...` may be repeated, and capitals
-stand for themselves, in upper or lower case. Flags are those of `COMMAND INFO`.
+In lines of syntax, `[ ]` is optional, `|` separates choices, and `...` may be repeated. Words in
+capitals are literal, in upper or lower case. Flags are those of `COMMAND INFO`.
 
-The last word of each is the role that a user of `--users` needs at least: `read-only`, `read-write`
-or `admin`; `anybody` needs none. Without `--users` everybody who is let in is an admin.
+The last word of each entry is the role that a user of `--users` needs at least: `read-only`,
+`read-write` or `admin`, or `anybody` for none. Without `--users` every client is an admin.
 
-With `--store` filters are on Redis. A command works there too unless it says that it is refused.
+With `--store` filters are on Redis. Commands work there too, unless their entry says \"Refused\".
 ";
 
 #[test]

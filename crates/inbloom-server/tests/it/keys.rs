@@ -82,7 +82,7 @@ fn keys_move_between_databases_with_their_time() {
         ("SELECT 0", "+OK/"),
         ("BF.ADD a 2", ":1/"),
         ("MOVE a 1", ":0/"),
-        ("SWAPDB 0 1", "-ERR inbloom does not swap databases; use MOVE or RENAME/"),
+        ("SWAPDB 0 1", "-ERR SWAPDB is not offered: use MOVE or RENAME/"),
         ("FLUSHDB", "+OK/"),
         ("DBSIZE", ":0/"),
         ("SELECT 1", "+OK/"),
@@ -235,7 +235,7 @@ fn a_scan_by_its_cursors_finds_every_key() {
 fn object_tells_what_it_knows_and_refuses_the_rest() {
     let server = server();
     let mut client = Client::new(&server);
-    let idle = "-ERR inbloom evicts no keys, so it does not track when they were last used/";
+    let idle = "-ERR times of use are not tracked, since inbloom does not evict keys/";
     client.check(&[
         ("BF.ADD a 1", ":1/"),
         ("OBJECT IDLETIME a", idle),

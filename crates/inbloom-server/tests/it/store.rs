@@ -190,10 +190,10 @@ fn options_that_a_store_cannot_follow_are_refused_by_name() {
         ("EXPANSION 2", "EXPANSION"),
     ] {
         let reply = client.say(&format!("bf.reserve key 0.01 1000 {option}"));
-        assert!(reply.starts_with(&format!("-ERR {name} does not work with --store: ")), "{reply}");
+        assert!(reply.starts_with(&format!("-ERR {name} does not work with --store")), "{reply}");
     }
     let reply = client.say("bf.insert key EXPANSION 4 ITEMS a");
-    assert!(reply.starts_with("-ERR EXPANSION does not work with --store: "), "{reply}");
+    assert!(reply.starts_with("-ERR EXPANSION does not work with --store"), "{reply}");
     for option in ["KIND blocked", "NONSCALING", "EXPANSION 0"] {
         let name = option.replace(' ', "");
         let reply = client.say(&format!("bf.reserve {name} 0.01 1000 {option}"));
@@ -388,6 +388,6 @@ fn a_filter_larger_than_one_may_be_is_refused_before_the_store_is_asked() {
     client.check(&[("config set max-filter 1mb", "+OK/"), ("bf.reserve seen 0.01 500000", "+OK/")]);
     let before = store.requests();
     let reply = client.say("bf.reserve large 0.01 5000000");
-    assert!(reply.contains("more than the 1048576 that --max-filter allows"), "{reply}");
+    assert!(reply.contains("the limit of --max-filter is 1048576"), "{reply}");
     assert_eq!(store.requests(), before);
 }

@@ -89,9 +89,8 @@ pub(crate) fn rate_left(base: &dyn State, inserted: u64) -> Result<f64> {
         return Err(Error::Unsupported {
             kind: base.plan().kind(),
             verb: "grow",
-            remedy: "its keys have used up its target rate; build it again for more keys, or \
-                     planned to grow: 'inbloom build --overfull grow', PlanBuilder::growing in the \
-                     library",
+            remedy: "its rate is used up: build it again for more keys, or planned to grow ('inbloom build --overfull \
+                     grow', PlanBuilder::growing)",
         });
     }
     Ok(left)
@@ -445,14 +444,14 @@ pub(crate) fn same(one: &dyn State, other: &dyn State) -> bool {
 
 /// Why a filter with a growing part does not do what takes its array of bits for all of it.
 pub(crate) fn is_not_its_bits(kind: Kind, verb: &'static str) -> Error {
-    let remedy = "it may have keys in a growing part beside its bits; build it again from its keys";
+    let remedy = "build it again from its keys, without a growing part";
     Error::Unsupported { kind, verb, remedy }
 }
 
 /// Why a filter does not both grow and clear itself.
 pub(crate) fn clears_itself(kind: Kind) -> Error {
-    let remedy = "one that clears itself forgets its keys when it is full; choose one of the two";
-    Error::Unsupported { kind, verb: "grow and clear itself", remedy }
+    let remedy = "choose one of the two";
+    Error::Unsupported { kind, verb: "both grow and clear itself", remedy }
 }
 
 /// The parts of a filter of any sort: one that has not grown yet is all base.

@@ -103,9 +103,9 @@ impl Overlay {
         let least = state.plan().rate();
         if !(promise >= least && promise < 1.0) {
             return Err(Error::Parameter {
-                name: "promise",
+                name: "rate",
                 got: promise.to_string(),
-                expected: format!("below 1, and {least} or more, for which the base was planned"),
+                expected: format!("below 1, and at least {least}, the rate of the base"),
             });
         }
         let is_living = (&*state as &dyn Any).is::<Overlay>();
@@ -453,7 +453,7 @@ impl Measured for Overlay {
         let mut details = self.base.measured().details();
         details.extend([
             ("added", format!("{added} keys, in {bytes} bytes at a rate of {rate:.2e}")),
-            ("denied", format!("{denied} keys by name: removed or allowed")),
+            ("excluded", format!("{denied} keys")),
         ]);
         details
     }

@@ -45,7 +45,8 @@ pub fn create_without_links(path: impl AsRef<Path>) -> io::Result<File> {
 /// name that is going to be used, and have another file overwritten.
 pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    let refused = |what| Err(io::Error::other(format!("{what}: remove it, or give another name")));
+    let refused =
+        |what| Err(io::Error::other(format!("{what}; remove it, or choose another name")));
     // Looked at before, since to open a pipe may wait forever; and after, since it may have been
     // replaced meanwhile.
     let named = fs::symlink_metadata(path)?;
@@ -67,12 +68,12 @@ pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
 /// name is replaced. Its permissions are kept; a symbolic link is followed.
 pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
     let (from, path) = (from.as_ref(), path.as_ref());
-    let path = &destination(path).map_err(failed("following", path))?;
+    let path = &destination(path).map_err(failed("cannot follow the link", path))?;
     if let Ok(existing) = fs::metadata(path) {
         let kept = fs::set_permissions(from, existing.permissions());
-        kept.map_err(failed("keeping the permissions of", path))?;
+        kept.map_err(failed("cannot keep the permissions of", path))?;
     }
-    fs::rename(from, path).map_err(failed("replacing", path))?;
+    fs::rename(from, path).map_err(failed("cannot replace", path))?;
     sync_folder(path)
 }
 
@@ -82,7 +83,7 @@ pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
     let path = path.as_ref();
     let mut start = [0; 128];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.map_err(failed("reading", path))?;
+    read.map_err(failed("cannot read", path))?;
     Ok(format::header_checksum(&start))
 }
 
@@ -91,7 +92,7 @@ pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
     #[cfg(unix)]
     if let Ok(folder) = File::open(folder_of(path)) {
-        folder.sync_all().map_err(failed("syncing the folder of", path))?;
+        folder.sync_all().map_err(failed("cannot sync the folder of", path))?;
     }
     Ok(())
 }

@@ -36,8 +36,8 @@ impl Filter {
         if !self.plan().kind().is_static() {
             return Err(Error::Unsupported {
                 kind: self.plan().kind(),
-                verb: "be made a living list",
-                remedy: "it takes changes as it is; insert into it, and remove if the kind can",
+                verb: "have an overlay",
+                remedy: "insert into it, and remove if the kind can",
             });
         }
         self.content =
@@ -125,10 +125,10 @@ impl Filter {
     pub fn deny_digests(&mut self, digests: &[Digest]) -> Result<u64> {
         let kind = self.plan().kind();
         let Some(list) = self.as_overlay_mut() else {
-            let remedy = "only a list can that Filter::into_overlay has made of a static filter";
-            return Err(Error::Unsupported { kind, verb: "deny keys by name", remedy });
+            let remedy = "create an overlay with Filter::into_overlay";
+            return Err(Error::Unsupported { kind, verb: "exclude keys", remedy });
         };
-        list.deny(digests, "deny keys by name")
+        list.deny(digests, "exclude keys")
     }
 
     /// What was added to a static filter and what it denies, if there is such: see

@@ -194,7 +194,7 @@ impl Filter {
     pub fn into_whole(self) -> Result<Filter> {
         let [first, _, ..] = self.shards() else { return Ok(self) };
         if !first.plan().concatenates() {
-            return Err(not_concatenated(first.plan().kind(), "become one filter of its shards"));
+            return Err(not_concatenated(first.plan().kind(), "become one array"));
         }
         let (plan, auto_clear) = (self.plan().check()?, first.auto_clear);
         let mut cells = Cells::zeroed(plan.bytes())?;
@@ -259,10 +259,5 @@ pub(super) fn other_number(here: u32, there: u32) -> Error {
 }
 
 fn not_concatenated(kind: Kind, verb: &'static str) -> Error {
-    Error::Unsupported {
-        kind,
-        verb,
-        remedy: "only blocked and counting shards whose blocks divide evenly are ranges of one \
-                 filter; the others answer together, see Filter::from_shards",
-    }
+    Error::Unsupported { kind, verb, remedy: "query its shards together with Filter::from_shards" }
 }

@@ -65,7 +65,7 @@ impl SharedScalable {
             return Err(Error::Unsupported {
                 kind: plan.kind(),
                 verb: "become a SharedScalable",
-                remedy: "that takes a whole filter of kind scalable; Filter::into_shared takes any",
+                remedy: "give a whole filter of kind scalable, or use Filter::into_shared",
             });
         }
         SharedScalable::from_state(filter.content.into_state())

@@ -377,7 +377,7 @@ fn in_universe(value: u64, universe: u64) -> Result<u64> {
 /// The value that a digest stands for: the scheme of a bitmap does not hash.
 fn value(digest: Digest, universe: u64) -> Result<u64> {
     if digest.print == NOT_AN_INTEGER {
-        let got = "a key of more than 8 bytes; give integers as little-endian bytes".to_owned();
+        let got = "a key of more than 8 bytes, which is no integer".to_owned();
         return Err(Error::NotInUniverse { universe, got });
     }
     in_universe(digest.place, universe)

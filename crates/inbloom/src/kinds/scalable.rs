@@ -575,7 +575,7 @@ impl State for Scalable {
                 // The rate only rises: what is too much already is not built to the end.
                 if merged.merge(at, claim, most)? && merged.rate() > target {
                     let rate = (self.rate() + other.rate()).max(merged.rate());
-                    return Err(Error::MergedRate { rate, promised: target });
+                    return Err(Error::MergedRate { rate, target });
                 }
             }
         }
@@ -584,7 +584,7 @@ impl State for Scalable {
         }
         merged.renew()?;
         if merged.rate() > target {
-            return Err(Error::MergedRate { rate: merged.rate(), promised: target });
+            return Err(Error::MergedRate { rate: merged.rate(), target });
         }
         *self = merged;
         Ok(())

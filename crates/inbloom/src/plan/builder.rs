@@ -169,11 +169,7 @@ impl PlanBuilder {
                 return Err(Error::Rate { got: rate, reason: RATE_RANGE });
             }
             if rate < MIN_RATE {
-                return Err(Error::Rate {
-                    got: rate,
-                    reason: "rates below 1e-12 are not offered, because memory and disks err more \
-                             often than that; for no errors keep the keys themselves",
-                });
+                return Err(Error::Rate { got: rate, reason: "must be at least 1e-12" });
             }
         }
         self.items.map_or(Ok(()), check_items)?;
@@ -189,7 +185,7 @@ impl PlanBuilder {
                 return Err(Error::Unsupported {
                     kind: self.kind,
                     verb: "take a rate, bits per key, probes or lines",
-                    remedy: "it is exact; give the universe, the number of possible integers",
+                    remedy: "give the universe, the number of possible integers",
                 });
             }
         }
@@ -202,18 +198,18 @@ impl PlanBuilder {
         let kind = self.kind;
         let span = self.span.is_some() || self.generations.is_some();
         let growth = self.growth.is_some() || self.tightening.is_some();
-        let universe = "only a bitmap has one; give items";
-        let width = "only counters have one to choose; a fingerprint's follows from the rate";
+        let universe = "give the number of keys";
+        let width = "leave the width out; only kind counting has one to choose";
         let two_lines = self.lines.is_some_and(|lines| lines != 1);
-        let lines = "blocked, counting and window can";
-        let probes = "its cells follow from the rate";
+        let lines = "use kind blocked, counting or window, which can";
+        let probes = "leave the probes out; they follow from the rate";
         let fits = [
             (self.universe.is_some(), kind.is_exact(), "take a universe", universe),
             (two_lines, kind.has_lines(), "choose its cache lines", lines),
             (self.probes.is_some(), kind.has_probes(), "choose its probes", probes),
             (self.width.is_some(), kind.chooses_width(), "choose a width", width),
-            (growth, kind.can_grow(), "grow", "only the scalable kind does"),
-            (span, kind.forgets(), "forget", "only the window kind does"),
+            (growth, kind.can_grow(), "grow", "use kind scalable, which does"),
+            (span, kind.forgets(), "forget keys", "use kind window, which does"),
         ];
         match fits.into_iter().find(|(given, has, ..)| *given && !has) {
             Some((_, _, verb, remedy)) => Err(Error::Unsupported { kind, verb, remedy }),
@@ -238,8 +234,7 @@ impl PlanBuilder {
         }
         let rate = self.rate.unwrap_or(DEFAULT_RATE);
         if rate < 2.0 * MIN_RATE {
-            let reason = "a filter that grows divides it between two parts, and none can be below \
-                          1e-12";
+            let reason = "must be at least 2e-12 for a filter that grows";
             return Err(Error::Rate { got: rate, reason });
         }
         let at = |share: f64| alone.rate((rate * share).max(MIN_RATE)).build();

@@ -23,7 +23,7 @@ pub(crate) trait Planner: Sync {
 
     /// Makes the plan of so many bits and probes.
     fn exact(&self, kind: Kind, _bits: u64, _probes: u32) -> Result<Plan> {
-        let remedy = "give items and rate";
+        let remedy = "give the number of keys and the rate";
         Err(Error::Unsupported { kind, verb: "be planned from bits and probes", remedy })
     }
 

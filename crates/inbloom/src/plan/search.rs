@@ -62,7 +62,7 @@ pub(crate) fn solve(given: &PlanBuilder, kind: &impl Search) -> Result<Plan> {
         ),
         (None, None, _) => Err(Error::Underspecified {
             kind: given.kind,
-            needs: "the number of items, or the bytes it may take",
+            needs: "the number of keys, or the bytes it may take",
         }),
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn reached(given: &PlanBuilder, items: u64, bits: u64, reached: f64) 
 
 /// Refuses memory into which not even the smallest filter fits.
 pub(crate) fn too_few_bytes<T>(bits: u64, needed: u64, items: Option<u64>) -> Result<T> {
-    let of = items.map_or(String::new(), |items| format!(" for {items} items"));
+    let of = items.map_or(String::new(), |items| format!(" for {items} keys"));
     parameter("bytes", bits / 8, format_args!("at least {needed}{of}"))
 }
 

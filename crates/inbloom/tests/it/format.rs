@@ -261,6 +261,7 @@ fn text_of(error: &Error, context: &str) -> String {
             }
             assert!(text.contains("expected ") && text.contains(", got "), "{context}: {text}");
         }
+        Error::NotAFilter { .. } => assert!(text.contains("check the path"), "{context}: {text}"),
         Error::NewerVersion { .. } => assert!(text.contains("upgrade inbloom"), "{text}"),
         other => panic!("{context}: an error of another kind: {other:?}"),
     }
@@ -362,21 +363,21 @@ fn a_keyed_filter_asks_for_its_key_and_for_no_other() {
     let bytes = write(&Filter::with_hasher(plan, Hasher::sip13(KEY)).unwrap());
     let other = SecretKey::new([1; 16]);
     let refusals = [
-        (Filter::read_from(&bytes[..]).unwrap_err(), "no key was given"),
-        (Filter::view(&bytes).map(drop).unwrap_err(), "no key was given"),
+        (Filter::read_from(&bytes[..]).unwrap_err(), "no secret key was given"),
+        (Filter::view(&bytes).map(drop).unwrap_err(), "no secret key was given"),
         (
             OpenOptions::new().secret(&other).read_from(&bytes[..]).unwrap_err(),
-            "the key given is another one",
+            "the secret key given is another one",
         ),
         (
             OpenOptions::new().secret(&other).view(&bytes).map(drop).unwrap_err(),
-            "the key given is another one",
+            "the secret key given is another one",
         ),
     ];
     for (error, problem) in refusals {
         assert!(matches!(error, Error::Key { .. }), "{error:?}");
         let text = format!(
-            "the filter is keyed (SipHash-1-3) and {problem}: open it with the key it was written under"
+            "the filter was built with a secret key, and {problem}; open it with the secret key that it was built with (OpenOptions::secret, --key-file on the command line)"
         );
         assert_eq!(error.to_string(), text);
     }
@@ -393,7 +394,7 @@ fn every_prefix_is_refused() {
         let bytes = write(&sample.filter);
         for length in 0..bytes.len() {
             let context = format!("{}, {length} of {} bytes", sample.name, bytes.len());
-            let remedy = if length < 8 { "not an inbloom filter" } else { "cut short: restore" };
+            let remedy = if length < 8 { "not an inbloom file" } else { "cut short; restore" };
             assert_refused(&bytes[..length], &[remedy], &context);
         }
     }
@@ -533,11 +534,10 @@ fn removing_from_a_filter_whose_count_is_wrong_does_not_panic() {
 
 #[test]
 fn foreign_files_are_told_apart_by_their_start() {
-    let magic = r#"expected "\x89IBF\r\n\x1a\n", got "#;
-    let remedy = "this is not an inbloom filter: check the path";
+    let remedy = "check the path";
     let foreign: [(&str, &[u8], &str); 10] = [
-        ("nothing", b"", "an empty file"),
-        ("gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "a gzip file"),
+        ("nothing", b"", "(it is empty)"),
+        ("gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "\\x1f\\x8b"),
         ("PNG", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", r#""\x89PNG\r\n\x1a\n""#),
         ("text", b"https://example.org/\n", r#""https://""#),
         ("JSON", b"{\"m\":96,\"k\":7}", r#""{\"m\":96,""#),
@@ -566,7 +566,7 @@ fn foreign_files_are_told_apart_by_their_start() {
         ),
     ];
     for (name, bytes, got) in foreign {
-        assert_refused(bytes, &["start of the file: ", magic, got, remedy], name);
+        assert_refused(bytes, &["not an inbloom file (", got, remedy], name);
     }
     // That of a DUMP payload ends in what could be its checksum: it is told by that.
     assert_refused(b"\x07\x81\x30\x16\xe5\xa2\x89\xbe\xf8\x04", &[], "Redis dump");
@@ -580,7 +580,7 @@ fn a_file_that_was_taken_for_text_is_refused() {
     let seven_bits: Vec<u8> = whole.iter().map(|byte| byte & 0x7f).collect();
     let utf8 = String::from_utf8_lossy(&whole).into_owned().into_bytes();
     for bytes in [crlf_to_lf, seven_bits, utf8] {
-        assert_refused(&bytes, &["start of the file", "this is not an inbloom filter"], "as text");
+        assert_refused(&bytes, &["not an inbloom file"], "as text");
     }
 }
 
@@ -600,7 +600,7 @@ fn a_newer_version_is_named_before_anything_else_is_judged() {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "file version {version}, this inbloom reads up to 1: upgrade inbloom, \
+                    "file version {version}, this inbloom reads up to version 1; upgrade inbloom, \
                      or write the file again with an older one"
                 )
             );
@@ -610,8 +610,8 @@ fn a_newer_version_is_named_before_anything_else_is_judged() {
 
 // -------------------------------------------------------------------------------------------- liars
 
-const DAMAGED: &str = "the file is damaged or cut short: restore it from a copy, or build it again";
-const NEWER: &str = "the file needs a newer inbloom: upgrade it";
+const DAMAGED: &str = "the file is damaged or cut short; restore it from a copy, or build it again";
+const NEWER: &str = "a newer inbloom wrote the file; upgrade inbloom";
 
 const OTHER_FIELDS: &str = "kind: expected one that has the other fields";
 
@@ -1722,7 +1722,7 @@ fn a_reader_that_fails_is_an_error_of_its_own() {
         }
     }
     let error = Filter::read_from(std::io::Read::chain(&victim()[..200], Broken)).unwrap_err();
-    assert_eq!(error.to_string(), "reading the filter: the line is dead");
+    assert_eq!(error.to_string(), "cannot read the filter: the line is dead");
 }
 
 // -------------------------------------------------------------------------------------------- serde

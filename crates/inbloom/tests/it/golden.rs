@@ -43,8 +43,8 @@ fn retired_layouts_are_refused_by_name() {
     for name in ["ribbon-layout-0", "ribbon-overlay-layout-0"] {
         let path = folder().join("retired").join(name).with_extension("ib");
         let bytes = fs::read(&path).unwrap();
-        let expected = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom does not \
-                        read that layout any more: build the filter again from its keys";
+        let expected = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom no \
+                        longer reads that layout; build the filter again from its keys";
         let refused = [
             Filter::open(&path).map(drop).unwrap_err(),
             Filter::view(&bytes).map(drop).unwrap_err(),

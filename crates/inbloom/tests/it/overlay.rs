@@ -280,7 +280,7 @@ fn changes_are_counted_and_shown() {
         let details = list.details();
         let of = |name| details.iter().find(|(shown, _)| *shown == name).map(|(_, value)| value);
         assert!(of("added").unwrap().starts_with("100 keys, in "), "{details:?}");
-        assert_eq!(of("denied").unwrap(), "30 keys by name: removed or allowed");
+        assert_eq!(of("excluded").unwrap(), "30 keys");
         assert_eq!(list.plan().rate(), 1e-4);
         assert!(list.bytes() > 30 * 16 + base(0..1000, 1e-4).bytes());
     }
@@ -313,11 +313,11 @@ fn what_is_no_static_filter_or_no_promise_is_refused() {
         let filter =
             Filter::new(Plan::builder(kind).items(10).rate(0.01).build().unwrap()).unwrap();
         let text = filter.into_overlay(0.01).unwrap_err().to_string();
-        assert!(text.contains("takes changes as it is"), "{text}");
+        assert!(text.contains("insert into it"), "{text}");
     }
     for promise in [0.0, -1.0, 0.005, 1.0, 2.0, f64::NAN, f64::INFINITY] {
         let error = base(0..10, 0.01).into_overlay(promise).unwrap_err();
-        assert!(matches!(error, Error::Parameter { name: "promise", .. }), "{error}");
+        assert!(matches!(error, Error::Parameter { name: "rate", .. }), "{error}");
     }
 }
 
@@ -471,7 +471,7 @@ fn assert_refused(bytes: &[u8], part: &str, context: &str) {
     ];
     for (way, result) in ways.into_iter().enumerate() {
         match result {
-            Err(error @ Error::Format { .. }) => {
+            Err(error @ (Error::Format { .. } | Error::NotAFilter { .. })) => {
                 let text = error.to_string();
                 assert!(text.contains(part), "{context}, way {way}: no \"{part}\" in \"{text}\"");
             }
@@ -512,8 +512,8 @@ fn sections_that_do_not_belong_together_are_refused() {
             &[(b"MORE", &seeded)],
             "filter in section MORE: expected hash 1 with seed",
         ),
-        ("no filter", &[(b"MORE", &[7; 64])], "start of the file"),
-        ("nothing", &[(b"MORE", &[])], "an empty file"),
+        ("no filter", &[(b"MORE", &[7; 64])], "not an inbloom file"),
+        ("nothing", &[(b"MORE", &[])], "(it is empty)"),
         ("half a filter", &[(b"MORE", &more[..more.len() - 64])], "length of the file"),
         ("no words", &[(b"MORE", &more[..more.len() - 3])], "length of section MORE"),
         (
@@ -554,7 +554,7 @@ fn a_growing_part_is_a_whole_scalable_filter_of_the_same_hash() {
         (small(Kind::Blocked, Hasher::default()), "a whole one of kind scalable, got blocked"),
         (small(Kind::Scalable, Hasher::xxh3(1)), "hash 1 with seed 0000000000000000, got hash 1"),
         (nested, "a whole one of kind scalable, got blocked"),
-        (vec![0; 16], "start of the file"),
+        (vec![0; 16], "not an inbloom file"),
     ] {
         let bytes = with_sections(&filter, &[(b"MORE", &more)]);
         assert_refused(&bytes, expected, expected);

@@ -480,8 +480,7 @@ fn a_rate_that_is_no_rate_is_refused() {
             (f64::INFINITY, "inf"),
             (f64::NEG_INFINITY, "-inf"),
         ] {
-            let expected =
-                format!("rate {shown} is out of reach: it must lie strictly between 0 and 1");
+            let expected = format!("rate {shown} is out of range: must be above 0 and below 1");
             assert_eq!(refusal(Plan::builder(kind).items(10).rate(rate).build()), expected);
             assert_eq!(refusal(Plan::builder(kind).bytes(1000).rate(rate).build()), expected);
         }
@@ -492,9 +491,7 @@ fn a_rate_that_is_no_rate_is_refused() {
 fn a_rate_below_ten_to_the_minus_twelve_is_refused() {
     for rate in [9.9e-13, 1e-100, f64::MIN_POSITIVE, 5e-324] {
         let text = refusal(Plan::builder(Kind::Blocked).items(10).rate(rate).build());
-        let reason = "is out of reach: rates below 1e-12 are not offered, because memory and disks \
-                      err more often than that; for no errors keep the keys themselves";
-        assert_eq!(text, format!("rate {rate} {reason}"));
+        assert_eq!(text, format!("rate {rate} is out of range: must be at least 1e-12"));
     }
     assert_kept(&built(Plan::builder(Kind::Blocked).items(10).rate(1e-12)));
 }
@@ -518,14 +515,14 @@ fn more_bits_than_are_addressed_are_refused() {
     let text = refusal(Plan::builder(Kind::Classic).items(MAX_ITEMS).bits_per_key(80.0).build());
     assert_eq!(
         text,
-        "the plan needs about 8.000e16 bits, but at most 72057594037927936 are supported: \
-         plan fewer items or a higher rate"
+        "the plan needs about 8.000e16 bits, the limit is 72057594037927936; \
+         plan for fewer keys or a higher rate"
     );
     let text = refusal(Plan::builder(Kind::Classic).items(MAX_ITEMS).rate(0.01).probes(1).build());
     assert_eq!(
         text,
-        "the plan needs about 9.950e16 bits, but at most 72057594037927936 are supported: \
-         plan fewer items or a higher rate"
+        "the plan needs about 9.950e16 bits, the limit is 72057594037927936; \
+         plan for fewer keys or a higher rate"
     );
 }
 
@@ -605,7 +602,8 @@ fn lines_that_the_kind_does_not_have_are_refused() {
     }
     assert_eq!(
         refusal(Plan::builder(Kind::Classic).items(10).lines(2).build()),
-        "kind classic cannot choose its cache lines: blocked, counting and window can"
+        "kind classic cannot choose its cache lines; use kind blocked, counting or window, which \
+         can"
     );
 }
 
@@ -622,17 +620,16 @@ fn options_of_other_kinds_are_refused() {
         (
             |plan| plan.width(4),
             &[Kind::Counting],
-            "choose a width: only counters have one to choose; \
-             a fingerprint's follows from the rate",
+            "choose a width; leave the width out; only kind counting has one to choose",
         ),
-        (|plan| plan.growth(2), &[Kind::Scalable], "grow: only the scalable kind does"),
-        (|plan| plan.tightening(0.5), &[Kind::Scalable], "grow: only the scalable kind does"),
-        (|plan| plan.generations(2), &[Kind::Window], "forget: only the window kind does"),
-        (|plan| plan.last(100), &[Kind::Window], "forget: only the window kind does"),
+        (|plan| plan.growth(2), &[Kind::Scalable], "grow; use kind scalable, which does"),
+        (|plan| plan.tightening(0.5), &[Kind::Scalable], "grow; use kind scalable, which does"),
+        (|plan| plan.generations(2), &[Kind::Window], "forget keys; use kind window, which does"),
+        (|plan| plan.last(100), &[Kind::Window], "forget keys; use kind window, which does"),
         (
             |plan| plan.window(Duration::from_secs(1)),
             &[Kind::Window],
-            "forget: only the window kind does",
+            "forget keys; use kind window, which does",
         ),
     ];
     for (give, owners, text) in options {
@@ -648,11 +645,17 @@ fn options_of_other_kinds_are_refused() {
     for kind in [Kind::Cuckoo, Kind::Scalable] {
         assert_eq!(
             refusal(sized(kind).probes(4).build()),
-            format!("kind {kind} cannot choose its probes: its cells follow from the rate")
+            format!(
+                "kind {kind} cannot choose its probes; leave the probes out; they follow from the \
+                 rate"
+            )
         );
         assert_eq!(
             refusal(Plan::exact(kind, 4096, 4)),
-            format!("kind {kind} cannot be planned from bits and probes: give items and rate")
+            format!(
+                "kind {kind} cannot be planned from bits and probes; give the number of keys and \
+                 the rate"
+            )
         );
     }
 }
@@ -704,7 +707,7 @@ fn options_out_of_their_range_are_refused() {
     );
     assert_eq!(
         text(Plan::builder(Kind::Window).window(Duration::from_secs(1))),
-        "a plan for kind window needs the number of items, or the bytes it may take"
+        "a plan for kind window needs the number of keys, or the bytes it may take"
     );
 }
 
@@ -745,7 +748,7 @@ fn too_little_is_refused_with_what_would_do() {
             assert_eq!(
                 refusal(builder.build()),
                 format!(
-                    "a plan for kind {kind} needs the number of items, or the bytes it may take"
+                    "a plan for kind {kind} needs the number of keys, or the bytes it may take"
                 )
             );
         }
@@ -762,14 +765,14 @@ fn a_contradiction_is_refused_with_what_can_be_reached() {
     assert!(matches!(error, Err(Error::Unreachable { items: 1_000_000, bytes: 1_000_000, .. })));
     assert_eq!(
         refusal(error),
-        "1000000 items in 1000000 bytes reach a rate of 2.158e-2, not 1.000e-3: \
-         allow more bytes, fewer items or a higher rate"
+        "1000000 keys in 1000000 bytes reach a rate of 2.158e-2, not 1.000e-3; \
+         allow more bytes, fewer keys or a higher rate"
     );
     // The bytes are those that were given, also where only whole blocks of them can be used.
     let error = Plan::builder(Kind::Blocked).items(100).bytes(100).rate(0.001).build();
-    assert!(refusal(error).starts_with("100 items in 100 bytes reach a rate of "));
+    assert!(refusal(error).starts_with("100 keys in 100 bytes reach a rate of "));
     let error = Plan::builder(Kind::Blocked).bytes(100).rate(1e-12).probes(4).build();
-    assert!(refusal(error).starts_with("1 items in 100 bytes reach a rate of "));
+    assert!(refusal(error).starts_with("1 keys in 100 bytes reach a rate of "));
     assert_eq!(
         refusal(Plan::builder(Kind::Classic).items(10).bytes(100).bits_per_key(80.0).build()),
         "bits per key is given beside items and bytes, but must be left out, since it follows from \
@@ -789,14 +792,14 @@ fn a_bitmap_takes_a_universe_and_nothing_that_hashed_kinds_have() {
     ] {
         assert_eq!(
             refusal(builder.build()),
-            "kind bitmap cannot take a rate, bits per key, probes or lines: it is exact; \
+            "kind bitmap cannot take a rate, bits per key, probes or lines; \
              give the universe, the number of possible integers"
         );
     }
     for kind in HASHED {
         assert_eq!(
             refusal(Plan::builder(kind).items(10).universe(10).build()),
-            format!("kind {kind} cannot take a universe: only a bitmap has one; give items")
+            format!("kind {kind} cannot take a universe; give the number of keys")
         );
     }
     assert_eq!(
@@ -809,7 +812,7 @@ fn a_bitmap_takes_a_universe_and_nothing_that_hashed_kinds_have() {
     );
     assert_eq!(
         refusal(Plan::builder(Kind::Bitmap).universe(1000).bytes(100).build()),
-        "the filter needs 128 bytes, the limit is 100: raise the limit or plan a smaller filter"
+        "the filter needs 128 bytes, the limit is 100; raise the limit, or plan a smaller filter"
     );
 }
 
@@ -844,8 +847,8 @@ fn a_filter_larger_than_the_callers_limit_is_refused() {
     let plan = built(Plan::builder(Kind::Classic).bytes(1 << 20));
     assert_eq!(
         refusal(Filter::new_within(plan, 1000)),
-        "the filter needs 1048576 bytes, the limit is 1000: \
-         raise the limit or plan a smaller filter"
+        "the filter needs 1048576 bytes, the limit is 1000; \
+         raise the limit, or plan a smaller filter"
     );
     assert!(Filter::new_within(plan, 1 << 20).is_ok());
 }
@@ -854,8 +857,10 @@ fn a_filter_larger_than_the_callers_limit_is_refused() {
 fn memory_that_is_not_there_is_refused() {
     let plan = built(Plan::builder(Kind::Classic).bytes(1 << 53));
     let text = refusal(Filter::new(plan));
-    assert!(text.starts_with("could not get 9007199254740992 bytes of memory for the filter ("));
-    assert!(text.ends_with("): plan a smaller filter or free memory"), "{text}");
+    assert!(
+        text.starts_with("could not allocate 9007199254740992 bytes of memory for the filter (")
+    );
+    assert!(text.ends_with("); plan a smaller filter, or free memory"), "{text}");
 }
 
 /// Sizes are in files and in people's calculations: a change of this number is one of sizes.

@@ -266,23 +266,22 @@ fn what_changes_a_filter_is_refused_with_a_remedy() {
     let members = digests(SORTS[1].1, 0..100);
     let mut filter = build(plan(100, 8), &members);
     let other = build(plan(100, 8), &members[..50]);
-    let remedy = "it is built once, from all its keys; build it anew from them, or keep what has \
-                  changed beside it: 'inbloom build --base', Filter::into_overlay in the library";
+    let remedy = "build it again from all its keys, or keep the changes in an overlay ('inbloom build \
+                  --base', Filter::into_overlay)";
     let text = |error: inbloom::Error| error.to_string();
-    let refused = |verb: &str| format!("kind ribbon cannot {verb}: {remedy}");
+    let refused = |verb: &str| format!("kind ribbon cannot {verb}; {remedy}");
     let mut answers = Vec::new();
     assert_eq!(text(filter.insert("a").unwrap_err()), refused("insert"));
     assert_eq!(text(filter.insert_many(&["a"], &mut answers).unwrap_err()), refused("insert"));
-    assert_eq!(text(filter.remove("a").unwrap_err()), refused("remove"));
+    assert_eq!(text(filter.remove("a").unwrap_err()), refused("remove keys"));
     assert_eq!(text(filter.clear().unwrap_err()), refused("clear"));
     assert_eq!(text(filter.merge(&other).unwrap_err()), refused("merge"));
-    assert!(text(filter.intersect(&other).unwrap_err()).contains("ask both filters instead"));
+    assert!(text(filter.intersect(&other).unwrap_err()).contains("query both filters instead"));
     assert!(filter.set_auto_clear(Some(0.5)).is_err());
     assert!(filter.insert_many::<&str>(&[], &mut answers).is_ok());
     assert_eq!(
         text(Filter::new(plan(100, 8)).unwrap_err()),
-        "kind ribbon cannot start empty: it is built once from all its keys; call Filter::build \
-         with their digests"
+        "kind ribbon cannot start empty; call Filter::build with the digests of all its keys"
     );
     assert!(text(plan(100, 8).for_shard(0, 4).unwrap_err()).contains("shards of its own"));
     assert_all_found(&filter, &members, "after refusals");
@@ -341,7 +340,7 @@ fn plans_find_the_widest_fingerprint_and_the_most_items() {
     assert!(unreachable.unwrap_err().to_string().contains("allow more bytes"));
     for (items, rate) in [(1000, 1e-10), (10_000_000_000, 5e-10)] {
         let refused = Plan::builder(Kind::Ribbon).items(items).rate(rate).build().unwrap_err();
-        assert!(refused.to_string().contains("fingerprints of at most 32 bits"), "{refused}");
+        assert!(refused.to_string().contains("kind ribbon reaches 2.4e-10 at best"), "{refused}");
     }
     // What 64 bits leave of 10^10 keys is counted.
     let many =

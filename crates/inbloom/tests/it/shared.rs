@@ -342,8 +342,7 @@ fn what_cannot_be_shared_says_so() {
     filter.set_auto_clear(Some(0.5)).unwrap();
     assert_eq!(
         refusal(filter),
-        "kind blocked cannot clear itself while it is shared: a key inserted while another thread \
-         clears could be lost; switch auto-clear off, or keep the filter behind a lock"
+        "kind blocked cannot clear itself while it is shared; switch auto-clear off, or keep the filter behind a lock"
     );
 }
 

@@ -26,7 +26,7 @@ impl Keeper {
         Keeper { unfinished: Arc::new(Mutex::new(unfinished)), task: None }
     }
 
-    /// Whether a task is running.
+    /// Returns whether a task is running.
     pub fn is_busy(&self) -> bool {
         self.task.as_ref().is_some_and(|task| !task.is_finished())
     }

@@ -19,7 +19,7 @@
 //! A blocked filter from a pipe takes this way only when its digests become too many: until then
 //! they are kept as they come, and inserted in their order into a filter that is planned for all
 //! lines. In parts it is planned for the keys that are different. With the same plan the bits are
-//! the same; only how many keys were told new, which the file says, depends on their order.
+//! the same; only the number of keys reported as new depends on their order.
 
 mod parts;
 
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use inbloom::internals::kinds::blocked::Pieces;
 use inbloom::internals::kinds::ribbon::{Layout, Ribbon};
 use inbloom::{Digest, Filter, Plan};
@@ -46,6 +46,7 @@ use super::{Args, Builder};
 use crate::blocks::{InOrder, Next};
 use crate::input::Input;
 use crate::keys::Digests;
+use crate::output::problem;
 use crate::pipeline::in_order;
 use crate::progress::{Beside, Progress};
 use crate::signals::Signals;
@@ -68,8 +69,9 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Larger than memory")]
 pub struct Resources {
-    /// Memory to work with: 1G, 500MiB. A billion keys take 100 MB at least, a hundred times as many
-    /// ten times as much [default: a quarter of the machine's]
+    /// Memory for keys: 1G, 500MiB. The program needs up to about 120 MB besides for its buffers, with
+    /// two cores. A billion keys take at least 100 MB, and a hundred times as many keys ten times as
+    /// much [default: a quarter of the machine's]
     // The sizing options have a group of this name.
     #[arg(id = "memory_to_work_with", long = "memory", value_name = "SIZE")]
     #[arg(value_parser = units::parse_bytes)]
@@ -80,13 +82,14 @@ pub struct Resources {
     #[arg(long, value_name = "DIR")]
     tmp: Option<PathBuf>,
 
-    /// Write so many shards, each a file: seen.000-of-016.ib and so on for -o seen.ib. All kinds
-    /// but bitmap, window and ribbon can
+    /// Write this many shards, one file each: seen.000-of-016.ib and so on for -o seen.ib; not for
+    /// kinds bitmap, window and ribbon
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub shards: Option<u32>,
 
-    /// Go on with a build of this output that was killed
+    /// Continue a build of this output that ended by kill, SIGTERM, power loss or a full disk; after
+    /// Ctrl-C there is none, since that removes the temporary files
     #[arg(long)]
     resume: bool,
 
@@ -130,7 +133,7 @@ impl Resources {
         let memory = self.memory.unwrap_or(total / 4);
         ensure!(
             memory >= spill::LEAST_MEMORY || self.memory.is_none(),
-            "--memory is {}, but it takes at least {}",
+            "--memory is {}, the minimum is {}",
             numbers::bytes(memory),
             numbers::bytes(spill::LEAST_MEMORY),
         );
@@ -167,51 +170,47 @@ pub fn build(builder: &mut Builder) -> Result<Built> {
                 Output::Shards(..) => Built::Shards(unfinished),
             });
         }
-        (Ok(Finished::Written(path)), None) => bail!("{} has no folder", path.display()),
+        (Ok(Finished::Written(path)), None) => bail!("{} is in no folder", path.display()),
         (Err(error), None) => return Err(error),
         (Err(error), Some(unfinished)) => (error, unfinished),
     };
-    let kept = match unfinished.was_saved() {
-        true => format!(
-            "the build is not finished, and kept in {}: with --resume and the same options it goes \
-             on; or remove the folder",
-            unfinished.folder().display(),
-        ),
-        false => String::new(),
+    let is_over = is_over(&error) || !unfinished.was_saved();
+    let kept = || {
+        problem(
+            format!("the unfinished build is kept in {}", unfinished.folder().display()),
+            "continue it with --resume and the same options, or remove the folder",
+        )
     };
-    let is_over = is_over(&error) || kept.is_empty();
     match error.downcast_ref::<Interrupted>() {
         Some(Interrupted(signal)) if is_over => {
             unfinished.remove()?;
-            output::say("stopped: temporary files are removed, and nothing was written");
+            output::say("stopped: temporary files were removed, and no filter was written");
             Ok(Built::Stopped(*signal))
         }
         Some(Interrupted(signal)) => {
-            output::say(kept);
+            output::warn(&kept());
             Ok(Built::Stopped(*signal))
         }
         None if is_over => unfinished.remove().and(Err(error)),
-        None => Err(error.context(kept)),
+        None => Err(error.context(kept())),
     }
 }
 
 /// Whether there is no sense in going on later.
 fn is_over(error: &anyhow::Error) -> bool {
-    // Whoever types Ctrl-C means it; a machine that shuts down does not.
+    // Ctrl-C is intended; the shutdown of a machine is not meant for the build.
     let stopped = error.downcast_ref::<Interrupted>().is_some_and(|by| by.0 == SIGINT as u8);
     let is_full = matches!(error.downcast_ref(), Some(inbloom::Error::Full { .. }));
-    stopped || is_full || error.is::<TooLarge>()
+    stopped || is_full || error.is::<TooMany>()
 }
 
-/// More keys came than fit into what was allowed.
+/// Marks an error: more keys came than fit into what was allowed.
 #[derive(Debug)]
-struct TooLarge(String);
+struct TooMany;
 
-impl std::error::Error for TooLarge {}
-
-impl std::fmt::Display for TooLarge {
+impl std::fmt::Display for TooMany {
     fn fmt(&self, formatter: &mut std::fmt::Formatter) -> std::fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str("too many keys")
     }
 }
 
@@ -258,7 +257,13 @@ impl<'a, 'b> Work<'a, 'b> {
         let args = builder.args;
         let memory = args.resources.memory()?;
         if let Some(tmp) = &args.resources.tmp {
-            ensure!(tmp.is_dir(), "--tmp {} is no folder: make it, or give another", tmp.display());
+            ensure!(
+                tmp.is_dir(),
+                problem(
+                    format!("--tmp {} is not a folder", tmp.display()),
+                    "create it, or name another"
+                )
+            );
             tempfile::tempfile_in(tmp)
                 .with_context(|| format!("cannot write to --tmp {}", tmp.display()))?;
         }
@@ -275,9 +280,9 @@ impl<'a, 'b> Work<'a, 'b> {
         });
         if unfinished.is_none() {
             if is_there {
-                output::say("a stream cannot be read on: it is read again, from its start");
+                output::say("standard input cannot be continued: reading it again from its start");
             } else if args.resources.resume {
-                output::say("no unfinished build was found: this one begins anew");
+                output::say("no unfinished build found: starting a new one");
             }
             if builder.in_parts {
                 // Refused now, if it is not a build's.
@@ -313,11 +318,11 @@ impl<'a, 'b> Work<'a, 'b> {
         work.signals = Some(Signals::catch()?);
         work.builder.missing = work.begun.missing;
         output::say(format_args!(
-            "going on in {}: {} {}",
+            "continuing in {}: {} {}",
             work.folder.display(),
             numbers::keys(work.spill.count()),
             match work.begun.all_read {
-                true => "were read, which were all: no more are read",
+                true => "were read, all of the input",
                 false => "were read",
             },
         ));
@@ -350,7 +355,7 @@ impl<'a, 'b> Work<'a, 'b> {
     /// Ends the build if more different keys came than the filter may hold.
     fn check_limit(&self, plan: &Plan, keys: u64) -> Result<()> {
         match keys > self.builder.limit(plan) {
-            true => Err(TooLarge(self.builder.too_many(plan)).into()),
+            true => Err(Error::from(self.builder.too_many(plan)).context(TooMany)),
             false => Ok(()),
         }
     }
@@ -360,7 +365,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let is_full = matches!(error.downcast_ref(), Some(inbloom::Error::Full { .. }));
         match self.args().sizing.plan(self.args().kind) {
             Ok(plan) if is_full && self.builder.limit(&plan) < u64::MAX => {
-                TooLarge(self.builder.too_many(&plan)).into()
+                Error::from(self.builder.too_many(&plan)).context(TooMany)
             }
             _ => error,
         }
@@ -454,7 +459,7 @@ impl<'a, 'b> Work<'a, 'b> {
             return self.spill.end(self.threads()).map(drop);
         }
         self.keep_read(position, true)?;
-        output::say(format_args!(
+        self.builder.args.summary.say(format_args!(
             "{} read in {}, {} in {}",
             numbers::keys(self.spill.count()),
             shown(start.elapsed()),
@@ -482,7 +487,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let missing = self.builder.missing;
         let keeper = self.keeper.as_mut().expect("what is on disk is unfinished");
         keeper.start(move |unfinished| {
-            // Only what is on disk may be told of.
+            // A checkpoint may name only what is on disk.
             let chunks = checkpoint.sync()?;
             let state = &mut unfinished.state;
             (state.position, state.all_read, state.missing) = (position, all_read, missing);
@@ -515,7 +520,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let (tmp, output) =
             (filter_file::folder_of(&self.folder), filter_file::folder_of(self.output.path()));
         // What is to be changed after it was built is written again.
-        let again = if self.args().living.is_wanted() { filter } else { 0 };
+        let again = if self.args().overlay.is_wanted() { filter } else { 0 };
         // Of many parts, two files in 64, or more that are small, are there together with the part of
         // the filter that they became; of few all may be.
         let many = ((temporary + filter) / 32).max(filter.min(UNNEEDED));
@@ -528,22 +533,31 @@ impl<'a, 'b> Work<'a, 'b> {
             let free = free_disk(&folder)?;
             ensure!(
                 free >= need,
-                "{} keys need {} of disk in {}, where {} are free: give {option} a folder with \
-                 more; or tell the number of keys with -n, if it is less",
-                numbers::exact(keys),
-                numbers::bytes(need),
-                folder.display(),
-                numbers::bytes(free),
+                problem(
+                    format!(
+                        "{} keys need {} of disk in {}, where {} are free",
+                        numbers::exact(keys),
+                        numbers::bytes(need),
+                        folder.display(),
+                        numbers::bytes(free)
+                    ),
+                    format!(
+                        "pass {option} with a folder that has more space, or -n if there are fewer \
+                         keys"
+                    )
+                )
             );
         }
         let least = spill::least_memory(keys, kept);
         if self.memory < least && temporary > 0 {
             // So many may not come.
-            output::say(format_args!(
-                "warning: {} keys take more memory than {}: give at least --memory {}M",
-                numbers::exact(keys),
-                numbers::bytes(self.memory),
-                least.div_ceil(1_000_000),
+            output::warn(&problem(
+                format!(
+                    "{} keys take more memory than {}",
+                    numbers::exact(keys),
+                    numbers::bytes(self.memory)
+                ),
+                format!("pass --memory {}M or more", least.div_ceil(1_000_000)),
             ));
         }
         Ok(())
@@ -559,12 +573,17 @@ impl<'a, 'b> Work<'a, 'b> {
         parts::check_bytes(allowed, plan.items(), all)?;
         ensure!(
             each <= self.memory / 2,
-            "a shard of {shards} takes {}, for which --memory must be twice as much, and is {}: \
-             write at least --shards {}, or give more --memory; or tell with -n how many keys are \
-             different, if it is fewer",
-            numbers::bytes(each),
-            numbers::bytes(self.memory),
-            (all * 21 / 10).div_ceil(self.memory),
+            problem(
+                format!(
+                    "each of {shards} shards takes {}, which is more than half of --memory ({})",
+                    numbers::bytes(each),
+                    numbers::bytes(self.memory)
+                ),
+                format!(
+                    "pass --shards {} or more, a larger --memory, or -n if fewer keys are different",
+                    (all * 21 / 10).div_ceil(self.memory)
+                )
+            )
         );
         Ok(all)
     }
@@ -631,7 +650,10 @@ impl<'a, 'b> Work<'a, 'b> {
             unfinished.state.different = Some(different);
             unfinished.save(&[], &[])?;
             let (different, time) = (numbers::exact(different), shown(start.elapsed()));
-            output::say(format_args!("{different} of them are different, counted in {time}"));
+            self.builder
+                .args
+                .summary
+                .say(format_args!("{different} of them are different, counted in {time}"));
         }
         Ok(different)
     }
@@ -709,7 +731,7 @@ impl<'a, 'b> Work<'a, 'b> {
 
     fn write_shards(&mut self, plan: Plan) -> Result<Finished> {
         let Output::Shards(path, shards) = self.output.clone() else {
-            bail!("{} is no output in shards", self.output.path().display())
+            bail!("{} is not the name of a file, which shards need", self.output.path().display())
         };
         self.check_shards(plan, shards)?;
         let (args, hasher, stem) =
@@ -723,7 +745,7 @@ impl<'a, 'b> Work<'a, 'b> {
         let path = self.output.path();
         let partial = unfinished::partial(path);
         // Nobody is to meet a list that hits what it must not.
-        let path = match self.args().living.is_wanted() {
+        let path = match self.args().overlay.is_wanted() {
             true => unfinished::base(path),
             false => path.to_owned(),
         };
@@ -734,11 +756,11 @@ impl<'a, 'b> Work<'a, 'b> {
     fn write<P: Parts>(&mut self, parts: &P) -> Result<()> {
         let start = Instant::now();
         let mut keeper = self.keeper.take().expect("what is on disk is unfinished");
-        // Given back whatever happens: it is to be removed, or to be spoken of.
+        // Given back also on an error: the caller removes the folder, or names it in its message.
         let written = self.write_parts(parts, &mut keeper);
         self.keeper = Some(keeper);
         written?;
-        output::say(format_args!(
+        self.builder.args.summary.say(format_args!(
             "{} {} in {}",
             numbers::counted(parts.count(), P::NAME),
             P::DONE,
@@ -769,8 +791,8 @@ impl<'a, 'b> Work<'a, 'b> {
                 let spill = Arc::clone(&self.spill);
                 freed = file;
                 keeper.start(move |unfinished| {
-                    // Only what is on disk may be told of, and only then what it was made from be
-                    // forgotten.
+                    // A checkpoint may name only what is on disk, and only then may what it was
+                    // made from be forgotten.
                     sync()?;
                     unfinished.save(&[], &fresh)?;
                     spill.free_before(next)

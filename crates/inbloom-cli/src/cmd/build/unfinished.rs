@@ -29,6 +29,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::internals::file;
 use serde_json::{Value, json};
 
+use crate::keys::GIVEN;
+use crate::output::problem;
 use crate::{filter_file, spill};
 
 /// Where to go on reading: so many bytes of an input, as they are when decompressed.
@@ -40,7 +42,13 @@ pub struct Position {
 
 /// The option of which more may be found to be needed when all keys were read, so that a build that
 /// goes on may have another number.
-pub const NUMBER_OF_SHARDS: &str = "number of shards";
+pub const NUMBER_OF_SHARDS: &str = "--shards";
+
+/// The options that decide on the hash. Their value is a hash of them: a secret key is not kept.
+pub const HASH: &str = "--hash-seed or --key-file";
+
+/// What `asked` says of the inputs.
+pub const INPUT: &str = "input";
 
 /// How far a build has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +71,7 @@ pub struct Unfinished {
     folder: PathBuf,
     /// Locked for as long as it is open.
     _lock: File,
-    /// What the build was asked for, by the name of the option.
+    /// What the build was asked for, by the name of the option; nothing for one that was not given.
     asked: BTreeMap<&'static str, String>,
     pub state: State,
 }
@@ -119,34 +127,59 @@ impl Unfinished {
         let text = fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         let damaged = || {
-            anyhow!("{} is damaged: remove {}, and build anew", path.display(), folder.display())
+            anyhow!(problem(
+                format!("{} is damaged", path.display()),
+                format!("remove {}, and build again", folder.display())
+            ))
+        };
+        let another_version = || {
+            let folder = folder.display();
+            anyhow!(problem(
+                format!(
+                    "the build in {folder} was begun by another version of inbloom or with other \
+                     options"
+                ),
+                format!("remove {folder}, and build again")
+            ))
         };
         let state: Value = serde_json::from_str(&text).map_err(|_| damaged())?;
+        ensure!(state.is_object(), damaged());
+        let field = |name: &str| state.get(name).ok_or_else(another_version);
+        let before = field("asked")?.as_object().ok_or_else(damaged)?;
+        let is_same =
+            before.len() == asked.len() && asked.keys().all(|it| before.contains_key(*it));
+        ensure!(is_same, another_version());
+        let mut differing = Vec::new();
         for (option, now) in &asked {
             // Until parts are written there may be more of them: see [`NUMBER_OF_SHARDS`].
             if *option == NUMBER_OF_SHARDS && state["parts"] == 0 {
                 continue;
             }
-            let before = state["asked"][option].as_str().ok_or_else(damaged)?;
-            ensure!(
-                before == now,
-                "--resume goes on with the build in {}, which has another {option}: '{before}', \
-                 and not '{now}'; give the same, or remove the folder and build anew",
-                folder.display(),
-            );
+            let before = before[*option].as_str().ok_or_else(damaged)?;
+            if before != now {
+                differing.push(difference(option, before, now));
+            }
         }
-        let number = |value: &Value| value.as_u64().ok_or_else(damaged);
+        ensure!(
+            differing.is_empty(),
+            problem(
+                format!(
+                    "the build in {} was started with {}",
+                    folder.display(),
+                    differing.join(", and with ")
+                ),
+                "pass the same options with --resume, or remove the folder and build again"
+            )
+        );
+        let number = |name: &str| field(name)?.as_u64().ok_or_else(damaged);
         let state = State {
-            position: Position {
-                input: number(&state["input"])? as usize,
-                bytes: number(&state["bytes"])?,
-            },
-            missing: number(&state["missing"])?,
-            all_read: state["all_read"].as_bool().ok_or_else(damaged)?,
+            position: Position { input: number("input")? as usize, bytes: number("bytes")? },
+            missing: number("missing")?,
+            all_read: field("all_read")?.as_bool().ok_or_else(damaged)?,
             different: state["different"].as_u64(),
             complete: state["complete"].as_u64(),
-            chunks: number(&state["chunks"])?,
-            parts: number(&state["parts"])?,
+            chunks: number("chunks")?,
+            parts: number("parts")?,
         };
         Ok(Unfinished { folder: folder.to_owned(), _lock: lock, asked, state })
     }
@@ -213,12 +246,26 @@ impl Unfinished {
             fs::rename(new, path)?;
             File::open(&self.folder)?.sync_all()
         });
-        saved.with_context(|| format!("cannot keep the state in {}", self.folder.display()))
+        saved.with_context(|| format!("cannot save the state in {}", self.folder.display()))
     }
 
     /// Removes the folder.
     pub fn remove(self) -> Result<()> {
         remove_folder(&self.folder)
+    }
+}
+
+/// Returns in which value of an option a build differs from one that is to continue it.
+fn difference(option: &str, before: &str, now: &str) -> String {
+    let typed = |value: &str| match value {
+        "" => format!("no {option}"),
+        GIVEN => option.to_owned(),
+        value => format!("{option} {value}"),
+    };
+    match option {
+        HASH => format!("another {option}"),
+        INPUT => format!("other input: {before}, now {now}"),
+        _ => format!("{}, now {}", typed(before), typed(now)),
     }
 }
 
@@ -230,7 +277,7 @@ fn remove_folder(folder: &Path) -> Result<()> {
     }
     fs::remove_dir(folder).with_context(|| {
         let folder = folder.display();
-        format!("cannot remove {folder}: what else is in it is not of a build; move it elsewhere")
+        format!("cannot remove {folder}, which holds files of other programs")
     })
 }
 
@@ -254,7 +301,7 @@ fn check_folder(folder: &Path) -> Result<()> {
     let failed = || format!("cannot look into folder {}", folder.display());
     let refused = |what: &str| {
         let folder = folder.display();
-        anyhow!("{folder} {what}: remove it, or give another --tmp, or -o another name")
+        anyhow!(problem(format!("{folder} {what}"), "remove it, or choose another --tmp or -o"))
     };
     let metadata = fs::symlink_metadata(folder).with_context(failed)?;
     ensure!(!metadata.is_symlink(), refused("is a symbolic link"));
@@ -268,7 +315,10 @@ fn check_folder(folder: &Path) -> Result<()> {
         let entry = entry.with_context(failed)?;
         let (name, metadata) = (entry.file_name(), entry.metadata().with_context(failed)?);
         let is_ours = names.contains(&name) && metadata.is_file() && metadata.nlink() == 1;
-        ensure!(is_ours, refused(&format!("holds {}, which is not of a build", name.display())),);
+        ensure!(
+            is_ours,
+            refused(&format!("holds {}, which does not belong to a build", name.display())),
+        );
     }
     Ok(())
 }
@@ -298,7 +348,6 @@ impl Output {
         }
     }
 
-    /// The files that it is.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Output::File(path) => vec![path.clone()],
@@ -322,21 +371,33 @@ impl Output {
         let between = files.iter().flat_map(|file| [partial(file), base(file)]);
         if let Some(link) = between.into_iter().find(|path| path.is_symlink()) {
             let link = link.display();
-            bail!("{link} is a symbolic link, and a build would write there: remove it");
+            bail!(problem(
+                format!("{link} is a symbolic link where the build would write"),
+                "remove it"
+            ));
         }
         let Output::Shards(path, shards) = self else { return Ok(()) };
-        let (stem, another) = (file::stem_of(path), "or give -o another name");
+        let (stem, another) = (file::stem_of(path), "or choose another name for -o");
         if let Some(file) = [path, &beside(&stem, ".ib")].into_iter().find(|path| path.exists()) {
-            bail!("{} is there, and would hide its shards: remove it, {another}", file.display());
+            bail!(problem(
+                format!("{} exists, and would hide its shards", file.display()),
+                format!("remove it, {another}")
+            ));
         }
         let found = file::shard_paths(stem).unwrap_or_default();
         if let Some(other) = found.iter().find(|file| !files.contains(file)) {
             let other = other.display();
-            bail!("{other} is a shard of others than these {shards}: remove those, {another}");
+            bail!(problem(
+                format!("{other} is a shard of another set than these {shards}"),
+                format!("remove that set, {another}")
+            ));
         }
         let odd = files.iter().find(|file| file.is_symlink() || file.is_dir());
         match odd.map(|file| file.display()) {
-            Some(odd) => bail!("{odd} is there and is not a file: remove it, {another}"),
+            Some(odd) => bail!(problem(
+                format!("{odd} exists and is not a file"),
+                format!("remove it, {another}")
+            )),
             None => Ok(()),
         }
     }
@@ -370,9 +431,68 @@ fn lock(folder: &Path) -> Result<File> {
     let file = file.with_context(|| format!("cannot create {}", path.display()))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
-            bail!("another program builds in {}: wait for it, or give another -o", folder.display())
+            bail!(problem(
+                format!("another program is building in {}", folder.display()),
+                "wait for it to end, or choose another name for -o"
+            ))
         }
         // Where files cannot be locked, as on some network drives, care has to do.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_another_version_is_not_called_damaged() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("f.ib.building");
+        let asked = || BTreeMap::from([("kind", "ribbon".to_owned()), ("hash", "1".to_owned())]);
+        let mut unfinished = Unfinished::begin(&folder, asked()).unwrap();
+        unfinished.save(b"chunks", b"").unwrap();
+        drop(unfinished);
+        let path = folder.join(STATE);
+        let saved: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let resume = |text: String| {
+            fs::write(&path, text).unwrap();
+            Unfinished::resume(&folder, asked()).map(drop).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(resume(saved.to_string()), Ok(()));
+        let renamed = |change: fn(&mut serde_json::Map<String, Value>)| {
+            let mut state = saved.clone();
+            change(state.as_object_mut().unwrap());
+            state.to_string()
+        };
+        for other in [
+            renamed(|state| drop(state.remove("missing"))),
+            renamed(|state| drop(state.remove("asked"))),
+            renamed(|state| state["asked"] = json!({ "kind": "ribbon", "hashing": "1" })),
+            renamed(|state| state["asked"] = json!({ "kind": "ribbon" })),
+            renamed(|state| state["asked"]["seed"] = json!("1")),
+        ] {
+            let error = resume(other).unwrap_err();
+            assert!(error.contains("begun by another version of inbloom"), "{error}");
+        }
+        for damaged in [
+            "{".to_owned(),
+            "[]".to_owned(),
+            renamed(|state| state["missing"] = json!("none")),
+            renamed(|state| state["asked"]["kind"] = json!(1)),
+        ] {
+            let error = resume(damaged).unwrap_err();
+            assert!(error.contains("is damaged"), "{error}");
+        }
+        let another = resume(renamed(|state| state["asked"]["kind"] = json!("classic")));
+        assert!(another.unwrap_err().contains("was started with kind classic, now kind ribbon"));
+    }
+
+    #[test]
+    fn differences_are_shown_as_they_are_typed() {
+        assert_eq!(difference("-p", "1e-4", "1e-3"), "-p 1e-4, now -p 1e-3");
+        assert_eq!(difference("-n", "", "1000"), "no -n, now -n 1000");
+        assert_eq!(difference("--crlf", GIVEN, ""), "--crlf, now no --crlf");
+        assert_eq!(difference(HASH, "0123", "4567"), "another --hash-seed or --key-file");
     }
 }

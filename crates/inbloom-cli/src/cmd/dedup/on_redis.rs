@@ -15,6 +15,7 @@ use inbloom_redis::{Address, Error, Found, RedisFilter, Spec};
 use super::{Args, sizing};
 use crate::normalize::Normalization;
 use crate::numbers;
+use crate::output::{Problem, problem};
 use crate::overfull::Overfull;
 use crate::remote;
 
@@ -23,7 +24,7 @@ const OFTEN: Duration = Duration::from_secs(1);
 /// So many lines wait at most.
 const MANY: usize = 50_000;
 
-/// A filter on Redis, and the lines that it is still to be told.
+/// A filter on Redis, and the lines that are not sent to it yet.
 pub struct SharedMemory {
     pub filter: RedisFilter,
     address: Address,
@@ -115,20 +116,22 @@ impl SharedMemory {
     pub fn mistakes(&self) -> String {
         let expected = self.new as f64 * self.filter.plan().rate();
         match expected < 0.001 {
-            true => "fewer than 0.001".to_owned(),
-            false => format!("at most {}", numbers::significant(expected)),
+            true => "below 0.001".to_owned(),
+            false => format!("at most {}", numbers::expected(expected)),
         }
     }
 
     /// Why it took no more than so many lines.
-    pub fn full(&self, read: u64) -> String {
-        format!(
-            "{} was planned for {} and is full, and record {} of the input is new: the lines before it \
-             were printed and recorded, the others were not; begin again with another name and a \
-             larger -n",
-            self.address,
-            numbers::lines(self.filter.plan().items()),
-            numbers::exact(read + 1),
+    pub fn full(&self, read: u64) -> Problem {
+        problem(
+            format!(
+                "{} is full: it was planned for {}, and record {} is new; the records before it \
+                 were printed and saved, the others were not",
+                self.address,
+                numbers::lines(self.filter.plan().items()),
+                numbers::exact(read + 1)
+            ),
+            "begin again with another name and a larger -n",
         )
     }
 }
@@ -137,19 +140,31 @@ impl SharedMemory {
 fn check_options(args: &Args) -> Result<()> {
     ensure!(
         !args.wait.is_given(),
-        "--wait is for files: several programs can use a filter on Redis at once"
+        problem(
+            "--wait only works for files: several programs can use a filter on Redis at once",
+            "leave --wait out"
+        )
     );
     ensure!(
         args.kind.is_none_or(|kind| kind == inbloom_redis::KIND) && args.sizing.window.is_none(),
-        "a filter on Redis is of kind blocked: leave --kind and --window out, or keep it in a file"
+        problem(
+            "a filter on Redis is of kind blocked",
+            "leave --kind and --window out, or keep the filter in a file"
+        )
     );
     ensure!(
         args.auto_clear.is_none(),
-        "a filter on Redis does not empty itself: leave --auto-clear out, or keep it in a file"
+        problem(
+            "a filter on Redis does not empty itself",
+            "leave --auto-clear out, or keep the filter in a file"
+        )
     );
     ensure!(
         args.overfull != Some(Overfull::Grow),
-        "--overfull grow: a filter on Redis has a fixed size; choose stop or continue"
+        problem(
+            "a filter on Redis has a fixed size and cannot grow",
+            "pass --overfull stop or continue"
+        )
     );
     Ok(())
 }
@@ -159,16 +174,22 @@ fn check_found(args: &Args, filter: &RedisFilter, normalization: Normalization) 
     for (option, asked, found) in args.sizing.against(filter.plan()) {
         ensure!(
             asked == found,
-            "the filter exists and was made with {option} {found}, not {asked}: leave the options of \
-             size out, or choose another name",
+            problem(
+                format!("the filter already exists, with {option} {found}, not {asked}"),
+                "leave the options for its size out, or choose another name"
+            )
         );
     }
     args.hash.check_hasher(filter.hasher())?;
     ensure!(
         normalization.is_none() || normalization.to_string() == filter.normalization(),
-        "the filter exists, and its keys were normalized by '{}', not by '{normalization}': leave \
-         --normalize and --crlf out, or choose another name",
-        filter.normalization(),
+        problem(
+            format!(
+                "the filter already exists, with the normalization \"{}\", not \"{normalization}\"",
+                filter.normalization()
+            ),
+            "leave --normalize and --crlf out, or choose another name"
+        )
     );
     Ok(())
 }
@@ -176,7 +197,10 @@ fn check_found(args: &Args, filter: &RedisFilter, normalization: Normalization) 
 fn new_spec(args: &Args, normalization: Normalization) -> Result<Spec> {
     let (kind, sizing) = sizing(args);
     if kind != inbloom_redis::KIND {
-        bail!("there is no filter of this name yet, and one on Redis cannot grow: give -n");
+        bail!(problem(
+            "there is no filter of this name yet, and a filter on Redis cannot grow",
+            "pass -n, the number of lines to expect"
+        ));
     }
     let mut spec = Spec::new(remote::plan(&sizing)?);
     spec.hasher = args.hash.hasher(kind)?;

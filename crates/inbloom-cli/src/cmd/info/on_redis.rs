@@ -9,11 +9,18 @@ use inbloom_redis::{Address, Listed, RedisFilter, Server};
 use serde_json::{Value, json};
 
 use super::{Args, printable, wrapped};
+use crate::output::problem;
 use crate::{filter_file, numbers, output};
 
 /// Describes one filter.
 pub fn one(args: &Args, address: &Address) -> Result<ExitCode> {
-    ensure!(!args.histogram, "a histogram is of a file: pull {address} into one first");
+    ensure!(
+        !args.histogram,
+        problem(
+            "--histogram only works for a file",
+            format!("copy the filter into one: inbloom pull {address} FILE")
+        )
+    );
     let filter = args.redis.open(address, args.open.key()?.as_ref())?;
     let named = || address.to_string();
     let occupied = filter.occupied().with_context(named)?;
@@ -41,9 +48,9 @@ fn as_text(
     };
     let now = plan.rate_at(items);
     let verdict = match () {
-        () if now <= plan.rate() => "within the promise",
-        () if items - 3.0 * error <= plan.items() as f64 => "at the promise, within chance",
-        () => "ABOVE the promise: it holds more keys than planned",
+        () if now <= plan.rate() => "within the target",
+        () if items - 3.0 * error <= plan.items() as f64 => "at the target, within chance",
+        () => "ABOVE the target: it holds more keys than planned",
     };
     let expires =
         left.map_or("never".to_owned(), |left| format!("in {} s", numbers::exact(left.as_secs())));
@@ -51,7 +58,7 @@ fn as_text(
         ("address", format!("{address}, {servers}")),
         ("kind", plan.kind().name().to_owned()),
         ("planned keys", exact(plan.items())),
-        ("promised rate", rate(plan.rate())),
+        ("target rate", rate(plan.rate())),
         ("bits", exact(plan.bits())),
         (
             "memory",
@@ -94,7 +101,7 @@ fn as_json(
         "expires_in_seconds": left.map(|left| left.as_secs_f64()),
         "kind": plan.kind().to_string(),
         "planned_items": plan.items(),
-        "promised_rate": plan.rate(),
+        "target_rate": plan.rate(),
         "bits": plan.bits(),
         "bits_per_key": plan.bits_per_key(),
         "bytes": plan.bytes(),
@@ -103,7 +110,7 @@ fn as_json(
         "hash_seed": filter.hasher().seed(),
         "estimated_items": items,
         "estimated_items_error": error,
-        "ones": occupied,
+        "occupied": occupied,
         "fill": plan.fill_at(items),
         "current_rate": plan.rate_at(items),
         "normalization": filter.normalization(),
@@ -119,7 +126,10 @@ fn seconds(time: SystemTime) -> u64 {
 pub fn all(args: &Args, server: &Server) -> Result<ExitCode> {
     ensure!(
         !args.histogram,
-        "a histogram is of a file: pull a filter into one with 'inbloom pull'"
+        problem(
+            "--histogram only works for a file",
+            "copy the filter into one with 'inbloom pull'"
+        )
     );
     let client = args.redis.connect(server)?;
     let filters = RedisFilter::list(&client).with_context(|| server.to_string())?;
@@ -154,7 +164,7 @@ fn row_as_json(filter: &Listed) -> Value {
     json!({
         "name": String::from_utf8_lossy(&filter.name),
         "planned_items": filter.plan.items(),
-        "promised_rate": filter.plan.rate(),
+        "target_rate": filter.plan.rate(),
         "bytes": filter.plan.bytes(),
         "created": seconds(filter.created),
         "lost": filter.is_lost,

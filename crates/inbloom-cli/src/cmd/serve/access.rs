@@ -9,28 +9,28 @@ use inbloom_server::secret::{Missing, secret_in};
 use inbloom_server::{Listeners, Tls, Users, persist, users};
 
 use crate::filter_file::KeyArgs;
+use crate::output::problem;
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Access")]
 pub struct AccessArgs {
-    /// Password that clients have to give with AUTH or HELLO; better kept in the environment
+    /// Password for AUTH and HELLO; safer in the environment variable
     #[arg(long, value_name = "PASSWORD", env = "INBLOOM_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
 
-    /// File of users, a line each: NAME ROLE PASSWORD
+    /// File of users, one per line: NAME ROLE PASSWORD
     ///
-    /// ROLE is read-only, read-write, admin or off; PASSWORD is sha256:HEX, password:TEXT or
-    /// nopass. Lines that begin with # are comments. 'default' is who a client is before AUTH;
-    /// without such a line it is off. The file must be readable by its owner alone (chmod 600).
+    /// ROLE is read-only, read-write, admin or off. PASSWORD is sha256:HEX, password:TEXT or nopass.
+    /// Lines that begin with # are comments. A client is the user 'default' before AUTH; without a
+    /// line that user is off. Only the owner may read the file (chmod 600).
     #[arg(long, value_name = "FILE", env = "INBLOOM_USERS")]
     pub users: Option<PathBuf>,
 
-    /// Serve clients of other machines even if nobody needs a password
+    /// Serve clients of other machines even without a password
     #[arg(long)]
     pub no_protected_mode: bool,
 
-    /// Certificate of the server in PEM, followed by those between it and the root: with it,
-    /// --listen speaks TLS
+    /// Certificate chain of the server in PEM; --listen then speaks TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
@@ -38,12 +38,12 @@ pub struct AccessArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Speak TLS at this address, and go on without at --listen
+    /// Second address, with TLS; --listen then stays without TLS
     #[arg(long, value_name = "ADDRESS", requires = "tls_cert")]
     pub tls_listen: Option<String>,
 
-    /// Hash keys under a secret (SipHash-1-3), so that nobody can craft false positives; takes it
-    /// from --key-file, or keeps one in the data directory
+    /// Hash keys with a secret key (SipHash-1-3), so that nobody can craft false positives; it comes
+    /// from --key-file, or is kept in the data folder
     #[arg(long)]
     keyed: bool,
 
@@ -59,9 +59,14 @@ impl AccessArgs {
         let default = users.get(users::DEFAULT.as_bytes(), "");
         ensure!(
             self.password.is_none() || default.is_none_or(|user| user.is_open()),
-            "--password is that of user 'default', which {} gives another one or turns off: leave \
-             out one of them",
-            path.display()
+            problem(
+                format!(
+                    "--password is for the user \"default\", which {} turns off or gives another \
+                     password",
+                    path.display()
+                ),
+                "leave one of them out"
+            )
         );
         Ok(users)
     }
@@ -78,10 +83,11 @@ impl AccessArgs {
                 let missing = if is_new { Missing::Made } else { Missing::Refused };
                 Ok(Some(secret_in(dir, missing)?))
             }
-            None => bail!(
-                "--keyed needs a secret that outlives the server: give --dir FOLDER, where one is made \
-                 and kept, or --key-file FILE, with the 32 hexadecimal digits of 'openssl rand -hex 16'"
-            ),
+            None => bail!(problem(
+                "--keyed needs a secret key that outlives the server",
+                "pass --dir FOLDER, where one is created and kept, or --key-file FILE with the \
+                 output of 'openssl rand -hex 16'"
+            )),
         }
     }
 

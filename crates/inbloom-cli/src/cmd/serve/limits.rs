@@ -7,41 +7,40 @@ use inbloom_server::units;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// Bytes that all filters together may take, as 64MiB or 8G; 8GB is 8GiB [default: three quarters of
-    /// memory]
+    /// Memory for all filters together: 64MiB, 8G (8GB is 8GiB) [default: three quarters of memory]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_memory: Option<u64>,
 
-    /// Bytes that one filter may take, also when it grows [default: no limit but --max-memory]
+    /// Memory for one filter, also when it grows [default: --max-memory]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_filter: Option<u64>,
 
-    /// Clients at once; more are refused
+    /// Number of clients at once; more are refused
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clients())]
     max_clients: u32,
 
-    /// Bytes that all clients together hold: requests, queues and unread replies [default: an eighth
-    /// of memory]
+    /// Memory for all clients together: requests, queues and unread replies [default: an eighth of
+    /// memory]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_client_memory: Option<u64>,
 
-    /// Bytes of one argument of a request, 1MiB to 4GiB [default: 64MiB]
+    /// Largest argument of a request, 1MiB to 4GiB [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = request_bytes)]
     max_argument: Option<u64>,
 
-    /// Bytes of a whole request, 1MiB to 4GiB [default: 256MiB]
+    /// Largest request, 1MiB to 4GiB [default: 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = request_bytes)]
     max_request: Option<u64>,
 
-    /// Bytes of the commands between MULTI and EXEC [default: 64MiB]
+    /// Largest transaction between MULTI and EXEC [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes)]
     max_multi: Option<u64>,
 
-    /// Seconds after which an idle client is sent away; 0: never
+    /// Seconds until an idle client is disconnected; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = seconds())]
     timeout: u64,
 
-    /// Seconds after which a client that does not read its replies is sent away; 0: never
+    /// Seconds until a client that does not read its replies is disconnected; 0 for never
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = seconds())]
     write_timeout: u64,
 }

@@ -21,7 +21,7 @@ pub struct StoreArgs {
     #[arg(conflicts_with_all = ["dir", "import_dir", "check"])]
     pub store: Option<String>,
 
-    /// Items that a filter on the store is for if BF.ADD, BF.MADD or BF.INSERT creates it
+    /// Number of keys to plan for when BF.ADD, BF.MADD or BF.INSERT creates a filter on the store
     #[arg(long, value_name = "N", default_value = "1M", value_parser = units::parse_keys)]
     store_items: u64,
 

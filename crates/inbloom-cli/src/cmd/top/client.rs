@@ -13,6 +13,7 @@ use inbloom_server::http::names::{STANDARD, base64_encode, percent_encode};
 use serde_json::Value;
 
 use crate::login::Login;
+use crate::output::problem;
 
 /// The longest wait for each step of an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -141,7 +142,8 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         let message = match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                "connection refused: is this the --http address of a server?".to_owned()
+                "connection refused: check that a server was started with this --http address"
+                    .to_owned()
             }
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 format!("no answer within {} s", PATIENCE.as_secs())
@@ -161,7 +163,10 @@ pub struct Client {
 impl Client {
     pub fn new(address: &str, login: Option<Login>) -> Result<Client> {
         if address.starts_with("https://") {
-            bail!("{address}: top does not speak TLS; use a tunnel to the --http address");
+            bail!(problem(
+                format!("{address}: top does not speak TLS"),
+                "use a tunnel to the --http address"
+            ));
         }
         let address = address.strip_prefix("http://").unwrap_or(address).trim_end_matches('/');
         let authorization = login.map_or(String::new(), |Login { user, password }| {
@@ -195,7 +200,7 @@ impl Client {
 
     fn get(&self, path: &str) -> std::result::Result<Value, Failure> {
         let address = self.address.to_socket_addrs().map_err(|error| Failure {
-            message: format!("no address as 127.0.0.1:7380: {error}"),
+            message: format!("not an address like 127.0.0.1:7380: {error}"),
             is_final: true,
         })?;
         let mut socket = Err(io::Error::from(io::ErrorKind::NotFound));
@@ -243,7 +248,7 @@ fn read(answer: &[u8]) -> std::result::Result<Value, Failure> {
     let failure = |message: &str, is_final| Err(Failure { message: message.to_owned(), is_final });
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
     let Some(end) = end.filter(|_| answer.starts_with(b"HTTP/1.")) else {
-        return failure("this is no HTTP server: name the address of --http", true);
+        return failure("not an HTTP server: name the --http address of an inbloom server", true);
     };
     let head = String::from_utf8_lossy(&answer[..end]);
     let status: u16 = head.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
@@ -252,8 +257,8 @@ fn read(answer: &[u8]) -> std::result::Result<Value, Failure> {
     match (status, body.as_ref()) {
         (200, Some(body)) => Ok(body.clone()),
         (401, _) => failure(
-            "log in: give --user and --password-file, or set INBLOOM_USER and INBLOOM_PASSWORD; \
-             or the password is wrong",
+            "login failed: pass --user and --password-file, or set INBLOOM_USER and \
+             INBLOOM_PASSWORD",
             true,
         ),
         (_, Some(body)) if body["error"].is_object() => {
@@ -261,7 +266,7 @@ fn read(answer: &[u8]) -> std::result::Result<Value, Failure> {
             // A filter that is gone, and a server that loads or is busy, are no reason to end.
             failure(message, !matches!(status, 404 | 409) && status < 500)
         }
-        _ => failure("this is no inbloom server: name the address of --http", true),
+        _ => failure("not an inbloom server: name the --http address of one", true),
     }
 }
 
@@ -274,18 +279,19 @@ mod tests {
         let ok = read(b"HTTP/1.0 200 OK\r\nA: b\r\n\r\n{\"total\":3}\n").unwrap();
         assert_eq!(ok["total"], 3);
         for (answer, text, is_final) in [
-            (&b"HTTP/1.0 401 Unauthorized\r\n\r\n{}"[..], "log in", true),
+            (&b"HTTP/1.0 401 Unauthorized\r\n\r\n{}"[..], "login failed", true),
             (
-                b"HTTP/1.0 404 Not Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"gone\"}}",
+                b"HTTP/1.0 404 Not \
+                  Found\r\n\r\n{\"error\":{\"code\":\"not_found\",\"message\":\"gone\"}}",
                 "gone",
                 false,
             ),
             (b"HTTP/1.0 421 \r\n\r\n{\"error\":{\"message\":\"not this host\"}}", "host", true),
             (b"HTTP/1.0 503 \r\n\r\n{\"error\":{\"message\":\"loading\"}}", "loading", false),
-            (b"HTTP/1.0 200 OK\r\n\r\n<html>", "no inbloom", true),
-            (b"HTTP/1.0 200 OK", "no HTTP", true),
-            (b"-ERR unknown command 'GET'\r\n\r\n", "no HTTP", true),
-            (b"", "no HTTP", true),
+            (b"HTTP/1.0 200 OK\r\n\r\n<html>", "not an inbloom", true),
+            (b"HTTP/1.0 200 OK", "not an HTTP", true),
+            (b"-ERR unknown command 'GET'\r\n\r\n", "not an HTTP", true),
+            (b"", "not an HTTP", true),
         ] {
             let failure = read(answer).unwrap_err();
             assert!(failure.message.contains(text), "{failure}");

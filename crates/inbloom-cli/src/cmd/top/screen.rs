@@ -31,7 +31,7 @@ enum Style {
 }
 
 impl Style {
-    /// The parameters of its escape sequence; without color, what matters is bold.
+    /// Returns the parameters of its escape sequence; without color, what matters is bold.
     fn ansi(self, has_color: bool) -> &'static str {
         match self {
             Style::Plain => "",
@@ -56,7 +56,7 @@ impl Style {
     }
 }
 
-/// The mark of a level: its shape says the same as its color.
+/// Returns the mark of a level: its shape says the same as its color.
 fn mark(level: &str) -> &'static str {
     match level {
         "bad" => "\u{25a0}",
@@ -65,7 +65,6 @@ fn mark(level: &str) -> &'static str {
     }
 }
 
-/// A line of a screen.
 #[derive(Clone, Debug, Default)]
 pub struct ScreenLine {
     parts: Vec<(Style, String)>,
@@ -73,13 +72,13 @@ pub struct ScreenLine {
 }
 
 impl ScreenLine {
-    /// The text alone.
+    /// Returns the text alone.
     pub fn plain(&self) -> String {
         let text: String = self.parts.iter().map(|(_, text)| text.as_str()).collect();
         text.trim_end().to_owned()
     }
 
-    /// The text with escape sequences.
+    /// Returns the text with escape sequences.
     pub fn ansi(&self, has_color: bool) -> String {
         let mut text = String::new();
         for (style, part) in &self.parts {
@@ -101,7 +100,7 @@ impl ScreenLine {
         line
     }
 
-    /// The line without what does not fit into a width.
+    /// Returns the line without what does not fit into a width.
     fn cut(mut self, width: usize) -> ScreenLine {
         let mut left = width;
         for (_, text) in &mut self.parts {
@@ -190,7 +189,7 @@ impl View {
         self.failure = Some(failure.message.clone());
     }
 
-    /// The filters of the list that is shown.
+    /// Returns the filters of the list that is shown.
     fn rows(&self) -> &[Value] {
         let snapshot = self.snapshot.as_ref().filter(|it| it.look.screen == Screen::List);
         snapshot.and_then(|it| it.shown["filters"].as_array()).map_or(&[], Vec::as_slice)
@@ -299,7 +298,7 @@ impl View {
         self.chosen = path.map(str::to_owned);
     }
 
-    /// The screen for a terminal of this size.
+    /// Returns the screen for a terminal of this size.
     pub fn frame(&self, look: &Look, width: usize, height: usize) -> Vec<ScreenLine> {
         let mut lines = self.head();
         let snapshot = self.snapshot.as_ref().filter(|it| it.look.screen == look.screen);
@@ -315,7 +314,7 @@ impl View {
         lines.into_iter().map(|line| line.cut(width)).collect()
     }
 
-    /// The list as text, as wide as it needs to be.
+    /// Returns the list as text, as wide as it needs to be.
     pub fn text(&self, look: &Look) -> String {
         let mut lines = self.head();
         lines.extend(self.list(look, usize::MAX));
@@ -324,7 +323,7 @@ impl View {
         lines.iter().map(|line| line.plain() + "\n").collect()
     }
 
-    /// The server in three lines: does it work, what does it do, does it keep what it has?
+    /// Returns the server in three lines: does it work, what does it do, does it keep what it has?
     fn head(&self) -> Vec<ScreenLine> {
         let health = self.snapshot.as_ref().map_or(&Value::Null, |it| &it.health);
         let mut first = ScreenLine::default();
@@ -531,7 +530,7 @@ fn optional(value: &Value, text: impl Fn(f64) -> String) -> String {
     value.as_f64().map_or(NONE.to_owned(), text)
 }
 
-/// A number of events in a second: below ten with its fraction.
+/// Returns a number of events in a second: below ten with its fraction.
 fn per_second(number: f64) -> String {
     match number {
         0.0 => "0".to_owned(),
@@ -540,7 +539,7 @@ fn per_second(number: f64) -> String {
     }
 }
 
-/// A span of time, in its two largest units: `45 s`, `3 h 20 min`.
+/// Returns a span of time, in its two largest units: `45 s`, `3 h 20 min`.
 fn span(seconds: f64) -> String {
     const UNITS: [(u64, &str); 5] =
         [(365 * 86_400, "y"), (86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
@@ -556,7 +555,7 @@ fn span(seconds: f64) -> String {
     }
 }
 
-/// How long ago a moment was that the API gives in seconds since 1970.
+/// Returns how long ago a moment was that the API gives in seconds since 1970.
 fn ago(health: &Value, at: &Value) -> String {
     match at.as_f64() {
         Some(at) => format!("{} ago", span((real(health, "now") - at).max(0.0))),
@@ -592,7 +591,7 @@ fn durability(health: &Value) -> ScreenLine {
     line
 }
 
-/// A bar of a share, with eighths of a character.
+/// Returns a bar of a share, with eighths of a character.
 fn bar(share: f64, width: usize) -> String {
     let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
     let mut bar = "\u{2588}".repeat(eighths / 8);
@@ -629,7 +628,7 @@ fn labeled(label: &str, style: Style, text: impl AsRef<str>) -> ScreenLine {
     line
 }
 
-/// The screen of one filter.
+/// Returns the screen of one filter.
 fn filter(snapshot: &Snapshot, width: usize) -> Vec<ScreenLine> {
     let shown = &snapshot.shown;
     let mut title = ScreenLine::of(Style::Bold, text(shown, "name"));
@@ -840,7 +839,7 @@ fn history(snapshot: &Snapshot, columns: usize) -> Vec<ScreenLine> {
     lines
 }
 
-/// The screen of the server's health, below its head.
+/// Returns the screen of the server's health, below its head.
 fn health(health: &Value) -> Vec<ScreenLine> {
     let mut lines = Vec::new();
     for trouble in health["troubles"].as_array().into_iter().flatten() {
@@ -947,7 +946,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The next database that has filters; the same one if no other has.
+/// Returns the next database that has filters; the same one if no other has.
 fn next_database(shown: &Value, database: u8) -> u8 {
     let all = list(&shown["databases"]).iter().filter_map(|it| it["database"].as_u64());
     let mut all: Vec<u8> = all.filter_map(|it| u8::try_from(it).ok()).collect();

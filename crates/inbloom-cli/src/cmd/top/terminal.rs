@@ -88,7 +88,7 @@ impl Terminal {
         if text.is_empty() { Ok(()) } else { write(&text) }
     }
 
-    /// The next key, if one comes in time.
+    /// Returns the next key, if one comes in time.
     pub fn key(&mut self, wait: Duration) -> Result<Option<Key>> {
         if self.pending.is_empty() {
             let stdin = rustix::stdio::stdin();
@@ -152,7 +152,8 @@ fn next_key(bytes: &mut Vec<u8>) -> Option<Key> {
     })
 }
 
-/// The key of a sequence that begins with Escape: alone, `ESC [ A`, `ESC O A` or `ESC [ 5 ~`.
+/// Returns the key of a sequence that begins with Escape: alone, `ESC [ A`, `ESC O A` or `ESC [ 5
+/// ~`.
 fn escape(bytes: &mut Vec<u8>) -> Option<Key> {
     if !matches!(bytes.last(), Some(b'[' | b'O')) {
         return Some(Key::Escape);

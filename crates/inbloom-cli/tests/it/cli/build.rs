@@ -35,7 +35,7 @@ fn every_key_of_a_built_filter_is_found_and_few_others() {
         assert_eq!(info["kind"], kind);
         let planned = if options.ends_with("1h") { 80_000 } else { 20_000 };
         assert_eq!(info["planned_items"], planned, "{kind}");
-        assert_eq!(info["promised_rate"], 0.01);
+        assert_eq!(info["target_rate"], 0.01);
         assert!(info["current_rate"].as_f64() <= Some(0.0105), "{info}");
         assert_eq!(info["bits"].as_u64().map(|bits| bits > 0), Some(true));
         folder.run("info --verify f.ib").expect(0);
@@ -63,11 +63,11 @@ fn a_ribbon_is_built_once_and_takes_no_more_keys() {
     assert!(build.stderr.starts_with(said), "{}", build.stderr);
     assert!(!build.stderr.contains("warning"), "more keys than planned cost no rate");
     let text = folder.run("info f.ib").expect(0).text();
-    for part in ["kind            ribbon", "14 bits each", "within the promise", "5,000 +- 0"] {
+    for part in ["kind            ribbon", "14 bits each", "within the target", "5,000 +- 0"] {
         assert!(text.contains(part), "no {part} in {text}");
     }
     for change in ["add f.ib in.txt", "dedup --filter f.ib in.txt", "merge -o g.ib f.ib f.ib"] {
-        let words = ["kind ribbon cannot", "built once", "inbloom build --base"];
+        let words = ["kind ribbon cannot", "inbloom build --base"];
         folder.run(change).expect_error(&words);
     }
     folder.run("remove f.ib in.txt").expect_error(&["kind ribbon cannot remove"]);
@@ -117,10 +117,10 @@ fn a_filter_that_is_full_says_so_and_is_not_written() {
     let before = (folder.read("names.ib"), folder.names());
     folder
         .run_with("build --kind cuckoo -n 100 -o names.ib --overfull continue", numbers(0, 10_000))
-        .expect_error(&["the filter is full", "is for 100", "plan more items"]);
+        .expect_error(&["the filter is full", "planned for 100", "plan for more items"]);
     folder
         .run_with("build --kind scalable --growth 0 -n 100 -o names.ib", numbers(0, 10_000))
-        .expect_error(&["planned for 100", "give -n 10000; or leave --growth out"]);
+        .expect_error(&["planned for 100", "pass -n 10000; or leave --growth out"]);
     assert!(before == (folder.read("names.ib"), folder.names()), "{:?}", folder.names());
 }
 
@@ -166,13 +166,17 @@ fn more_keys_in_a_step_of_a_window_than_planned_are_said() {
     let build = folder
         .run_with("build --kind window --window 1h -n 1000 -o f.ib", numbers(0, 1_000))
         .expect(0);
-    assert!(build.stderr.contains("warning: planned for 1,000 keys, not all"), "{}", build.stderr);
-    assert!(build.stderr.contains("build again with -n 4000"), "{}", build.stderr);
+    assert!(
+        build.stderr.contains("warning: the filter was planned for 1,000 keys, not all"),
+        "{}",
+        build.stderr
+    );
+    assert!(build.stderr.contains("build it again with -n 4000"), "{}", build.stderr);
     let text = folder.run("info f.ib").expect(0).text();
-    assert!(text.contains("ABOVE the promise: more keys than planned in a step"), "{text}");
+    assert!(text.contains("ABOVE the target: more keys than planned in a step"), "{text}");
     folder.run_with("build --kind window --window 1h -o f.ib", numbers(0, 1_000)).expect(0);
     let text = folder.run("info f.ib").expect(0).text();
-    assert!(text.contains("within the promise"), "{text}");
+    assert!(text.contains("within the target"), "{text}");
 }
 
 #[test]
@@ -213,9 +217,13 @@ fn more_keys_than_planned_are_taken_where_that_was_asked_for() {
     let folder = Folder::new();
     let build = "build -n 100 --overfull continue -o f.ib";
     let build = folder.run_with(build, numbers(0, 1_000)).expect(0);
-    assert!(build.stderr.contains("warning: planned for 100 keys"), "{}", build.stderr);
+    assert!(
+        build.stderr.contains("warning: the filter was planned for 100 keys"),
+        "{}",
+        build.stderr
+    );
     let info = folder.run("info f.ib").expect(0);
-    assert!(info.text().contains("ABOVE the promise"), "{}", info.text());
+    assert!(info.text().contains("ABOVE the target"), "{}", info.text());
     folder.run_with("check -v f.ib", numbers(0, 1_000)).expect(1);
 }
 
@@ -377,4 +385,29 @@ fn the_size_of_a_ribbon_is_that_of_its_different_keys() {
     folder.run("build --kind ribbon -o none.ib empty.txt").expect(0);
     let info = folder.run("info --histogram --verify none.ib").expect(0).text();
     assert!(info.contains("it has no cells") || !info.contains("inf"), "{info}");
+}
+
+#[test]
+fn quiet_leaves_out_the_summary_and_no_warning() {
+    let folder = Folder::with_names();
+    folder.write("many.txt", numbers(0, 300_000));
+    for options in [
+        "-o a.ib names.txt",
+        "-o b.ib --kind ribbon --memory 8MiB many.txt",
+        "-o c.ib --kind classic --shards 2 --memory 8MiB many.txt",
+        "-o d.ib --base b.ib --add names.txt --never-match names.txt",
+        "-o e.ib --kind window --window 10 -p 1e-3 many.txt",
+    ] {
+        for quiet in ["-q", "--quiet"] {
+            assert_eq!(folder.run(&format!("build {quiet} {options}")).expect(0).stderr, "");
+        }
+        assert_ne!(folder.run(&format!("build {options}")).expect(0).stderr, "", "{options}");
+    }
+    assert_eq!(folder.run("check -c a.ib names.txt").expect(0).text(), "3\n");
+    let warned = folder.run("build -q -o f.ib -n 1000 --overfull continue many.txt").expect(0);
+    assert!(warned.stderr.starts_with("warning: "), "{}", warned.stderr);
+    assert!(!warned.stderr.contains("inbloom: "), "{}", warned.stderr);
+    folder.write("windows.txt", "a\r\nb\r\n");
+    let warned = folder.run("build -q -o g.ib windows.txt").expect(0).stderr;
+    assert!(warned.contains("carriage return") && !warned.contains("inbloom: "), "{warned}");
 }

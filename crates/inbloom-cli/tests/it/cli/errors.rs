@@ -111,8 +111,16 @@ fn a_filter_that_is_none_or_missing_or_a_directory_is_named() {
     folder.write("empty.ib", "");
     fs::create_dir(folder.path("folder.ib")).expect("a temporary folder");
     for command in OPENERS {
-        refused(&folder, &format!("{command} text.ib"), &["text.ib", "expected"]);
-        refused(&folder, &format!("{command} empty.ib"), &["empty.ib", "expected"]);
+        refused(
+            &folder,
+            &format!("{command} text.ib"),
+            &["text.ib: not an inbloom file (starts with \"alice", "help: "],
+        );
+        refused(
+            &folder,
+            &format!("{command} empty.ib"),
+            &["empty.ib: not an inbloom file (it is empty)", "help: "],
+        );
         refused(&folder, &format!("{command} missing.ib"), &["missing.ib"]);
         refused(&folder, &format!("{command} folder.ib"), &["folder.ib"]);
     }
@@ -281,13 +289,17 @@ fn an_input_that_is_the_output_is_refused() {
     let folder = Folder::with_names();
     for command in ["check names.ib names.txt", "dedup names.txt", "dedup --count names.txt"] {
         let outcome = bash(&folder, &format!("inbloom {command} >> names.txt")).expect(2);
-        assert!(outcome.stderr.contains("names.txt is input and output"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("names.txt is both input and output"),
+            "{}",
+            outcome.stderr
+        );
     }
     assert_eq!(folder.read("names.txt"), b"alice\nbob\ncarol\n");
     let outcome = bash(&folder, "inbloom check names.ib < names.txt >> names.txt").expect(2);
-    assert!(outcome.stderr.contains("standard input is the output too"), "{}", outcome.stderr);
-    refused(&folder, "build -o names.txt names.txt", &["names.txt is input and output"]);
-    refused(&folder, "build -o ./names.txt names.ib names.txt", &["input and output"]);
+    assert!(outcome.stderr.contains("standard input is also the output"), "{}", outcome.stderr);
+    refused(&folder, "build -o names.txt names.txt", &["names.txt is both input and output"]);
+    refused(&folder, "build -o ./names.txt names.ib names.txt", &["both input and output"]);
     assert_eq!(folder.read("names.txt"), b"alice\nbob\ncarol\n");
 }
 
@@ -357,13 +369,13 @@ fn a_secret_key_is_asked_for_and_never_shown() {
     );
     let again = folder.run("dedup -q --key-file key --filter keyed.ib names.txt").expect(0);
     assert_eq!(again.stdout, b"");
-    folder.run("check keyed.ib names.txt").expect_error(&["keyed.ib", "keyed", "--key-file"]);
+    folder.run("check keyed.ib names.txt").expect_error(&["keyed.ib", "secret key", "--key-file"]);
     folder.run("check --key-file other keyed.ib names.txt").expect_error(&["keyed.ib", "another"]);
     let short = folder.run("check --key-file short keyed.ib names.txt");
     short.expect_error(&["short", "4 characters", "32 hexadecimal digits"]);
     folder.run("check --key-file missing keyed.ib").expect_error(&["missing"]);
     let bitmap = folder.run("build --kind bitmap --universe 9 --key-file key -o b.ib names.txt");
-    bitmap.expect_error(&["bitmap", "does not hash"]);
+    bitmap.expect_error(&["bitmap", "without hashing"]);
     let bytes = folder.read("keyed.ib");
     let raw: Vec<u8> = (0..16).collect();
     assert!(!bytes.windows(16).any(|window| window == raw), "the key is in the file");

@@ -120,12 +120,15 @@ impl Outcome {
         self
     }
 
-    /// An error is exit code 2, nothing on stdout, and a message with each of these words.
+    /// An error is exit code 2, nothing on stdout, and a message after `error: ` with each of these
+    /// words.
     #[track_caller]
     pub fn expect_error(self, words: &[&str]) {
         let outcome = self.expect(2);
         assert!(outcome.stdout.is_empty(), "stdout of an error:\n{}", outcome.text());
         assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+        let is_error = |line: &str| line.starts_with("error: ");
+        assert!(outcome.stderr.lines().any(is_error), "no error in: {}", outcome.stderr);
         for word in words {
             assert!(outcome.stderr.contains(word), "no '{word}' in: {}", outcome.stderr);
         }

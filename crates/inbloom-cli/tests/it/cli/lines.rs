@@ -22,7 +22,7 @@ fn an_empty_input_gives_an_empty_filter() {
     for build in ["build -o f.ib", "build -o f.ib empty.txt"] {
         let build = folder.run(build).expect(0);
         assert!(build.stderr.contains("0 keys read, 0 new"), "{}", build.stderr);
-        assert_eq!(folder.info("f.ib")["ones"], 0);
+        assert_eq!(folder.info("f.ib")["occupied"], 0);
         folder.run_with("check f.ib", "a\n\n").expect(1);
         folder.run("info f.ib").expect(0);
     }

@@ -63,7 +63,9 @@ fn a_build_in_parts_takes_no_folder_that_is_not_its_own() {
     folder.write("f.ib.building/parts", "of speech");
     folder.write("f.ib.building/thesis.txt", "precious");
     fs::remove_file(folder.path("f.ib.building/state")).expect("it was made");
-    folder.run(BUILD).expect_error(&["f.ib.building holds thesis.txt", "not of a build"]);
+    folder
+        .run(BUILD)
+        .expect_error(&["f.ib.building holds thesis.txt", "does not belong to a build"]);
     assert_eq!(folder.read("f.ib.building/parts"), b"of speech");
     fs::remove_dir_all(&building).expect("it was left");
 

@@ -42,7 +42,7 @@ fn every_subcommand_has_a_page() {
     }
     let check = folder.run("man check").expect(0).text();
     assert!(check.contains("  1  no line was selected\n"), "{check}");
-    let prose = check.find("was certainly not among them").expect("what stands before Examples");
+    let prose = check.find("is certainly not in the filter").expect("what stands before Examples");
     assert!(prose < check.find(".SH OPTIONS").expect("a section"), "it is part of the description");
 }
 
@@ -67,6 +67,6 @@ fn all_pages_are_written_into_a_folder() {
 #[test]
 fn a_page_of_nothing_is_refused() {
     let folder = Folder::new();
-    folder.run("man frobnicate").expect_error(&["'frobnicate'", "plan", "check"]);
+    folder.run("man frobnicate").expect_error(&["\"frobnicate\"", "plan", "check"]);
     folder.run("man plan --output .").expect_error(&["--output"]);
 }

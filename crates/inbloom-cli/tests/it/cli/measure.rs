@@ -16,10 +16,10 @@ fn every_kind_keeps_its_promise_at_small_numbers() {
             for rate in ["0.1", "0.01"] {
                 let measure = format!("measure --json --kind {kind} -n {items} -p {rate}");
                 let measured = folder.run(&measure).expect(0).json();
-                assert_eq!(measured["verdict"], "kept", "{measure}: {measured}");
+                assert_eq!(measured["verdict"], "met", "{measure}: {measured}");
                 assert_eq!(measured["planned_items"], items);
                 let promised: f64 = rate.parse().expect("ours");
-                assert_eq!(measured["promised_rate"], promised);
+                assert_eq!(measured["target_rate"], promised);
                 assert_eq!(measured["probed"].as_f64(), Some(1_000.0 / promised), "{measured}");
             }
         }
@@ -28,7 +28,7 @@ fn every_kind_keeps_its_promise_at_small_numbers() {
         folder.run(&format!("measure --kind window --window {window} -p 0.01")).expect(0);
     }
     let exact = folder.run("measure --json --kind bitmap --universe 10000").expect(0).json();
-    assert_eq!((&exact["false_positives"], &exact["verdict"]), (&0.into(), &"kept".into()));
+    assert_eq!((&exact["false_positives"], &exact["verdict"]), (&0.into(), &"met".into()));
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn the_screen_shows_what_was_measured() {
     for expected in [
         "kind            classic\n",
         "inserted        100 keys in each of 1,000 filters\n",
-        "asked for       100,000 keys, all absent\n",
+        "queried         100,000 keys, all absent\n",
         "false positives ",
         "99% confidence: 0.9",
-        "promised rate   1.00%\n",
-        "verdict         kept\n",
+        "target rate     1.00%\n",
+        "verdict         met\n",
     ] {
         assert!(text.contains(expected), "no '{expected}' in:\n{text}");
     }
@@ -88,7 +88,7 @@ fn too_few_queries_to_tell_are_said() {
     let folder = Folder::with_names();
     for what in ["-n 1000 -p 1e-4 --queries 1000", "names.ib --queries 1000"] {
         let text = folder.run(&format!("measure {what}")).expect(0).text();
-        assert!(text.contains("nothing to tell: only "), "{text}");
+        assert!(text.contains("undecided: only "), "{text}");
         let measured = folder.run(&format!("measure --json {what}")).expect(0).json();
         assert_eq!(measured["verdict"], "undecided", "{measured}");
     }
@@ -106,7 +106,7 @@ fn a_filter_as_planned_keeps_its_promise_and_with_twice_the_keys_does_not() {
         let build = format!("build --kind {kind} -n {planned} -p 0.01 -o f.ib");
         folder.run_with(&build, numbers(0, 2_000)).expect(0);
         let kept = folder.run("measure --json f.ib").expect(0).json();
-        assert_eq!(kept["verdict"], "kept", "{kind}: {kept}");
+        assert_eq!(kept["verdict"], "met", "{kind}: {kept}");
         assert!(kept["inserted"].as_u64() > Some(1_950), "{kind}: {kept}");
         let build = match kind.starts_with("window") {
             true => build,
@@ -114,10 +114,10 @@ fn a_filter_as_planned_keeps_its_promise_and_with_twice_the_keys_does_not() {
         };
         folder.run_with(&build, numbers(0, 2 * planned)).expect(0);
         let broken = folder.run("measure f.ib").expect(1).text();
-        assert!(broken.contains("verdict         BROKEN: it holds "), "{broken}");
+        assert!(broken.contains("verdict         EXCEEDED: the filter holds "), "{broken}");
         let broken = folder.run("measure --json f.ib").expect(1).json();
-        assert_eq!(broken["verdict"], "broken", "{kind}: {broken}");
-        assert!(broken["low"].as_f64() > broken["promised_rate"].as_f64(), "{broken}");
+        assert_eq!(broken["verdict"], "exceeded", "{kind}: {broken}");
+        assert!(broken["low"].as_f64() > broken["target_rate"].as_f64(), "{broken}");
     }
 }
 
@@ -130,8 +130,8 @@ fn the_luck_of_a_small_filter_is_no_broken_promise() {
         let keys = numbers(1_000 * first, 1_000 * first + 30);
         folder.run_with("build --kind classic -n 30 -p 0.01 -o f.ib", keys).expect(0);
         let measured = folder.run("measure --json f.ib").expect(0).json();
-        assert_eq!(measured["verdict"], "kept", "{measured}");
-        above += u32::from(measured["low"].as_f64() > measured["promised_rate"].as_f64());
+        assert_eq!(measured["verdict"], "met", "{measured}");
+        above += u32::from(measured["low"].as_f64() > measured["target_rate"].as_f64());
     }
     assert!(above > 3, "{above} of 60 are above: the test does not test what it is for");
 }
@@ -151,13 +151,13 @@ fn a_list_of_absent_keys_is_asked_for() {
         let measured = folder.run(&format!("measure --json f.ib {what}")).expect(0).json();
         assert_eq!(measured["probed"], 50_000, "{what}");
         assert_eq!(measured["false_positives"], claimed, "{what}");
-        assert_eq!(measured["verdict"], "kept", "{what}");
+        assert_eq!(measured["verdict"], "met", "{what}");
     }
     let piped = folder.run_with("measure --json f.ib -", &absent).expect(0).json();
     assert_eq!(piped["false_positives"], claimed);
     // A list that is not absent at all.
     let text = folder.run_with("measure f.ib -", numbers(0, 2_000)).expect(1).text();
-    assert!(text.contains("BROKEN, unless some of these keys are in the filter"), "{text}");
+    assert!(text.contains("EXCEEDED, unless some of these keys are in the filter"), "{text}");
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn a_bitmap_is_measured_with_a_list_only() {
     folder.run_with("build --kind bitmap --universe 1000 -o f.ib", numbers(0, 500)).expect(0);
     folder.run("measure f.ib").expect_error(&["a bitmap is exact", "list"]);
     let measured = folder.run_with("measure --json f.ib -", numbers(500, 1_000)).expect(0).json();
-    assert_eq!((&measured["false_positives"], &measured["verdict"]), (&0.into(), &"kept".into()));
+    assert_eq!((&measured["false_positives"], &measured["verdict"]), (&0.into(), &"met".into()));
     let wrong = folder.run_with("measure --json f.ib -", numbers(499, 1_000)).expect(1).json();
-    assert_eq!(wrong["verdict"], "broken");
+    assert_eq!(wrong["verdict"], "exceeded");
     folder.run_with("measure f.ib -", "1\nx\n").expect_error(&["line 2"]);
 }
 
@@ -196,7 +196,7 @@ fn a_filter_under_a_key_is_measured_under_it() {
 fn what_cannot_be_measured_is_said() {
     let folder = Folder::with_names();
     fs::create_dir(folder.path("folder")).expect("a new folder");
-    folder.run("measure").expect_error(&["needs the number of items"]);
+    folder.run("measure").expect_error(&["needs the number of keys"]);
     folder.run("measure -n 0 -p 0.01").expect_error(&["at least 1"]);
     folder.run("measure -n 100 -p 0").expect_error(&["--rate"]);
     folder.run("measure -n 100 -p 1").expect_error(&["--rate"]);

@@ -35,7 +35,7 @@ fn a_merged_filter_of_every_kind_has_the_keys_of_all_and_few_others() {
         assert!(merge.stdout.is_empty());
         let said = &merge.stderr;
         assert!(said.starts_with("inbloom: 3 filters merged: "), "{options}: {said}");
-        assert!(said.contains("promised") && said.contains("saved as all.ib"), "{said}");
+        assert!(said.contains("(target ") && said.contains("saved as all.ib"), "{said}");
         assert_eq!(said.lines().count(), 1, "{options}: no warning: {said}");
         assert!(folder.read("b.ib") == before, "an input stays as it is");
         folder.run("info --verify all.ib").expect(0);
@@ -95,14 +95,14 @@ fn a_merge_of_what_differs_names_both_files_and_what_it_is() {
     }
     let before = folder.read("names.ib");
     for (first, second, field) in [
-        ("seed-1.ib", "seed-2.ib", "hash seed, 1 in seed-1.ib and 2 in seed-2.ib"),
-        ("seed-1.ib", "lower.ib", "normalization of keys, \"\" in seed-1.ib and \"lower case\""),
-        ("classic.ib", "100.ib", "kind, classic in classic.ib and blocked in 100.ib"),
+        ("seed-1.ib", "seed-2.ib", "they differ in hash seed, 1 and 2"),
+        ("seed-1.ib", "lower.ib", "different normalizations, \"\" and \"lower case\""),
+        ("classic.ib", "100.ib", "kind, classic and blocked"),
         ("classic.ib", "classic-5.ib", "probes"),
         ("counting.ib", "narrow.ib", "width"),
         ("100.ib", "1000.ib", "bits"),
         ("hour.ib", "day.ib", "window"),
-        ("10.ib", "20.ib", "10 in 10.ib and 20 in 20.ib"),
+        ("10.ib", "20.ib", "10 and 20"),
     ] {
         let merge = folder.run(&format!("merge -o names.ib {first} {first} {second}"));
         merge.expect_error(&["cannot merge", first, second, field]);
@@ -117,7 +117,7 @@ fn more_keys_than_planned_are_merged_and_said() {
         folder.run_with(&format!("build -n 1000 -o {name}"), numbers(from, from + 1_000)).expect(0);
     }
     let merge = folder.run("merge -o all.ib a.ib b.ib").expect(0);
-    assert!(merge.stderr.contains("warning: the rate is above the promise"), "{}", merge.stderr);
+    assert!(merge.stderr.contains("warning: the rate is above the target"), "{}", merge.stderr);
     assert!(merge.stderr.contains("1,000 keys"), "{}", merge.stderr);
     folder.run_with("check -v all.ib", numbers(0, 2_000)).expect(1);
 }
@@ -133,7 +133,7 @@ fn a_cuckoo_filter_without_room_for_all_is_not_written() {
     folder.run("merge -o a.ib a.ib b.ib").expect_error(&[
         "cannot merge b.ib into a.ib",
         "the filter is full",
-        "plan more items",
+        "plan for more items",
     ]);
     assert!(before == (folder.read("a.ib"), folder.names()));
 }

@@ -164,7 +164,7 @@ const COMMANDS: &[&str] = &[
     "merge -o out.ib F F",
     "merge -o out.ib original.ib F",
     "dedup -q --filter F numbers.txt",
-    "build -o out.ib --base F --add numbers.txt --remove others.txt --allow others.txt",
+    "build -o out.ib --base F --add numbers.txt --remove others.txt --never-match others.txt",
 ];
 
 /// Runs some files through `check` and another command each, and returns how many commands ended in

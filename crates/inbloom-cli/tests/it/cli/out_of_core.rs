@@ -125,7 +125,7 @@ fn kill_9_in_each_phase_and_resume_give_the_same_file() {
     folder.write("good.txt", numbers(3_000_000, 3_100_000));
     for (input, build) in [
         ("keys.txt", "build -p 1e-4 --note list --kind ribbon"),
-        ("keys.gz", "build -p 1e-4 --note list --kind ribbon --living --allow good.txt"),
+        ("keys.gz", "build -p 1e-4 --note list --kind ribbon --overlay --never-match good.txt"),
         ("keys.txt", "build -p 1e-4 --note list --kind blocked"),
         ("keys.gz", "build -p 1e-4 --note list --kind classic --shards 7"),
         ("keys.txt", "build -p 1e-4 --note list --kind cuckoo --shards 4"),
@@ -152,14 +152,14 @@ fn kill_9_in_each_phase_and_resume_give_the_same_file() {
             // "complete" is over when the file has its name, which takes no time.
             assert!(found == Some(wanted) || wanted == "complete", "never killed while {wanted}");
             if found.is_some() {
-                folder.run(&build).expect_error(&["not finished", "--resume"]);
+                folder.run(&build).expect_error(&["unfinished build", "--resume"]);
                 // Once more, somewhere later.
                 let later = if wanted == "reading" { "read" } else { "building" };
                 kill_in(&folder, &format!("{build} --resume"), later);
             }
             if phase(&folder, "f.ib").is_some() {
                 let resumed = folder.run(&format!("{build} --resume")).expect(0);
-                assert!(resumed.stderr.contains("going on in"), "{}", resumed.stderr);
+                assert!(resumed.stderr.contains("continuing in"), "{}", resumed.stderr);
             }
             let built = files(&folder, "f.");
             assert!(built.values().eq(whole.values()), "{build}, killed while {wanted}");
@@ -260,7 +260,7 @@ fn a_blocked_filter_is_built_in_parts_when_memory_is_short() {
     }
     let command = "build -p 1e-3 -n 1M --free-memory 1M -o f.ib keys.txt";
     let outcome = folder.run(command).expect(0);
-    assert!(outcome.stderr.contains("it is built in parts"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("building in parts"), "{}", outcome.stderr);
     assert!(bits("f.ib") == bits("whole.ib"));
     assert_eq!(folder.names(), ["f.ib", "keys.txt", "whole.ib"]);
 }
@@ -271,7 +271,7 @@ fn what_is_not_of_a_build_is_left_alone() {
     folder.write("keys.txt", numbers(0, 500_000));
     fs::create_dir(folder.path("f.ib.building")).expect("it is created");
     folder.write("f.ib.building/thesis.txt", "precious");
-    let error = ["f.ib.building", "not of a build"];
+    let error = ["f.ib.building", "does not belong to a build"];
     folder.run("build --memory 8M -o f.ib keys.txt").expect_error(&error);
     folder.run_with("build -o f.ib", "a\n").expect(0);
     assert_eq!(folder.read("f.ib.building/thesis.txt"), b"precious");
@@ -295,7 +295,7 @@ fn two_builds_of_the_same_shards_are_not_mixed() {
     partial.unlock().expect("it was locked");
     fs::remove_dir_all(folder.path("f.building")).expect("it was begun");
     folder.run(&format!("{build} -o f b.txt")).expect(0);
-    let error = ["f.000-of-040.ib is not the shard that was built", "build anew"];
+    let error = ["f.000-of-040.ib is not the shard that was built", "build again"];
     folder.run(&format!("{build} -o f.ib --resume a.txt")).expect_error(&error);
     assert_eq!(folder.run("check -c f.ib b.txt").expect(0).text(), "1000000\n");
 }
@@ -353,7 +353,7 @@ fn what_cannot_be_finished_is_not_kept() {
         ("--kind cuckoo -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
         ("--kind cuckoo -n 1000 --shards 3 --overfull continue", ["full", "items"]),
         ("--kind classic -n 1000 --shards 3", ["100,000 keys", "-n 100000"]),
-        ("--kind blocked --bytes 300K -p 1e-9 --shards 3", ["--bytes allows", "allow more"]),
+        ("--kind blocked --bytes 300K -p 1e-9 --shards 3", ["--bytes allows", "larger --bytes"]),
     ] {
         folder.run(&format!("build -o f.ib {options} keys.txt")).expect_error(&words);
         assert_eq!(folder.names(), ["keys.txt"]);
@@ -362,7 +362,7 @@ fn what_cannot_be_finished_is_not_kept() {
     let keys = folder.read("keys.txt");
     let build = "build --kind classic --memory 8M -o f.ib --bytes 10M";
     folder.run_with(&format!("{build} --shards 2"), &keys).expect_error(&[
-        "a shard of 2 takes",
+        "each of 2 shards takes",
         "--shards 3",
         "--resume",
     ]);
@@ -406,24 +406,30 @@ fn shards_beside_others_are_refused_and_an_old_set_is_replaced() {
     folder.write("keys.txt", numbers(0, 1000));
     folder.run("build --shards 3 -o f.ib keys.txt").expect(0);
     folder.run("build --shards 3 -o f keys.txt").expect(0);
-    let error = ["f.000-of-003.ib", "remove those"];
+    let error = ["f.000-of-003.ib", "remove that set"];
     folder.run("build --shards 4 -o f.ib keys.txt").expect_error(&error);
     folder.run("build -o g.ib keys.txt").expect(0);
-    folder.run("build --shards 4 -o g.ib keys.txt").expect_error(&["g.ib is there", "remove it"]);
+    folder.run("build --shards 4 -o g.ib keys.txt").expect_error(&["g.ib exists", "remove it"]);
     for other in ["build -o f.ib keys.txt", "merge -o f.ib g.ib g.ib", "add f.ib keys.txt"] {
-        folder.run(other).expect_error(&["f.000-of-003.ib", "would hide"]);
+        folder.run(other).expect_error(&["f.000-of-003.ib", "choose another name"]);
     }
     assert_eq!(files(&folder, "f.").len(), 3);
     for (options, words) in [
-        ("--kind ribbon --shards 4", ["a ribbon has shards", "leave --shards out"]),
-        ("--kind bitmap --universe 10 --shards 4", ["a bitmap does not hash", "leave it out"]),
-        ("--kind window --window 100 --shards 4", ["a window forgets", "leave it out"]),
+        ("--kind ribbon --shards 4", ["has its shards in one file", "leave --shards out"]),
+        (
+            "--kind bitmap --universe 10 --shards 4",
+            ["kind bitmap does not hash", "leave --shards out"],
+        ),
+        (
+            "--kind window --window 100 --shards 4",
+            ["kind window depends on that order", "leave --shards out"],
+        ),
         ("--shards 0", ["0", "4096"]),
-        ("--auto-clear 0.5 --shards 2", ["--auto-clear", "another order"]),
-        ("--auto-clear 0.5 --memory 8M", ["--auto-clear", "another order"]),
+        ("--auto-clear 0.5 --shards 2", ["--auto-clear", "changes their order"]),
+        ("--auto-clear 0.5 --memory 8M", ["--auto-clear", "changes their order"]),
         ("--bytes 500G -p 0.01 --memory 8M", ["of disk in", "are free"]),
         ("--bytes 500G -p 0.01 --shards 4096 --memory 1G", ["of disk in", "are free"]),
-        ("-n 1G -p 1e-4 --shards 2 --memory 8M", ["a shard of 2 takes", "--shards 728"]),
+        ("-n 1G -p 1e-4 --shards 2 --memory 8M", ["each of 2 shards takes", "--shards 728"]),
     ] {
         folder.run(&format!("build -o h.ib {options} keys.txt")).expect_error(&words);
     }
@@ -447,7 +453,7 @@ fn ctrl_c_removes_the_temporary_files_and_other_signals_keep_them() {
         }
     }
     let resumed = folder.run(&format!("{build} --resume")).expect(0);
-    assert!(resumed.stderr.contains("going on in f.ib.building"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("continuing in f.ib.building"), "{}", resumed.stderr);
     assert!(folder.read("f.ib") == folder.read("whole.ib"));
 }
 
@@ -483,9 +489,9 @@ fn a_file_of_another_build_is_not_taken_for_its_own() {
     let resume = format!("{build} --resume a.txt");
     child.kill().expect("it can be killed");
     child.wait().expect("it was started");
-    folder.run(&resume).expect_error(&["of the unfinished file", "not finished"]);
+    folder.run(&resume).expect_error(&["of the unfinished file", "unfinished build"]);
     fs::remove_file(folder.path("f.ib.partial")).expect("it is there");
-    folder.run(&resume).expect_error(&["f.ib.partial", "not finished"]);
+    folder.run(&resume).expect_error(&["f.ib.partial", "unfinished build"]);
 }
 
 #[test]
@@ -559,7 +565,7 @@ fn a_stream_is_read_again_unless_all_of_it_was_read() {
     child.wait().expect("it was started");
     drop(stdin);
     let again = folder.run_with(&format!("{build} --resume"), &keys).expect(0);
-    assert!(again.stderr.contains("read again"), "{}", again.stderr);
+    assert!(again.stderr.contains("reading it again"), "{}", again.stderr);
     assert!(!again.stderr.contains("no unfinished"), "{}", again.stderr);
     assert!(folder.read("f.ib") == folder.read("whole.ib"));
 }
@@ -571,23 +577,39 @@ fn what_cannot_be_resumed_or_held_is_refused_before_it_is_read() {
     let build = format!("{BUILD} --memory 8M -o f.ib");
     assert!(kill_in(&folder, &format!("{build} keys.txt"), "reading").is_some());
     for (other, words) in [
-        ("--resume -j 1 -0 keys.txt", ["way to read lines", "-0 true"]),
-        ("--resume keys.txt keys.txt", ["another input", "keys.txt of"]),
-        ("keys.txt", ["not finished", "--resume"]),
+        ("--resume -j 1 -0 keys.txt", ["started with no -0, now -0", "f.ib.building"]),
+        ("--resume keys.txt keys.txt", ["started with other input: keys.txt of", ", now keys.txt"]),
+        ("keys.txt", ["unfinished build", "--resume"]),
     ] {
         folder.run(&format!("{build} {other}")).expect_error(&words);
     }
     folder.write("keys.txt", numbers(0, 3_000_001));
-    folder.run(&format!("{build} --resume keys.txt")).expect_error(&["another input"]);
+    folder.run(&format!("{build} --resume keys.txt")).expect_error(&["with other input"]);
+    folder.write("keys.txt", numbers(0, 3_000_000));
+    let other = build.replace("-p 1e-4 -n 40M --note list", "-p 1e-3 -n 40M --normalize trim");
+    let refused = folder.run(&format!("{other} --resume -d _ -f 1,3- keys.txt")).expect(2).stderr;
+    for difference in [
+        "-p 1e-4, now -p 1e-3",
+        "--note list, now no --note",
+        "no --normalize, now --normalize trim",
+        "no -f, now -f 1,3-",
+        "no -d, now -d '_'",
+    ] {
+        assert!(refused.contains(difference), "no '{difference}' in: {refused}");
+    }
+    assert!(!refused.contains("-n 40") && !refused.contains("Some("), "{refused}");
+    folder
+        .run(&format!("{build} --hash-seed 7 --resume keys.txt"))
+        .expect_error(&["started with another --hash-seed or --key-file"]);
     fs::remove_dir_all(folder.path("f.ib.building")).expect("it is there");
 
     folder.write("few.txt", "a\nb\n");
     for (options, words) in [
-        ("--kind ribbon --memory 1M few.txt", ["--memory is", "at least 8"]),
+        ("--kind ribbon --memory 1M few.txt", ["--memory is", "the minimum is 8"]),
         ("--kind ribbon -n 1e12 --memory 8M few.txt", ["of disk in", "are free"]),
         ("--kind ribbon --tmp missing few.txt few.txt", ["missing", "folder"]),
-        ("--kind counting --memory 8M few.txt", ["--memory is for what", "give --shards"]),
-        ("--kind classic --resume few.txt", ["--resume is for what", "leave --resume out"]),
+        ("--kind counting --memory 8M few.txt", ["--memory only works for", "pass --shards"]),
+        ("--kind classic --resume few.txt", ["--resume only works for", "leave --resume out"]),
         ("--kind blocked -n 1e12 --memory 8M few.txt", ["of disk in", "are free"]),
         ("--kind ribbon empty", ["empty is a directory", "without files"]),
     ] {

@@ -1,4 +1,4 @@
-//! `inbloom build --base`, `--allow` and `--living`: lists that change after they were built.
+//! `inbloom build --base`, `--never-match` and `--overlay`: lists that change after they were built.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn with_list(options: &str) -> Folder {
 
 #[test]
 fn a_list_is_changed_and_answers_as_a_whole() {
-    let folder = with_list("-p 1e-6 --living");
+    let folder = with_list("-p 1e-6 --overlay");
     folder.write("new.txt", numbers(20_000, 20_100));
     folder.write("gone.txt", numbers(500, 700));
     let update = "build --base list.ib --add new.txt --remove gone.txt -o next.ib";
@@ -23,7 +23,7 @@ fn a_list_is_changed_and_answers_as_a_whole() {
     assert_eq!(said.text(), "");
     let start = "inbloom: 200 removed of 200 keys, 100 added of 100 keys; ribbon, ";
     assert!(said.stderr.starts_with(start), "{}", said.stderr);
-    assert!(said.stderr.ends_with("now; saved as next.ib\n"), "{}", said.stderr);
+    assert!(said.stderr.ends_with("; saved as next.ib\n"), "{}", said.stderr);
 
     let kept = numbers(0, 500) + &numbers(700, 10_000) + &numbers(20_000, 20_100);
     let check = folder.run_with("check next.ib", numbers(0, 21_000)).expect(0);
@@ -33,21 +33,21 @@ fn a_list_is_changed_and_answers_as_a_whole() {
     assert_eq!(folder.run_with("check -c list.ib", numbers(0, 21_000)).text(), "10000\n");
 
     let info = folder.info("next.ib");
-    assert_eq!((&info["added"], &info["denied"]), (&100.into(), &200.into()));
-    assert_eq!((&info["inserted"], &info["ones"]), (&9_900.into(), &10_000.into()));
-    assert_eq!(info["promised_rate"], 1e-6);
+    assert_eq!((&info["added"], &info["excluded"]), (&100.into(), &200.into()));
+    assert_eq!((&info["inserted"], &info["occupied"]), (&9_900.into(), &10_000.into()));
+    assert_eq!(info["target_rate"], 1e-6);
     assert!(info["current_rate"].as_f64().unwrap() <= 1e-6, "{info}");
     let plain = folder.info("list.ib");
-    assert!(plain["added"].is_null() && plain["denied"].is_null());
+    assert!(plain["added"].is_null() && plain["excluded"].is_null());
     let shown = folder.run("info next.ib").expect(0).text();
-    for part in ["added           100 keys", "denied          200 keys", "within the promise"] {
+    for part in ["added           100 keys", "excluded        200 keys", "within the target"] {
         assert!(shown.contains(part), "no '{part}' in {shown}");
     }
 }
 
 #[test]
 fn the_output_may_be_the_base_and_changes_add_up() {
-    let folder = with_list("-p 1e-6 --living");
+    let folder = with_list("-p 1e-6 --overlay");
     for day in 0..5 {
         folder.write("new.txt", numbers(20_000 + 10 * day, 20_010 + 10 * day));
         folder.write("gone.txt", numbers(10 * day, 10 + 10 * day));
@@ -58,7 +58,7 @@ fn the_output_may_be_the_base_and_changes_add_up() {
     // And back: the list forgets that they were gone.
     folder.run_with("build --base list.ib --add - -o list.ib", numbers(0, 50)).expect(0);
     let info = folder.info("list.ib");
-    assert_eq!((&info["added"], &info["denied"]), (&50.into(), &0.into()));
+    assert_eq!((&info["added"], &info["excluded"]), (&50.into(), &0.into()));
     assert_eq!(folder.names(), ["gone.txt", "keys.txt", "list.ib", "new.txt"]);
 }
 
@@ -69,10 +69,13 @@ fn removes_come_first_then_adds_and_what_is_allowed_wins() {
     folder.write("gone.txt", "7\n8\nboth\n");
     folder.write("good.txt", "9\nboth\nnever\n");
     let said = folder
-        .run("build --base list.ib --add new.txt --remove gone.txt --allow good.txt -o next.ib")
+        .run(
+            "build --base list.ib --add new.txt --remove gone.txt --never-match good.txt -o \
+              next.ib",
+        )
         .expect(0);
     assert!(said.stderr.contains("2 removed of 3 keys, 3 added of 3 keys"), "{}", said.stderr);
-    let allowed = "2 of 3 keys of --allow would be claimed, and are denied by name\n";
+    let allowed = "2 of 3 keys of --never-match matched by mistake, and are now excluded\n";
     assert!(said.stderr.ends_with(allowed), "{}", said.stderr);
     let check = folder.run_with("check next.ib", "6\n7\n8\n9\nnew\nboth\nnever\n").expect(0);
     assert_eq!(check.text(), "6\n7\nnew\n");
@@ -86,17 +89,19 @@ fn allowed_keys_are_never_hit_from_the_first_build_on() {
     let claimed: u64 = claimed.trim().parse().expect("a number");
     assert!((200..700).contains(&claimed), "{claimed} of 10,000 at 3 to 5%");
     for build in [
-        "build --kind ribbon -p 0.05 --allow good.txt -o next.ib keys.txt",
-        "build --base list.ib --allow good.txt -o next.ib",
+        "build --kind ribbon -p 0.05 --never-match good.txt -o next.ib keys.txt",
+        "build --base list.ib --never-match good.txt -o next.ib",
     ] {
         let said = folder.run(build).expect(0);
-        let told = format!("{claimed} of 10,000 keys of --allow would be claimed, and are denied");
+        let told = format!(
+            "{claimed} of 10,000 keys of --never-match matched by mistake, and are now excluded"
+        );
         assert!(said.stderr.contains(&told), "{build}: {}", said.stderr);
         assert!(!said.stderr.contains("emptied itself"), "{}", said.stderr);
         folder.run("check -c next.ib good.txt").expect(1);
         folder.run("check -v next.ib keys.txt").expect(1);
         let info = folder.info("next.ib");
-        assert_eq!(info["denied"], claimed);
+        assert_eq!(info["excluded"], claimed);
         // None of them was in.
         assert_eq!(info["inserted"], 10_000);
         assert_eq!(info["estimated_items"], 10_000.0);
@@ -108,9 +113,9 @@ fn more_allowed_keys_than_members_leave_the_members_in_the_count() {
     let folder = Folder::new();
     folder.write("keys.txt", numbers(0, 100));
     folder.write("good.txt", numbers(50_000, 60_000));
-    folder.run("build --kind ribbon -p 0.1 --allow good.txt -o list.ib keys.txt").expect(0);
+    folder.run("build --kind ribbon -p 0.1 --never-match good.txt -o list.ib keys.txt").expect(0);
     let info = folder.info("list.ib");
-    assert!(info["denied"].as_u64().expect("a number") > 100, "{info}");
+    assert!(info["excluded"].as_u64().expect("a number") > 100, "{info}");
     assert_eq!(info["inserted"], 100);
     assert_eq!(info["estimated_items"], 100.0);
     // What is removed later has left.
@@ -123,8 +128,8 @@ fn more_allowed_keys_than_members_leave_the_members_in_the_count() {
 #[test]
 fn a_living_base_leaves_room_in_the_promise() {
     // 2^-7 is all of the rate, and nine tenths of it need one bit more.
-    let folder = with_list("-p 0.0078125 --living");
-    assert_eq!(folder.info("list.ib")["promised_rate"], 0.0078125);
+    let folder = with_list("-p 0.0078125 --overlay");
+    assert_eq!(folder.info("list.ib")["target_rate"], 0.0078125);
     assert_eq!(folder.info("list.ib")["current_rate"], 0.00390625);
     folder.write("new.txt", numbers(20_000, 20_100));
     let update = "build --base list.ib --add new.txt -o list.ib";
@@ -134,23 +139,24 @@ fn a_living_base_leaves_room_in_the_promise() {
     let folder = with_list("-p 0.0078125");
     folder.write("new.txt", numbers(20_000, 20_100));
     let said = folder.run(update).expect(0);
-    let warning = "warning: with 100 keys added the rate is above the promise";
+    let warning = "warning: the rate is above its target with 100 keys added";
     assert!(said.stderr.contains(warning), "{}", said.stderr);
     let shown = folder.run("info list.ib").expect(0).text();
-    assert!(shown.contains("ABOVE the promise: build it anew"), "{shown}");
+    assert!(shown.contains("ABOVE the target: build it again"), "{shown}");
     // Without -p it is the rate of every other build.
-    let folder = with_list("--living");
-    assert_eq!(folder.info("list.ib")["promised_rate"], 0.01);
+    let folder = with_list("--overlay");
+    assert_eq!(folder.info("list.ib")["target_rate"], 0.01);
 }
 
 #[test]
 fn a_list_that_has_grown_by_much_says_that_it_is_due() {
-    let folder = with_list("-p 1e-4 --living");
+    let folder = with_list("-p 1e-4 --overlay");
     folder.write("new.txt", numbers(20_000, 20_200));
     let said = folder.run("build --base list.ib --add new.txt -o list.ib").expect(0);
-    assert!(!said.stderr.contains("anew"), "2% are fine: {}", said.stderr);
+    assert!(!said.stderr.contains("again"), "2% are fine: {}", said.stderr);
     let said = folder.run_with("build --base list.ib --add - -o list.ib", "one more\n").expect(0);
-    let due = "201 keys added are 2.01% of the 10,000 that the list was built from: build it anew";
+    let due =
+        "the overlay has 201 keys, 2.01% of the 10,000 in the base\nhelp: build the filter again";
     assert!(said.stderr.contains(due), "{}", said.stderr);
 }
 
@@ -196,10 +202,10 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
     let before = folder.read("list.ib");
     let names = folder.names();
     for (arguments, words) in [
-        ("--base list.ib -o list.ib", &["nothing to change", "--add"][..]),
+        ("--base list.ib -o list.ib", &["no changes to make", "--add"][..]),
         ("--base blocked.ib --add new.txt -o x.ib", &["kind blocked", "inbloom add"]),
         ("--base absent.ib --add new.txt -o x.ib", &["absent.ib"]),
-        ("--base new.txt --add new.txt -o x.ib", &["new.txt", "not an inbloom filter"]),
+        ("--base new.txt --add new.txt -o x.ib", &["new.txt", "not an inbloom file"]),
         ("--base list.ib --add absent.txt -o list.ib", &["absent.txt"]),
         ("--base list.ib --add lists -o list.ib", &["lists is a directory"]),
         ("--base list.ib --add new.txt -o new.txt", &["input and output"]),
@@ -209,15 +215,15 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
         ("--base list.ib --add new.txt -o list.ib -p 0.1", &["--base", "'--rate"]),
         ("--base list.ib --add new.txt -o list.ib --kind ribbon", &["--base", "--kind"]),
         ("--base list.ib --add new.txt -o list.ib --normalize lower", &["--normalize"]),
-        ("--base list.ib --add new.txt -o list.ib --living", &["--base", "--living"]),
+        ("--base list.ib --add new.txt -o list.ib --overlay", &["--base", "--overlay"]),
         ("--add new.txt -o list.ib keys.txt", &["--base"]),
         ("--remove new.txt -o list.ib keys.txt", &["--base"]),
-        ("--living -o list.ib keys.txt", &["--living", "--kind ribbon"]),
-        ("--allow new.txt -o list.ib keys.txt", &["--allow", "--kind ribbon"]),
-        ("--kind ribbon --living --bytes 1M -o list.ib keys.txt", &["--living", "--bytes"]),
-        ("--kind ribbon --allow - -o list.ib", &["standard input", "once"]),
-        ("--kind ribbon --allow absent.txt -o list.ib keys.txt", &["absent.txt"]),
-        ("--kind ribbon --allow lists -o list.ib keys.txt", &["lists is a directory"]),
+        ("--overlay -o list.ib keys.txt", &["--overlay", "--kind ribbon"]),
+        ("--never-match new.txt -o list.ib keys.txt", &["--never-match", "--kind ribbon"]),
+        ("--kind ribbon --overlay --bytes 1M -o list.ib keys.txt", &["--overlay", "--bytes"]),
+        ("--kind ribbon --never-match - -o list.ib", &["standard input", "once"]),
+        ("--kind ribbon --never-match absent.txt -o list.ib keys.txt", &["absent.txt"]),
+        ("--kind ribbon --never-match lists -o list.ib keys.txt", &["lists is a directory"]),
     ] {
         folder.run(&format!("build {arguments}")).expect_error(words);
         assert!(folder.read("list.ib") == before, "{arguments}: the list was changed");

@@ -84,10 +84,10 @@ fn the_curve_rises_through_the_promise() {
 fn a_plan_that_no_kind_can_follow_is_an_error() {
     let folder = Folder::new();
     for (arguments, words) in [
-        ("", ["nothing tells how large", "-n 1M", "--bytes", "--universe"]),
-        ("--kind classic", ["nothing tells how large", "-n 1M", "--bytes", "-m"]),
-        ("-p 0.01", ["how often a filter may be wrong, not how large", "-n 1M", "--bytes", "-m"]),
-        ("-k 7", ["how often a filter may be wrong, not how large", "-n 1M", "--bytes", "-m"]),
+        ("", ["nothing gives the size", "-n 1M", "--bytes", "--universe"]),
+        ("--kind classic", ["nothing gives the size", "-n 1M", "--bytes", "-m"]),
+        ("-p 0.01", ["the rate of a filter, not its size", "-n 1M", "--bytes", "-m"]),
+        ("-k 7", ["the rate of a filter, not its size", "-n 1M", "--bytes", "-m"]),
     ] {
         folder.run(&format!("plan {arguments}")).expect_error(&words);
     }
@@ -95,7 +95,7 @@ fn a_plan_that_no_kind_can_follow_is_an_error() {
     folder.run(impossible).expect_error(&["no kind", "\n  bitmap: ", "\n  classic: ", "rate"]);
     folder.run("plan -n 1M --kind bitmap").expect_error(&["universe"]);
     folder.run("plan --kind classic --universe 5 -n 5").expect_error(&["universe"]);
-    folder.run("plan -n 1e15 --bits-per-key 400").expect_error(&["bits", "at most"]);
+    folder.run("plan -n 1e15 --bits-per-key 400").expect_error(&["bits", "the limit is"]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn plan_compares_every_kind_and_says_what_is_particular() {
         assert!(kind == Kind::Bitmap || row.contains("0.100%"), "{row}");
     }
     assert!(
-        text.contains("window keeps the last 1,000,000 keys, and forgets in 4 steps"),
+        text.contains("window keeps the last 1,000,000 keys, and drops the oldest in 4 steps"),
         "{text}"
     );
     assert!(text.contains("scalable starts at this size"), "{text}");
@@ -134,8 +134,8 @@ fn plan_compares_every_kind_and_says_what_is_particular() {
 fn options_of_other_kinds_are_refused() {
     let folder = Folder::new();
     for (arguments, words) in [
-        ("--kind blocked --width 4", ["blocked cannot choose a width", "counters"]),
-        ("--kind cuckoo --width 4", ["cuckoo cannot choose a width", "rate"]),
+        ("--kind blocked --width 4", ["blocked cannot choose a width", "only kind counting"]),
+        ("--kind cuckoo --width 4", ["cuckoo cannot choose a width", "only kind counting"]),
         ("--kind counting --width 3", ["width is 3", "2, 4 or 8"]),
         ("--kind counting --growth 2", ["counting cannot grow", "scalable"]),
         ("--kind scalable --growth 3", ["growth is 3", "2, 4 or 8, or 0"]),
@@ -145,7 +145,7 @@ fn options_of_other_kinds_are_refused() {
         ("--kind window --window 7d --generations 65", ["generations is 65", "1 to 64"]),
         ("--kind window --window 3ms --generations 4", ["window is 3", "at least as long"]),
         ("--kind window --window 7y", ["'7y'", "7d, 12h, 30m"]),
-        ("--kind window --window 5 --universe 5", ["universe", "bitmap"]),
+        ("--kind window --window 5 --universe 5", ["cannot take a universe", "number of keys"]),
     ] {
         let n = if arguments.contains("--window 5") { "" } else { "-n 100" };
         folder.run(&format!("plan {n} {arguments}")).expect_error(&words);
@@ -184,7 +184,7 @@ fn any_two_of_keys_rate_memory_and_probes_give_the_rest() {
     assert_eq!(classic("-n 1M -m 10M")["rate"], classic("-n 1M --bytes 1250k")["rate"]);
 
     let text = folder.run("plan -n 1M -k 7").expect(0).text();
-    assert!(text.contains("-k 7 stands for the rate 2^-7, 0.781%"), "{text}");
+    assert!(text.contains("-k 7 stands for the rate 2^-7 = 0.781%"), "{text}");
     assert!(text.contains("blocked   probes is 7, but must be 4, 8, 12 or 16"), "{text}");
     assert!(text.contains("cuckoo    kind cuckoo cannot choose its probes"), "{text}");
     folder.run("plan -n 1M -m 7").expect_error(&["'7'", "at least 8"]);
@@ -196,7 +196,7 @@ fn a_rate_and_probes_tell_what_a_key_takes() {
     let folder = Folder::new();
     for (arguments, bits) in [("-p 0.01 -k 7", 9.59), ("-p 0.01 -k 3", 12.37)] {
         let text = folder.run(&format!("plan {arguments}")).expect(0).text();
-        assert!(text.contains("holds for any large number of keys"), "{text}");
+        assert!(text.contains("the same for any large number of keys"), "{text}");
         assert!(!text.contains("memory") && !text.contains("1.00G"), "no totals: {text}");
         let plan = folder.run(&format!("plan --json {arguments}")).expect(0).json();
         let classic = kind(&plan, "classic");
@@ -264,7 +264,7 @@ fn the_curves_are_plotted_with_a_letter_for_each_kind() {
     for arguments in ["-n 1M -p 0.001", "-n 10 -p 1e-9", "-n 1e12 --tier small", "-n 5 -p 0.9"] {
         let text = folder.run(&format!("plan {arguments}")).expect(0).text();
         let legend = text.lines().last().expect("a legend");
-        for kind in ["c classic", "b blocked", "n counting", "w window", "--- the promise"] {
+        for kind in ["c classic", "b blocked", "n counting", "w window", "--- target rate"] {
             assert!(legend.contains(kind), "{text}");
         }
         assert!(text.contains("200% of the planned keys"), "{text}");

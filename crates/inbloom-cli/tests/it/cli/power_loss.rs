@@ -351,7 +351,7 @@ fn survive(options: &str, times: usize) {
         let command = folder.prepared(command, &format!("{build} --resume"));
         let outcome = folder.run_command(command, b"");
         assert_eq!(outcome.code, 0, "{context}: {}", outcome.stderr);
-        resumed += usize::from(outcome.stderr.contains("going on in"));
+        resumed += usize::from(outcome.stderr.contains("continuing in"));
         assert!(folder.read("f.ib") == whole, "{context}: {}", outcome.stderr);
     }
     assert!(lost > 0 && resumed > 0, "{lost} changes lost, {resumed} builds went on");
@@ -381,7 +381,11 @@ fn is_found_out(folder: &Folder, build: &str, mut recording: Recording) {
     recording.stage(&folder.path(""), synced.ended + 1, Loss::All, &mut Random(7));
     let outcome = folder.run(&format!("{build} --resume"));
     assert_eq!(outcome.code, 2, "what was lost is missed: {}", outcome.stderr);
-    assert!(outcome.stderr.contains("temporary files were changed"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("a temporary file does not hold what was written"),
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]

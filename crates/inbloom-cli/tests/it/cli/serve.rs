@@ -97,8 +97,8 @@ fn users_of_a_file_log_in_and_what_is_wrong_with_it_is_said_at_the_start() {
     for (text, mode, options, expected) in [
         ("ann admin nopass", 0o644, "", "chmod 600"),
         ("ann", 0o600, "", "line 1: user 'ann' has no role"),
-        ("default admin password:x", 0o600, "--password y", "leave out one of them"),
-        ("default off\nann admin nopass", 0o600, "--password y", "leave out one of them"),
+        ("default admin password:x", 0o600, "--password y", "leave one of them out"),
+        ("default off\nann admin nopass", 0o600, "--password y", "leave one of them out"),
     ] {
         write_secret(&folder, "wrong", text, mode);
         let refused = folder.run(&format!("serve --listen 127.0.0.1:0 --users wrong {options}"));
@@ -147,8 +147,8 @@ fn tls_needs_a_certificate_and_its_key() {
 fn an_address_for_other_machines_is_warned_of_unless_there_is_a_password() {
     let folder = Folder::new();
     for (options, expected) in [
-        ("", "refused (protected mode): set --password or --users"),
-        ("--no-protected-mode", "need no password: set --password or --users"),
+        ("", "refused (protected mode)\nhelp: set --password or --users"),
+        ("--no-protected-mode", "need no password\nhelp: set --password or --users"),
     ] {
         let server = Server::start(&folder, &format!("--listen 0.0.0.0:0 {options}"));
         assert!(server.said.contains(expected), "{options}: {}", server.said);

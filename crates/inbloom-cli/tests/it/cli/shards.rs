@@ -103,7 +103,7 @@ fn a_file_comes_before_shards() {
     // The stem is still that of the shards.
     assert_eq!(folder.run_with("check seen", "5\nalice\n").expect(0).text(), "5\n");
     folder.write("seen.ib", "no filter");
-    folder.run_with("check seen.ib", "5\n").expect_error(&["seen.ib", "expected"]);
+    folder.run_with("check seen.ib", "5\n").expect_error(&["seen.ib", "not an inbloom file"]);
 }
 
 #[test]
@@ -133,8 +133,12 @@ fn filters_in_shards_and_in_files_are_asked_together() {
     assert_eq!(outcome.text(), "seen.ib:7\nseen.ib:700\nnames.ib:alice\n");
     assert_eq!(folder.run("check -v seen -F names.ib who.txt").expect(0).text(), "1400\nmallory\n");
     let verbose = folder.run("check --verbose -c other -F names.ib who.txt").expect(0);
-    assert!(verbose.stderr.contains("other: in 3 shards: pages come in"), "{}", verbose.stderr);
-    assert!(verbose.stderr.contains("names.ib: no ribbon in a file"), "{}", verbose.stderr);
+    assert!(verbose.stderr.contains("other: in 3 shards: memory-mapped"), "{}", verbose.stderr);
+    assert!(
+        verbose.stderr.contains("names.ib: not a ribbon filter in a file"),
+        "{}",
+        verbose.stderr
+    );
 }
 
 #[test]
@@ -225,7 +229,7 @@ fn info_is_one_screen_about_all_shards() {
             format!("kind            {kind}\n"),
             "shards          16, in files such as seen.000-of-016.ib\n".to_string(),
             " bytes in 16 files\n".to_string(),
-            "within the promise\n".to_string(),
+            "within the target\n".to_string(),
         ] {
             assert!(text.contains(&row), "no '{row}' in:\n{text}");
         }
@@ -239,7 +243,7 @@ fn info_is_one_screen_about_all_shards() {
         };
         close("shards", 16.0);
         close("planned_items", whole.items() as f64);
-        close("promised_rate", 0.01);
+        close("target_rate", 0.01);
         close("bits", whole.bits() as f64);
         close("bytes", sharded.bytes() as f64);
         if !matches!(kind, Kind::Scalable | Kind::Window) {
@@ -248,7 +252,7 @@ fn info_is_one_screen_about_all_shards() {
         close("inserted", sharded.inserted() as f64);
         close("estimated_items", estimate.items);
         close("estimated_items_error", estimate.error);
-        close("ones", sharded.occupied() as f64);
+        close("occupied", sharded.occupied() as f64);
         close("fill", sharded.fill());
         close("current_rate", sharded.rate());
         let names = (0..16).map(|shard| format!("seen.{shard:03}-of-016.ib"));
@@ -272,7 +276,7 @@ fn info_judges_shards_as_it_judges_a_file() {
     insert(&mut overfull, 0, 4_000);
     save(&folder, "overfull", &overfull);
     let text = folder.run("info overfull.ib").expect(0).text();
-    assert!(text.contains("ABOVE the promise: it holds more keys than planned"), "{text}");
+    assert!(text.contains("ABOVE the target: it holds more keys than planned"), "{text}");
 
     // One shard that may refuse keys is enough.
     let mut full = empty(Kind::Cuckoo, 2_000, 0.01, SHARDS);
@@ -281,7 +285,7 @@ fn info_judges_shards_as_it_judges_a_file() {
     assert!(full.insert_many(&of_one, &mut Vec::new()).is_err(), "shard 2 is full");
     save(&folder, "full", &full);
     let text = folder.run("info full.ib").expect(0).text();
-    assert!(text.contains("and FULL: more keys may be refused"), "{text}");
+    assert!(text.contains("FULL: it may refuse more keys"), "{text}");
     assert_eq!(folder.info("full.ib")["full"], true);
 }
 
@@ -308,7 +312,7 @@ fn a_histogram_is_of_one_shard() {
     let folder = folder_with_seen();
     for option in ["", "--json"] {
         let outcome = folder.run(&format!("info --histogram {option} seen.ib"));
-        outcome.expect_error(&["seen.ib", "4 shards", "give the file", "seen.000-of-004.ib"]);
+        outcome.expect_error(&["seen.ib", "4 shards", "name the file", "seen.000-of-004.ib"]);
     }
     let text = folder.run("info --histogram seen.000-of-004.ib").expect(0).text();
     assert!(text.contains("share of cells in use"), "{text}");
@@ -322,7 +326,7 @@ fn measure_puts_all_shards_to_the_test() {
         insert(&mut sharded, 0, 4_000);
         save(&folder, "f", &sharded);
         let kept = folder.run("measure --json f.ib").expect(0).json();
-        assert_eq!(kept["verdict"], "kept", "{kind}: {kept}");
+        assert_eq!(kept["verdict"], "met", "{kind}: {kept}");
         assert_eq!((&kept["probed"], &kept["planned_items"]), (&100_000.into(), &4_000.into()));
         let expected = sharded.rate() * 100_000.0;
         let claimed = kept["false_positives"].as_f64().expect("a number");
@@ -337,7 +341,10 @@ fn measure_puts_all_shards_to_the_test() {
         insert(&mut sharded, 4_000, 8_000);
         save(&folder, "f", &sharded);
         let broken = folder.run("measure f.ib").expect(1).text();
-        assert!(broken.contains("verdict         BROKEN: it holds about "), "{kind}: {broken}");
+        assert!(
+            broken.contains("verdict         EXCEEDED: the filter holds about "),
+            "{kind}: {broken}"
+        );
     }
 }
 
@@ -395,7 +402,7 @@ fn commands_for_one_file_say_that_there_are_shards_and_what_to_do() {
         "merge -o new.ib seen.ib names.ib",
         "build --base seen.ib --add names.txt -o new.ib",
     ] {
-        let words = ["no file seen", "4 shards", "check", "info", "such as seen.000-of-004.ib"];
+        let words = ["does not exist, but 4 shards", "check", "info", "such as seen.000-of-004.ib"];
         folder.run(command).expect_error(&words);
         assert_eq!(folder.names(), names, "{command}");
     }

@@ -123,23 +123,25 @@ impl<'a> Iterator for Runs<'a> {
 }
 
 const READ_ONLY: ReplyError = ReplyError::new(
-    "ERR this filter is a file opened by IB.OPEN, which is read-only: IB.MERGE makes a copy that is not",
+    "ERR the filter is a file opened read-only by IB.OPEN: copy it with IB.MERGE, and change the \
+     copy",
 );
 
 const STATIC: ReplyError = ReplyError::new(
-    "ERR this filter is a list that is read-only here: change its file with 'inbloom build --base', \
-     delete the key and open the file again",
+    "ERR the filter is static and read-only here: change its file with 'inbloom build --base', \
+     delete the key, and open the file again",
 );
 
 /// A filter of a fixed size has as many items as it is for.
 pub const FULL: ReplyError = ReplyError::new("ERR non scaling filter is full");
 
 const UNMERGEABLE: ReplyError = ReplyError::new(
-    "ERR filters in RedisBloom's form cannot be merged: their layers do not tell whose bits they have",
+    "ERR filters in RedisBloom's format (CF.*, KIND redisbloom, or loaded from RedisBloom) cannot \
+     be merged: add the items of both to one filter",
 );
 
 const OTHER_KIND: ReplyError =
-    ReplyError::new("ERR the filters differ in kind: both must be reserved with the same options");
+    ReplyError::new("ERR the filters differ in kind: reserve both with the same options");
 
 /// What a client reads of a change that was refused.
 pub fn refused(server: &Server, refusal: Refusal) -> ReplyError {

@@ -20,8 +20,8 @@ const MOST_RATE: f64 = 0.25;
 const RANGE: &str = "[1, 1073741824]";
 
 /// What a client reads that asks for a filter which grows, where filters are on a store.
-pub const NO_GROWTH_ON_STORE: &str = "ERR EXPANSION does not work with --store: filters on a store \
-                                      have a fixed size; ask for the capacity that you need";
+pub const NO_GROWTH_ON_STORE: &str = "ERR EXPANSION does not work with --store, whose filters have a fixed size: reserve the capacity \
+ that you need";
 
 /// What BF.RESERVE asks for.
 pub fn wish(server: &Server, words: Arguments<'_>) -> Result<(Wish, Options), ReplyError> {
@@ -75,11 +75,14 @@ impl Options {
     pub fn refusal_on_store(&self) -> Option<&'static str> {
         let is_blocked = self.kind.is_none_or(|kind| kind == Choice::Ours(Kind::default()));
         if !is_blocked {
-            Some("ERR KIND does not work with --store: filters on a store are of kind blocked")
+            Some(
+                "ERR KIND does not work with --store, whose filters are of kind blocked: leave \
+                 KIND out",
+            )
         } else if self.span.is_some() {
-            Some("ERR WINDOW does not work with --store: filters on a store do not forget")
+            Some("ERR WINDOW does not work with --store: leave WINDOW out")
         } else if self.clear.is_some() {
-            Some("ERR AUTOCLEAR does not work with --store: filters on a store do not forget")
+            Some("ERR AUTOCLEAR does not work with --store: leave AUTOCLEAR out")
         } else {
             self.expansion.is_some_and(|expansion| expansion > 0).then_some(NO_GROWTH_ON_STORE)
         }
@@ -152,8 +155,8 @@ impl Options {
     /// A filter of a kind that does not grow.
     fn other(&self, wish: Wish, kind: Option<Choice>) -> Result<Spec, ReplyError> {
         if self.expansion.is_some_and(|expansion| expansion > 0) {
-            let text = "ERR EXPANSION does not go with KIND, WINDOW or AUTOCLEAR: only blocked and \
-                        redisbloom filters without them grow";
+            let text = "ERR EXPANSION cannot be combined with KIND (other than blocked and redisbloom), \
+             WINDOW or AUTOCLEAR";
             return Err(ReplyError::new(text));
         }
         let (kind, span, clear) = match (kind, self.span, self.clear) {
@@ -161,8 +164,8 @@ impl Options {
             (Some(Choice::Ours(kind)), None, clear) => (kind, None, clear),
             (None, None, clear) => (Kind::default(), None, clear),
             _ => {
-                let text = "ERR WINDOW goes with neither KIND nor AUTOCLEAR, and AUTOCLEAR not with \
-                            KIND redisbloom";
+                let text = "ERR WINDOW cannot be combined with KIND or AUTOCLEAR, nor AUTOCLEAR with KIND \
+                 redisbloom";
                 return Err(ReplyError::new(text));
             }
         };
@@ -180,7 +183,7 @@ fn choice(word: Option<&[u8]>) -> Result<Choice, ReplyError> {
         let offered = reservable().into_iter().filter(|kind| !kind.is_experimental());
         let names: Vec<&str> = offered.map(Kind::name).collect();
         ReplyError::with(format!(
-            "ERR KIND is {} or redisbloom, not '{}'",
+            "ERR unknown KIND '{1}': expected {0} or redisbloom",
             names.join(", "),
             excerpt(word, 64)
         ))
@@ -203,7 +206,7 @@ fn span(word: Option<&[u8]>) -> Result<Duration, ReplyError> {
     span.filter(|span| !span.is_zero()).ok_or_else(|| {
         let word = excerpt(word, 64);
         ReplyError::with(format!(
-            "ERR WINDOW takes a span of time as 90s, 15m, 12h or 7d, not '{word}'"
+            "ERR invalid WINDOW '{word}': expected a time such as 90s, 15m, 12h or 7d"
         ))
     })
 }
@@ -213,8 +216,8 @@ fn share(word: Option<&[u8]>) -> Result<f64, ReplyError> {
     parse::fraction(word).filter(|share| *share > 0.0 && *share < 1.0).ok_or_else(|| {
         let word = excerpt(word, 64);
         let text = format!(
-            "ERR AUTOCLEAR takes the share of bits at which the filter empties itself, above 0 and \
-             below 1, not '{word}'"
+            "ERR invalid AUTOCLEAR '{word}': expected the share of set bits at which the filter \
+             empties itself, above 0 and below 1"
         );
         ReplyError::with(text)
     })

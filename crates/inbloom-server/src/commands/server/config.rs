@@ -12,12 +12,12 @@ use crate::statistics::Statistics;
 pub const CONFIG: Command = Command {
     name: "config",
     arity: -2,
-    summary: "Shows and changes how the server is set up",
+    summary: "Shows and changes the settings of the server",
     subcommands: &[
         Command {
             name: "config|get",
             arity: -3,
-            summary: "Tells the parameters whose names match the patterns, and their values",
+            summary: "Returns the parameters whose names match the patterns",
             syntax: "parameter [parameter ...]",
             complexity: "O(N) for N patterns",
             handler: get,
@@ -27,21 +27,21 @@ pub const CONFIG: Command = Command {
         Command {
             name: "config|resetstat",
             arity: 2,
-            summary: "Sets the counts of INFO to zero",
+            summary: "Resets the counters of INFO",
             handler: reset_statistics,
             ..ADMIN
         },
         Command {
             name: "config|rewrite",
             arity: 2,
-            summary: "Is refused: the settings file is written by people, and read again on SIGHUP",
+            summary: "Is refused: edit the settings file, and send SIGHUP",
             handler: rewrite,
             ..ADMIN
         },
         Command {
             name: "config|set",
             arity: -4,
-            summary: "Changes parameters, all of them or, if one is refused, none",
+            summary: "Changes parameters: all, or none if one is refused",
             syntax: "parameter value [parameter value ...]",
             complexity: "O(N) for N parameters",
             handler: set,
@@ -118,7 +118,7 @@ fn set(call: &mut Call<'_>) -> Result<(), ReplyError> {
                 if word.eq_ignore_ascii_case(present.as_bytes()) {
                     return Ok(());
                 }
-                let text = format!("this server has only '{present}'");
+                let text = format!("this server only has '{present}'");
                 Err(refused(row, &text))
             }
             Changeable::To(change) => {
@@ -130,7 +130,7 @@ fn set(call: &mut Call<'_>) -> Result<(), ReplyError> {
     for (row, _) in pairs {
         let value = row.shown(&call.server.settings());
         let client = &call.session.client.address;
-        tracing::info!(setting = row.name, value, %client, "changed by CONFIG SET");
+        tracing::info!(setting = row.name, value, %client, "setting changed by CONFIG SET");
     }
     call.reply.ok();
     Ok(())
@@ -187,7 +187,6 @@ fn reset_statistics(call: &mut Call<'_>) -> Result<(), ReplyError> {
 
 fn rewrite(_: &mut Call<'_>) -> Result<(), ReplyError> {
     Err(ReplyError::new(
-        "ERR CONFIG REWRITE is not offered: the settings file belongs to people, who keep comments \
-         and history in it; change it there, and send SIGHUP",
+        "ERR CONFIG REWRITE is not offered: change the settings file, and send SIGHUP",
     ))
 }

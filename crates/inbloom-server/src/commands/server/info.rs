@@ -24,7 +24,7 @@ pub const INFO: Command = Command {
     arity: -1,
     flags: Flags::of(&[Flag::Loading, Flag::Stale]),
     categories: &["dangerous"],
-    summary: "Tells figures about the server",
+    summary: "Returns figures about the server",
     syntax: "[section [section ...]]",
     complexity: "O(1)",
     handler: info,

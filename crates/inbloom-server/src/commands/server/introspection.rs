@@ -13,21 +13,21 @@ use crate::users::Role;
 pub const COMMAND: Command = Command {
     name: "command",
     arity: -1,
-    summary: "Tells what all commands are",
+    summary: "Describes all commands",
     complexity: "O(N) for the N commands of the server",
     handler: all,
     subcommands: &[
         Command {
             name: "command|count",
             arity: 2,
-            summary: "Tells how many commands there are",
+            summary: "Returns the number of commands",
             handler: count,
             ..ASKING
         },
         Command {
             name: "command|docs",
             arity: -2,
-            summary: "Tells what commands do and which arguments they take",
+            summary: "Returns what commands do, and their arguments",
             syntax: "[command-name [command-name ...]]",
             complexity: "O(N) for N commands",
             handler: docs,
@@ -36,7 +36,7 @@ pub const COMMAND: Command = Command {
         Command {
             name: "command|getkeys",
             arity: -3,
-            summary: "Tells which words of a command are keys",
+            summary: "Returns which words of a command are keys",
             syntax: "command [arg [arg ...]]",
             complexity: "O(N) for N words",
             handler: keys,
@@ -45,7 +45,7 @@ pub const COMMAND: Command = Command {
         Command {
             name: "command|getkeysandflags",
             arity: -3,
-            summary: "Tells which words of a command are keys, and what it does to them",
+            summary: "Returns which words of a command are keys, and how it uses them",
             syntax: "command [arg [arg ...]]",
             complexity: "O(N) for N words",
             handler: keys_and_flags,
@@ -55,7 +55,7 @@ pub const COMMAND: Command = Command {
         Command {
             name: "command|info",
             arity: -2,
-            summary: "Tells what commands are",
+            summary: "Returns the arity, flags and keys of commands",
             syntax: "[command-name [command-name ...]]",
             complexity: "O(N) for N commands",
             handler: info,
@@ -64,7 +64,7 @@ pub const COMMAND: Command = Command {
         Command {
             name: "command|list",
             arity: -2,
-            summary: "Tells the names of commands",
+            summary: "Lists the names of commands",
             syntax: "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
             complexity: "O(N) for the N commands of the server",
             handler: list,
@@ -84,7 +84,7 @@ const ASKING: Command = Command {
 pub const HELP: Command = Command {
     arity: 2,
     flags: Flags::of(&[Flag::Loading, Flag::Stale]),
-    summary: "Tells about the subcommands",
+    summary: "Prints the subcommands",
     handler: help,
     ..SERVER
 };

@@ -14,12 +14,12 @@ use crate::users::{DEFAULT, Role, User};
 pub const MEMORY: Command = Command {
     name: "memory",
     arity: -2,
-    summary: "Tells what takes memory",
+    summary: "Shows what takes memory",
     subcommands: &[
         Command {
             name: "memory|doctor",
             arity: 2,
-            summary: "Tells in words how memory stands",
+            summary: "Describes the use of memory",
             handler: memory_doctor,
             ..SERVER
         },
@@ -27,7 +27,7 @@ pub const MEMORY: Command = Command {
         Command {
             name: "memory|stats",
             arity: 2,
-            summary: "Tells in figures how memory stands",
+            summary: "Returns figures about memory",
             handler: memory_stats,
             ..SERVER
         },
@@ -36,7 +36,7 @@ pub const MEMORY: Command = Command {
             arity: -3,
             flags: Flags::of(&[Flag::ReadOnly]),
             keys: Keys { first: 2, last: 2, step: 1 },
-            summary: "Tells the bytes that a key takes, its name included",
+            summary: "Returns the bytes that a key takes, its name included",
             syntax: "key [SAMPLES count]",
             handler: memory_usage,
             on_store: OnStore::By(stored::memory_usage),
@@ -49,12 +49,12 @@ pub const MEMORY: Command = Command {
 pub const SLOWLOG: Command = Command {
     name: "slowlog",
     arity: -2,
-    summary: "Tells which commands took long",
+    summary: "Shows which commands took long",
     subcommands: &[
         Command {
             name: "slowlog|get",
             arity: -2,
-            summary: "Tells the latest of them, 10 unless told, all if -1",
+            summary: "Returns the latest entries of the slow log: 10, a number, or all with -1",
             syntax: "[count]",
             complexity: "O(N) for N entries",
             handler: slow_get,
@@ -64,14 +64,14 @@ pub const SLOWLOG: Command = Command {
         Command {
             name: "slowlog|len",
             arity: 2,
-            summary: "Tells how many are remembered",
+            summary: "Returns the number of entries in the slow log",
             handler: slow_len,
             ..ADMIN
         },
         Command {
             name: "slowlog|reset",
             arity: 2,
-            summary: "Forgets them",
+            summary: "Clears the slow log",
             complexity: "O(N) for N entries",
             handler: slow_reset,
             ..ADMIN
@@ -83,12 +83,12 @@ pub const SLOWLOG: Command = Command {
 pub const LATENCY: Command = Command {
     name: "latency",
     arity: -2,
-    summary: "Is there for tools that ask; events of latency are not recorded",
+    summary: "Answers tools; events of latency are not recorded",
     subcommands: &[
         Command {
             name: "latency|doctor",
             arity: 2,
-            summary: "Tells where figures about latency are",
+            summary: "Returns where figures about latency are",
             handler: latency_doctor,
             ..LATENCIES
         },
@@ -96,7 +96,7 @@ pub const LATENCY: Command = Command {
         Command {
             name: "latency|histogram",
             arity: -2,
-            summary: "Tells nothing: histograms are not kept; INFO commandstats has sums",
+            summary: "Returns nothing: histograms are not kept; INFO commandstats has sums",
             syntax: "[command [command ...]]",
             handler: |call| {
                 call.reply.map(0);
@@ -107,7 +107,7 @@ pub const LATENCY: Command = Command {
         Command {
             name: "latency|history",
             arity: 3,
-            summary: "Tells nothing: events are not recorded",
+            summary: "Returns nothing: events are not recorded",
             syntax: "event",
             handler: no_events,
             ..LATENCIES
@@ -115,14 +115,14 @@ pub const LATENCY: Command = Command {
         Command {
             name: "latency|latest",
             arity: 2,
-            summary: "Tells nothing: events are not recorded",
+            summary: "Returns nothing: events are not recorded",
             handler: no_events,
             ..LATENCIES
         },
         Command {
             name: "latency|reset",
             arity: -2,
-            summary: "Forgets events, of which there are none",
+            summary: "Changes nothing: events are not recorded",
             syntax: "[event [event ...]]",
             handler: |call| {
                 call.reply.integer(0);
@@ -137,14 +137,14 @@ pub const LATENCY: Command = Command {
 pub const MODULE: Command = Command {
     name: "module",
     arity: -2,
-    summary: "Tells which modules of Redis this server stands for",
+    summary: "Lists the modules of Redis that this server replaces",
     subcommands: &[
         Command { name: "module|help", ..HELP },
         Command {
             name: "module|list",
             arity: 2,
             flags: Flags::of(&[Flag::Admin, Flag::NoScript]),
-            summary: "Tells of the one whose commands are built in",
+            summary: "Lists the built-in module",
             handler: module_list,
             ..SERVER
         },
@@ -155,13 +155,13 @@ pub const MODULE: Command = Command {
 pub const ACL: Command = Command {
     name: "acl",
     arity: -2,
-    summary: "Tells who may do what: users are in the file of --users, each with a role",
+    summary: "Shows who may do what: users are in the file of --users, each with a role",
     subcommands: &[
         Command {
             name: "acl|cat",
             arity: -2,
             flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
-            summary: "Tells the categories of commands, or the commands of a category or a role",
+            summary: "Lists the categories of commands, or the commands of a category or role",
             syntax: "[category]",
             complexity: "O(N) for the N commands of the server",
             handler: acl_cat,
@@ -170,7 +170,7 @@ pub const ACL: Command = Command {
         Command {
             name: "acl|getuser",
             arity: 3,
-            summary: "Tells what a user may do",
+            summary: "Returns what a user may do",
             syntax: "username",
             handler: acl_getuser,
             ..ADMIN
@@ -179,14 +179,14 @@ pub const ACL: Command = Command {
         Command {
             name: "acl|list",
             arity: 2,
-            summary: "Tells the rules of all users; passwords are not shown",
+            summary: "Lists the rules of all users, without passwords",
             handler: acl_list,
             ..ADMIN
         },
         Command {
             name: "acl|users",
             arity: 2,
-            summary: "Tells the names of all users",
+            summary: "Lists the names of all users",
             handler: acl_users,
             ..ADMIN
         },
@@ -194,7 +194,7 @@ pub const ACL: Command = Command {
             name: "acl|whoami",
             arity: 2,
             flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
-            summary: "Tells the name of this user",
+            summary: "Returns the name of this user",
             handler: acl_whoami,
             ..SERVER
         },
@@ -317,8 +317,8 @@ fn no_events(call: &mut Call<'_>) -> Result<(), ReplyError> {
 }
 
 fn latency_doctor(call: &mut Call<'_>) -> Result<(), ReplyError> {
-    let text = "Events of latency are not recorded. SLOWLOG GET has the commands that took long, \
-                and INFO commandstats the time of each command.\n";
+    let text = "Latency events are not recorded. SLOWLOG GET has slow commands, and INFO commandstats the \
+     time of each command.\n";
     call.reply.verbatim("txt", text);
     Ok(())
 }

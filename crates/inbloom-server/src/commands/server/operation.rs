@@ -16,7 +16,7 @@ use crate::reply_error::ReplyError;
 pub const BGREWRITEAOF: Command = Command {
     name: "bgrewriteaof",
     arity: 1,
-    summary: "Begins a snapshot, after which the log of changes is short: the same as BGSAVE",
+    summary: "Starts a snapshot, which shortens the log: the same as BGSAVE",
     handler: |call| {
         begin_snapshot(call)?;
         call.reply.simple("Background append only file rewriting started");
@@ -29,7 +29,7 @@ pub const BGREWRITEAOF: Command = Command {
 pub const BGSAVE: Command = Command {
     name: "bgsave",
     arity: -1,
-    summary: "Begins a snapshot of what has changed in --dir, in the background",
+    summary: "Starts a snapshot of what has changed, in the background",
     syntax: "[SCHEDULE]",
     handler: background_save,
     on_store: OnStore::Refused(NOT_KEPT_HERE),
@@ -39,7 +39,7 @@ pub const BGSAVE: Command = Command {
 pub const SAVE: Command = Command {
     name: "save",
     arity: 1,
-    summary: "Takes a snapshot of what has changed in --dir, and replies when it is safe",
+    summary: "Takes a snapshot of what has changed, and replies when it is on disk",
     complexity: "O(N) for the N bytes of filters that have changed",
     handler: save,
     cost: Cost::Heavy,
@@ -52,7 +52,7 @@ pub const LASTSAVE: Command = Command {
     arity: 1,
     flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
     categories: &["admin", "dangerous"],
-    summary: "Tells when the last snapshot was complete; without one, when the server started",
+    summary: "Returns when the last snapshot was complete, or when the server started",
     handler: |call| {
         call.reply.integer(info::saved_at(call.server) as i64);
         Ok(())
@@ -65,7 +65,7 @@ pub const TIME: Command = Command {
     name: "time",
     arity: 1,
     flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-    summary: "Tells the time, in seconds since 1970 and microseconds",
+    summary: "Returns the time, in seconds since 1970 and microseconds",
     handler: time,
     ..SERVER
 };
@@ -81,7 +81,7 @@ pub const SHUTDOWN: Command = Command {
         Flag::NoMulti,
         Flag::AllowBusy,
     ]),
-    summary: "Ends the server, with a snapshot if it has a --dir; without, filters are lost",
+    summary: "Stops the server, after a snapshot if it has --dir; without --dir, filters are lost",
     syntax: "[NOSAVE|SAVE] [NOW] [FORCE] [ABORT]",
     handler: shutdown,
     ..SERVER
@@ -91,10 +91,10 @@ pub const WAIT: Command = Command {
     name: "wait",
     arity: 3,
     categories: &["connection"],
-    summary: "Tells how many replicas have what was written: none, there are no replicas",
+    summary: "Returns how many replicas have the writes: 0, there are no replicas",
     syntax: "numreplicas timeout",
     handler: wait,
-    on_store: OnStore::Refused("the store has replicas, this server has none"),
+    on_store: OnStore::Refused("a server with --store has no replicas of its own"),
     ..SERVER
 };
 
@@ -102,7 +102,7 @@ pub const WAITAOF: Command = Command {
     name: "waitaof",
     arity: 4,
     categories: &["connection"],
-    summary: "Waits until what this client wrote is on the disk of --dir",
+    summary: "Waits until this client's writes are on disk",
     syntax: "numlocal numreplicas timeout",
     handler: wait_log,
     cost: Cost::Heavy,
@@ -115,7 +115,7 @@ pub const ROLE: Command = Command {
     arity: 1,
     flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast]),
     categories: &["admin", "dangerous"],
-    summary: "Tells that this server is a master without replicas",
+    summary: "Reports that this server is a master without replicas",
     handler: role,
     ..SERVER
 };
@@ -123,7 +123,7 @@ pub const ROLE: Command = Command {
 pub const REPLICAOF: Command = Command {
     name: "replicaof",
     arity: 3,
-    summary: "Is refused, but for NO ONE: there is no replication in this version",
+    summary: "Is refused, except for NO ONE: there is no replication",
     syntax: "<host port | NO ONE>",
     handler: replica_of,
     ..ADMIN
@@ -143,7 +143,7 @@ pub const DEBUG: Command = Command {
         Command {
             name: "debug|panic",
             arity: -2,
-            summary: "Fails inside, for the test of what happens then",
+            summary: "Fails with a panic, for tests",
             handler: |_| panic!("as asked for"),
             cost: Cost::By(|request, _| request.arguments.len() > 2),
             ..ADMIN
@@ -151,7 +151,7 @@ pub const DEBUG: Command = Command {
         Command {
             name: "debug|sleep",
             arity: 3,
-            summary: "Answers after so many seconds, at most 60; other clients do not wait",
+            summary: "Replies after a number of seconds, at most 60; other clients do not wait",
             syntax: "seconds",
             complexity: "O(N) for N seconds",
             handler: sleep,
@@ -168,11 +168,11 @@ const ADMIN: Command = Command {
 };
 
 /// Why nothing is saved where filters are on a store.
-const NOT_KEPT_HERE: &str = "the store keeps the filters, nothing is saved here";
+const NOT_KEPT_HERE: &str = "the store keeps the filters, so the server saves nothing";
 
 const NOT_DURABLE: ReplyError = ReplyError::new(
-    "ERR filters are kept in memory only: this server was started without --dir; a single filter can be \
-     written to a file with IB.SAVE",
+    "ERR the server keeps filters in memory only: start it with --dir, or write a filter to a file \
+     with IB.SAVE",
 );
 
 fn begin_snapshot(call: &Call<'_>) -> Result<(), ReplyError> {
@@ -226,7 +226,8 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), ReplyError> {
         return Err(match (words.len(), call.server.is_stopping()) {
             (1, false) => ReplyError::new("ERR No shutdown in progress."),
             (1, true) => ReplyError::new(
-                "ERR the shutdown in progress cannot be aborted: clients are leaving",
+                "ERR the shutdown in progress cannot be aborted: clients are already being \
+                 disconnected",
             ),
             _ => ReplyError::SYNTAX,
         });
@@ -286,8 +287,8 @@ fn replica_of(call: &mut Call<'_>) -> Result<(), ReplyError> {
         return Ok(());
     }
     Err(ReplyError::new(
-        "ERR there is no replication in this version: filters move with BF.SCANDUMP and \
-         BF.LOADCHUNK, or as files with IB.SAVE and IB.OPEN",
+        "ERR replication is not offered: copy filters with BF.SCANDUMP and BF.LOADCHUNK, or as \
+         files with IB.SAVE and IB.OPEN",
     ))
 }
 

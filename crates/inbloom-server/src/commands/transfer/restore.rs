@@ -36,8 +36,8 @@ pub(super) fn dump(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let most = most.min(LONGEST_STRING);
     let too_long = |bytes: u64| {
         ReplyError::with(format!(
-            "ERR a dump of the filter takes {bytes} bytes, and RESTORE takes at most {most} in one \
-             argument: raise --max-argument and --max-request, or use {remedy}"
+            "ERR a dump of the filter takes {bytes} bytes, and the limit of RESTORE is {most}: \
+             raise --max-argument and --max-request, or use {remedy}"
         ))
     };
     if bytes > most {

@@ -18,14 +18,13 @@ use crate::value::spec::not_made;
 use crate::value::{Guarded, Value};
 
 /// The dump that this iterator belongs to was forgotten, and cannot be made again.
-const GONE: ReplyError = ReplyError::new(
-    "ERR the dump that this iterator belongs to is gone: begin again with iterator 0",
-);
+const GONE: ReplyError =
+    ReplyError::new("ERR the dump of this iterator is gone: begin again with iterator 0");
 
 /// It cannot be told which dump this iterator belongs to.
 const AMBIGUOUS: ReplyError = ReplyError::new(
-    "ERR several dumps of this filter began on other connections, and an iterator does not tell which \
-     one is meant: begin again with iterator 0, and use one connection for the whole dump",
+    "ERR other connections are dumping this filter too: begin again with iterator 0, and use one \
+     connection for the whole dump",
 );
 
 /// What is kept for the dump that a client goes on with.
@@ -84,7 +83,7 @@ fn bloom_header(call: &Call<'_>, entry: &Arc<Entry>) -> Result<(u64, Vec<u8>), R
                     let (header, file) = file_of(server, value)?;
                     if !header.has_ids() {
                         let bytes = header.body();
-                        let text = format!("ERR {bytes} bytes are too many to be dumped");
+                        let text = format!("ERR a filter of {bytes} bytes is too large to dump");
                         return Err(ReplyError::with(text));
                     }
                     keep(call, entry, stamp, KeptForDump::File(header, file))
@@ -124,7 +123,8 @@ fn write(filter: &inbloom::Filter, file: &mut Vec<u8>) -> Result<(), ReplyError>
     let bytes = filter.bytes() + 4096;
     let reserved = usize::try_from(bytes).is_ok_and(|bytes| file.try_reserve_exact(bytes).is_ok());
     if !reserved {
-        let text = format!("ERR could not get {bytes} bytes of memory for a copy: free memory");
+        let text =
+            format!("ERR could not allocate {bytes} bytes of memory for a copy: free memory");
         return Err(ReplyError::with(text));
     }
     filter.write_to(file).map_err(ReplyError::because)

@@ -543,7 +543,7 @@ fn sizes_that_the_bytes_do_not_bear_out_take_no_memory() {
         image[25..33].copy_from_slice(&(1u64 << 40).to_le_bytes());
         image[33..41].copy_from_slice(&(1u64 << 43).to_le_bytes());
     };
-    assert!(body(&redisbloom_of(100, 0), &link).unwrap().contains("RedisBloom"));
+    assert!(body(&redisbloom_of(100, 0), &link).unwrap().contains("redisbloom"));
     // The length of a part.
     let length = |image: &mut Vec<u8>| image[2..10].copy_from_slice(&u64::MAX.to_le_bytes());
     let value = Value::filter(window(100));
@@ -570,8 +570,8 @@ fn a_retired_layout_is_refused_by_name() {
         let mut image = Vec::new();
         Image::Filter(part).encode(&mut image);
         let Err(error) = read_from(&disk, &image) else { panic!("it was read") };
-        let reason = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom does not \
-                      read that layout any more: build the filter again from its keys";
+        let reason = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom no \
+                      longer reads that layout; build the filter again from its keys";
         assert!(error.to_string().contains(reason), "{error}");
     }
 }
@@ -718,10 +718,10 @@ fn an_opened_file_is_opened_again_by_its_path() {
     assert_eq!(image_on(&disk, &back, LARGE), image);
 
     let reason = |result: Result<Value, ImageError>| result.err().unwrap().to_string();
-    assert!(reason(read(&image, None)).contains("without --import-dir"));
+    assert!(reason(read(&image, None)).contains("start the server with --import-dir"));
     let mut outside = Vec::new();
     Image::Opened(Cow::Borrowed("../seen.ib")).encode(&mut outside);
-    assert!(reason(read(&outside, Some(&import_dir))).contains("no path below"));
+    assert!(reason(read(&outside, Some(&import_dir))).contains("not a path below"));
     std::fs::remove_file(import_dir.join("below/seen.ib")).unwrap();
     assert!(reason(read(&image, Some(&import_dir))).contains("No such file"));
 }

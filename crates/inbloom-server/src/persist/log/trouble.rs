@@ -43,12 +43,12 @@ impl Log {
             "it is tried again twice a second"
         };
         let text = format!(
-            "MISCONF {doing} the log in --dir has failed: {error}; no change is taken until that \
-             works ({remedy}), queries are answered"
+            "MISCONF {doing} the log in --dir failed: {error}; changes are refused until it works \
+             again ({remedy}), queries are answered"
         );
         let mut trouble = self.trouble.lock();
         if trouble.is_none() {
-            tracing::error!(%error, "{doing} the log has failed: no change is acknowledged");
+            tracing::error!(doing, %error, "log failed, changes are refused");
         }
         let distrusted = distrusted.max(trouble.as_ref().and_then(|trouble| trouble.distrusted));
         *trouble = Some(Trouble { text: text.into(), distrusted });
@@ -62,7 +62,7 @@ impl Log {
         let mut trouble = self.trouble.lock();
         match &*trouble {
             Some(Trouble { distrusted: Some(distrusted), .. }) if *distrusted >= file => return,
-            Some(_) => tracing::warn!("the log can be written again"),
+            Some(_) => tracing::warn!("log works again"),
             None => return,
         }
         *trouble = None;
@@ -72,5 +72,5 @@ impl Log {
 
 /// What is said of a write to a file that is not trusted.
 pub(super) fn distrusted() -> io::Error {
-    io::Error::other("a sync has failed before: what the file has cannot be told")
+    io::Error::other("an earlier sync failed, so the content of the file is unknown")
 }

@@ -62,7 +62,7 @@ impl Recovery<'_> {
                 if !last.values().any(|(of, _)| of == pack) {
                     return Ok(());
                 }
-                let bytes = self.disk.length(&name).map_err(Error::io("reading", name))?;
+                let bytes = self.disk.length(&name).map_err(Error::io("cannot read", name))?;
                 sizes.insert(*pack, bytes);
                 send_images(self.disk, *pack, &last, &sender)
             });
@@ -132,12 +132,12 @@ impl Recovery<'_> {
         self.has_damaged_packs = true;
         let names: Vec<String> = packs.iter().map(|pack| segment::pack_name(*pack)).collect();
         let last = names.last().map_or("", String::as_str);
-        self.report(format!("{last} and snapshots before it cannot be used"));
+        self.report(format!("{last} and the snapshots before it cannot be used"));
         for name in names {
             // It is there until the next snapshot, in case of another start before.
             match open_all(self.disk, &name)? {
                 Some(bytes) => self.aside.push(Aside::Keep(format!("damaged-{name}"), bytes)),
-                None => tracing::debug!(name, "nothing of it can be kept"),
+                None => tracing::debug!(name, "nothing to keep"),
             }
             self.found.damaged.push(name);
         }
@@ -153,7 +153,8 @@ impl Recovery<'_> {
     ) -> Result<Option<u64>, Error> {
         loop {
             let position = frames.position();
-            let frame = frames.next().map_err(Error::io("reading", segment::pack_name(pack)))?;
+            let frame =
+                frames.next().map_err(Error::io("cannot read", segment::pack_name(pack)))?;
             match frame.and_then(PackItem::parse) {
                 Some(PackItem::Image(image)) => index.images.push((image.id, position)),
                 Some(PackItem::Removed(ids)) => index.removed.extend(ids),
@@ -177,7 +178,7 @@ impl Recovery<'_> {
         if position as usize == at {
             // All images are before.
             self.set_aside(Damage {
-                what: format!("{name}: its index is damaged, its filters are not"),
+                what: format!("{name}: its index is damaged, its filters are intact"),
                 frame: bytes[at..].to_vec(),
                 at: (pack, position),
                 files: Vec::new(),
@@ -208,7 +209,7 @@ impl Recovery<'_> {
         }
         if lost.is_empty() {
             self.set_aside(Damage {
-                what: format!("{name} at byte {position}: what is damaged is no filter"),
+                what: format!("{name} at byte {position}: the damaged bytes are not a filter"),
                 frame: bytes[..at.min(1 << 20)].to_vec(),
                 at: (pack, position),
                 files: Vec::new(),
@@ -229,7 +230,7 @@ fn send_images(
     /// Bytes of a batch, about.
     const BATCH: usize = 256 << 10;
     let mut frames = open_pack(disk, pack)?;
-    let failed = |error| Error::io("reading", segment::pack_name(pack))(error);
+    let failed = |error| Error::io("cannot read", segment::pack_name(pack))(error);
     let (mut batch, mut bytes) = (PackBatch::new(), 0);
     loop {
         let position = frames.position();
@@ -264,7 +265,7 @@ fn open_all(disk: &dyn Disk, name: &str) -> Result<Option<Vec<u8>>, Error> {
 fn read_all(disk: &dyn Disk, name: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let read = disk.open(name).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.map(|_| bytes).map_err(Error::io("reading", name))
+    read.map(|_| bytes).map_err(Error::io("cannot read", name))
 }
 
 /// Makes filters of images, until there are no more.

@@ -283,7 +283,7 @@ fn a_dump_goes_on_over_another_connection_unless_it_cannot_be_told_which_it_is()
     clients[1].fill(&["CF.INSERT", "ITEMS"], "f", 20);
     assert!(go_on(&mut clients[1], "CF", &mut Vec::new()));
     let text = clients[2].say(&format!("CF.SCANDUMP f {}", pieces[1].0)).error();
-    assert!(text.contains("began on other connections"), "{text}");
+    assert!(text.contains("other connections are dumping"), "{text}");
     while go_on(&mut clients[0], "CF", &mut pieces) {}
     for (iterator, piece) in pieces {
         assert_eq!(clients[0].load("CF", "copy", iterator, &piece), ok());

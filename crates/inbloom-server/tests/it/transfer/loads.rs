@@ -223,7 +223,7 @@ fn filters_that_are_being_loaded_are_limited_in_number() {
     });
     let (at, text) = refused.expect("a limit");
     assert_eq!(at, 1024);
-    assert!(text.starts_with("ERR 1024 filters are being loaded: "), "{text}");
+    assert!(text.starts_with("ERR 1024 filters are being loaded, the limit: "), "{text}");
     // One that is there may begin anew.
     assert_eq!(client.load("BF", "b7", 1, &header), ok());
 }

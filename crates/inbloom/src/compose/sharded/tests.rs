@@ -199,7 +199,7 @@ fn a_shard_refuses_keys_of_others_and_is_left_as_it_was() {
             let foreign = other.iter().find(|key| sharded.shard_of(key) != at).unwrap();
             let key_shard = sharded.shard_of(foreign);
             let error = changed.insert(foreign).unwrap_err();
-            let text = format!("belongs to shard {key_shard} of 5, this is shard {at}");
+            let text = format!("belongs to shard {key_shard} of 5, but this is shard {at}");
             assert!(error.to_string().contains(&text), "{error}");
             let refused = |result: Result<bool>| matches!(result, Err(Error::OtherShard { .. }));
             assert!(refused(changed.remove(foreign)) || !kind.can_remove());
@@ -276,7 +276,10 @@ fn shards_make_a_whole_only_if_all_are_there_once() {
     assert!(text(pick(&[3, 1])).contains("of 4 shards, missing: 0, 2"));
     assert!(text(pick(&[3, 1, 0, 2, 1, 1])).contains("of 4 shards, given twice: 1"));
     let both = text(pick(&[3, 3, 0]));
-    assert!(both.contains("missing: 1, 2; given twice: 3: give each of 0 to 3 once"), "{both}");
+    assert!(
+        both.contains("missing: 1, 2; given twice: 3; give each shard from 0 to 3 once"),
+        "{both}"
+    );
 
     let mut foreign: Vec<Filter> = pick(&[0, 1, 2]);
     foreign.push(make(2).shards()[3].clone());
@@ -298,7 +301,7 @@ fn shards_make_a_whole_only_if_all_are_there_once() {
 fn what_is_no_range_of_one_filter_does_not_become_one() {
     let sharded = full(plan(Kind::Cuckoo, 1000, 0.01), 4, 0);
     let text = sharded.into_whole().unwrap_err().to_string();
-    assert!(text.contains("cuckoo cannot become one filter"), "{text}");
+    assert!(text.contains("cuckoo cannot become one array"), "{text}");
     let classic = Filter::new(plan(Kind::Classic, 1000, 0.01)).unwrap();
     assert!(classic.cut_into(4).is_err());
     let blocked = Filter::new(Plan::exact(Kind::Blocked, 512 * 9, 8).unwrap()).unwrap();
@@ -397,7 +400,7 @@ fn shards_in_files_are_opened_together_or_say_what_is_missing() {
     assert!(file::shard_path(&stem, 3, 11).ends_with("seen.003-of-011.ib"));
     std::fs::write(folder.path().join("seen.3-of-4.ib"), "somebody else's").unwrap();
     std::fs::remove_file(file::shard_path(&stem, 3, 11)).unwrap();
-    assert!(text(&stem).contains("of 11 shards, missing: 3:"), "{}", text(&stem));
+    assert!(text(&stem).contains("of 11 shards, missing: 3; give "), "{}", text(&stem));
     let other = Filter::sharded(plan(Kind::Blocked, 500, 0.01), 2).unwrap();
     other.save(&stem).unwrap();
     assert!(text(&stem).contains("number of shards: 2 here, 11 there"));

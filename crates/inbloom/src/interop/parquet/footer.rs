@@ -305,5 +305,5 @@ pub(super) fn not_parquet(expected: impl Into<String>, got: impl ToString) -> Er
 }
 
 pub(super) fn reading(cause: io::Error) -> Error {
-    Error::Io { action: "reading the Parquet file".to_string(), cause }
+    Error::Io { action: "cannot read the Parquet file".to_string(), cause }
 }

@@ -60,7 +60,7 @@ impl Planner for SplitBlockPlan {
         Err(Error::Unsupported {
             kind: given.kind,
             verb: "be planned here",
-            remedy: "its program decides the sizes; use Filter::for_format",
+            remedy: "use Filter::for_format, where the other program decides the size",
         })
     }
 

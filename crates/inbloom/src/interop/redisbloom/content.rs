@@ -407,7 +407,7 @@ impl State for LiveCuckoo {
         Err(Error::Unsupported {
             kind: self.0.plan.kind(),
             verb: "merge",
-            remedy: "its fingerprints do not tell their items; add the items of both to one filter",
+            remedy: "add the items of both to one filter",
         })
     }
 

@@ -19,7 +19,7 @@ fn cannot_be_planned(given: &PlanBuilder) -> Error {
     Error::Unsupported {
         kind: given.kind,
         verb: "be planned here",
-        remedy: "its program decides the sizes; use Filter::for_format",
+        remedy: "use Filter::for_format, where the other program decides the size",
     }
 }
 

@@ -14,7 +14,7 @@ use crate::digest::{Digest, Hasher};
 use crate::error::{Error, Result};
 use crate::filter::{Content, Filter};
 use crate::foreign::{ForeignHash, Function};
-use crate::interop::{FormatRow, KeyEncoding, Likeness, Variant};
+use crate::interop::{FormatRow, KeyEncoding, Likeness, Variant, write_failed};
 use crate::kind::{Abilities, Kind, Labels};
 use crate::kinds;
 use crate::plan::parameter;
@@ -87,11 +87,11 @@ static BLOOM_32_ROW: kinds::Row = kinds::Row {
     kind: BLOOM_32,
     name: "redisbloom-32",
     hasher: || Hasher::foreign(&HASH_32, 0),
-    new: |plan| Err(Error::Unsupported { kind: plan.kind(), verb: "be made", remedy: OLD }),
+    new: |plan| Err(Error::Unsupported { kind: plan.kind(), verb: "be created", remedy: OLD }),
     read: |plan, cells, _| Ok(Box::new(LiveBloom::from_cells(plan, &cells, false)?)),
     ..BLOOM_ROW
 };
-const OLD: &str = "only RedisBloom 1 made such filters; they can be read";
+const OLD: &str = "create one of kind redisbloom; those of RedisBloom 1 can only be read";
 
 static CUCKOO_ROW: kinds::Row = kinds::Row {
     kind: CUCKOO,
@@ -239,7 +239,6 @@ fn write(filter: &Filter, variants: u32, writer: &mut dyn Write) -> Result<()> {
         (_, Some(cuckoo)) => Dumped::from(LiveCuckoo::filter(cuckoo)),
         (None, None) => unreachable!("a filter of one of these kinds has such a content"),
     };
-    let writing = |cause| Error::Io { action: "writing the filter".to_owned(), cause };
     if variants & (COMMANDS | CHUNKS) != 0 && !dumped.has_whole_links() {
         return parameter("variant", "commands or chunks", "left out for a filter this old");
     }
@@ -252,5 +251,5 @@ fn write(filter: &Filter, variants: u32, writer: &mut dyn Write) -> Result<()> {
     } else {
         writer.write_all(&payload::encode(dumped).map_err(failed)?)
     };
-    written.and_then(|()| writer.flush()).map_err(writing)
+    written.and_then(|()| writer.flush()).map_err(write_failed)
 }

@@ -38,7 +38,7 @@ impl Chunks {
     ///
     /// Refuses other kinds than blocked, and plans for one shard of several.
     pub fn new(plan: &Plan) -> Result<Chunks> {
-        let remedy = "only whole filters of kind blocked can";
+        let remedy = "use a whole filter of kind blocked";
         if plan.kind() != Kind::Blocked || plan.shard().is_some() {
             let (kind, verb) = (plan.kind(), "be kept in chunks");
             return Err(Error::Unsupported { kind, verb, remedy });

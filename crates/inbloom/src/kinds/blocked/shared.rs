@@ -78,7 +78,7 @@ impl Shape {
     pub fn new(plan: Plan) -> Result<Arc<Shape>> {
         let refused = |verb, remedy| Err(Error::Unsupported { kind: plan.kind(), verb, remedy });
         if plan.kind() != Kind::Blocked {
-            return refused("be shared line by line", "only blocked can; use Filter::into_shared");
+            return refused("be shared line by line", "use kind blocked, or Filter::into_shared");
         }
         if plan.shard().is_some() {
             return refused("share one shard line by line", "use Filter::into_shared");

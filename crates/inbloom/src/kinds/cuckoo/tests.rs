@@ -288,13 +288,13 @@ fn a_key_fits_four_times_where_its_buckets_coincide() {
 fn a_refusal_says_what_to_do() {
     let mut filter = holding(1, 12, (0..4).map(|key| digest(7, key)));
     let text = filter.insert(digest(7, 4)).unwrap_err().to_string();
-    let expected = "the filter is full: it holds 4 items and is for 4; \
-                    plan more items, or use the scalable kind";
+    let expected = "the filter is full: it holds 4 items, planned for 4; \
+                    plan for more items, or use kind counting to remove keys, or scalable to grow";
     assert_eq!(text, expected);
     let mut filter = holding(100, 12, [digest(7, 0); 8]);
     let text = filter.insert(digest(7, 0)).unwrap_err().to_string();
-    let expected = "the filter holds this key 8 times, and no more copies of one key fit: \
-                    insert it with insert_if_absent, which keeps one, or use the counting kind";
+    let expected = "the filter holds this key 8 times, and has no room for another copy; \
+                    use insert_if_absent, which keeps one copy, or kind counting";
     assert_eq!(text, expected);
 }
 

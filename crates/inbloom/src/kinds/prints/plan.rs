@@ -26,7 +26,7 @@ impl Search for PrintsPlan {
             true => Ok(plan(items, wanted)),
             false => Err(Error::Rate {
                 got: wanted,
-                reason: "kind prints tells keys apart by 64 bits: it reaches 5.4e-20 times the items",
+                reason: "must be at least 5.4e-20 times the number of keys for kind prints",
             }),
         }
     }

@@ -84,8 +84,8 @@ pub(crate) fn width_for(items: u64, wanted: f64) -> Result<u32> {
     let fits = |width: &u32| rate(items.max(1) as f64, *width) <= wanted;
     (1..=MAX_WIDTH).find(fits).ok_or(Error::Rate {
         got: wanted,
-        reason: "kind ribbon has fingerprints of at most 32 bits, and tells keys apart by 64: it \
-                 reaches 2.4e-10, or 6e-20 times the items if that is more; use kind cuckoo",
+        reason: "kind ribbon reaches 2.4e-10 at best, or 6e-20 times the number of keys if that is \
+                 more; use kind cuckoo",
     })
 }
 

@@ -35,7 +35,7 @@ pub(crate) static ROW: Row = Row {
         bits: None,
         in_use: "slots in use",
         never_overfull: Some("keeps its rate for any number of keys"),
-        above_target: ": build it anew, with the keys that were added",
+        above_target: ": build it again, with the keys that were added",
         ..Labels::BITS
     },
     planner: &RibbonPlan,
@@ -44,7 +44,7 @@ pub(crate) static ROW: Row = Row {
         Err(Error::Unsupported {
             kind: plan.kind(),
             verb: "start empty",
-            remedy: "it is built once from all its keys; call Filter::build with their digests",
+            remedy: "call Filter::build with the digests of all its keys",
         })
     },
     read: |plan, cells, _| Ok(Box::new(Ribbon::from_cells(plan, cells)?)),

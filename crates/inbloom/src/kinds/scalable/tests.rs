@@ -232,7 +232,7 @@ fn a_merge_that_breaks_the_promise_is_refused_and_changes_nothing() {
     let before = filter.duplicate().unwrap();
     let coarse = grown(Plan { rate: 0.1, ..GROWING }, 20_000..40_000);
     let error = filter.unite(&coarse).unwrap_err();
-    assert!(matches!(error, Error::MergedRate { rate, promised: target } if rate > target));
+    assert!(matches!(error, Error::MergedRate { rate, target } if rate > target));
     assert!(filter.same(&before));
 }
 

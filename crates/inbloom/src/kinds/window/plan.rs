@@ -72,8 +72,7 @@ impl Planner for WindowPlan {
             return parameter("items", given, format_args!("{last} as the window is, or left out"));
         }
         if let Some(got) = given.rate.filter(|rate| rate / kept < MIN_RATE) {
-            let reason =
-                "each generation of a window has its part of it, and none can be below 1e-12";
+            let reason = "must be at least 1e-12 for each generation of a window and one more";
             return Err(Error::Rate { got, reason });
         }
         let of_one = PlanBuilder {

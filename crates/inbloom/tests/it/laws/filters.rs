@@ -144,7 +144,7 @@ fn an_intersection_contains_the_common_keys() {
         if matches!(plan.kind(), Kind::Scalable | Kind::Window | Kind::Ribbon) {
             assert_eq!(
                 left.intersect(&right).expect_err("a refusal").to_string(),
-                format!("kind {} cannot intersect: ask both filters instead", plan.kind())
+                format!("kind {} cannot intersect; query both filters instead", plan.kind())
             );
             assert_members(&left, &keys(0..1200), name);
             continue;
@@ -216,7 +216,7 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
                 error.to_string(),
                 format!(
                     "the filters differ in {expected}; \
-                     both must be made from the same plan and hash"
+                     build both from the same plan with the same hash"
                 ),
                 "{verb}"
             );
@@ -224,7 +224,11 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         assert!(left == before && left != right);
     };
     check(new(plan(512, 4)), new(lines(1)), "kind: classic here, blocked there");
-    check(new(plan(512, 4)), new(plan(1024, 4)), "bits: 512 here, 1024 there");
+    check(
+        new(plan(512, 4)),
+        new(plan(1024, 4)),
+        "bits: 512 (88 keys at 6.15e-2) here, 1024 (177 keys at 6.23e-2) there",
+    );
     check(new(plan(512, 4)), new(plan(512, 5)), "probes: 4 here, 5 there");
     check(new(lines(1)), new(lines(2)), "lines: 1 here, 2 there");
     check(
@@ -238,7 +242,11 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
     };
     check(new(counters(2)), new(counters(8)), "width: 2 here, 8 there");
     let cuckoo = |items| Plan::builder(Kind::Cuckoo).items(items).rate(0.01).build().unwrap();
-    check(new(cuckoo(8)), new(cuckoo(16)), "bits: 80 here, 360 there");
+    check(
+        new(cuckoo(8)),
+        new(cuckoo(16)),
+        "bits: 80 (8 keys at 1.00e-2) here, 360 (16 keys at 1.00e-2) there",
+    );
     // Of the same bits in every generation.
     let window = |generations: u32| {
         let plan = Plan::builder(Kind::Window).bytes(128 * (1 + u64::from(generations)));
@@ -338,8 +346,8 @@ fn positions_answer_as_keys_do_and_there_are_none_outside() {
             assert_eq!(
                 filter.positions(key(0)).expect_err("a refusal").to_string(),
                 format!(
-                    "kind {} cannot tell the positions of a key: its cells move; \
-                     bitmap, classic, blocked and counting can",
+                    "kind {} cannot report the positions of a key; use kind bitmap, classic, blocked or \
+                     counting, which can",
                     plan.kind()
                 )
             );

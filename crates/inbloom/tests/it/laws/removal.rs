@@ -8,8 +8,7 @@ fn what_is_removed_leaves_what_would_be_there_without_it() {
         let mut filter = with_keys(plan, &keys(0..1000));
         if !plan.kind().can_remove() {
             let expected = format!(
-                "kind {} cannot remove: its keys share cells, and to clear one key's would deny \
-                 others; the kinds that can are bitmap, counting and cuckoo",
+                "kind {} cannot remove keys; build it with kind counting, cuckoo or bitmap, which can",
                 plan.kind()
             );
             assert_eq!(filter.remove(key(1)).expect_err("a refusal").to_string(), expected);
@@ -106,8 +105,8 @@ fn a_full_filter_is_left_as_it_was() {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "the filter is full: it holds {number} items and is for {items}; \
-                     plan more items, or use the scalable kind"
+                    "the filter is full: it holds {number} items, planned for {items}; \
+                     plan for more items, or use kind counting to remove keys, or scalable to grow"
                 )
             );
             assert_members(&filter, &keys(0..number), &name);

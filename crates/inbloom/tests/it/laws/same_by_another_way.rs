@@ -36,8 +36,7 @@ fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
             }
             kind => {
                 let expected = format!(
-                    "kind {kind} cannot follow a clock: only a window forgets; \
-                     plan one with Kind::Window"
+                    "kind {kind} cannot follow a clock; use kind window, the only one that forgets keys"
                 );
                 assert_eq!(exclusive.advance(5).expect_err("a refusal").to_string(), expected);
                 assert_eq!(shared.advance(5).expect_err("a refusal").to_string(), expected);
@@ -176,7 +175,7 @@ fn shards_are_not_saved_beside_a_file_that_would_hide_them() {
     let plan = Plan::builder(Kind::Blocked).items(1000).build().unwrap();
     Filter::new(plan).unwrap().save(&path).unwrap();
     let error = Filter::sharded(plan, 3).unwrap().save(&path).unwrap_err().to_string();
-    assert!(error.contains("saving shards beside") && error.contains("seen.ib"), "{error}");
+    assert!(error.contains("cannot save shards beside") && error.contains("seen.ib"), "{error}");
     assert!(file::shard_paths(file::stem_of(&path)).unwrap().is_empty());
 }
 

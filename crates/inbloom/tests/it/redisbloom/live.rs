@@ -161,7 +161,7 @@ fn filters_in_files_of_servers_are_opened_by_name_and_not_changed() {
             assert!(redisbloom(&[]).read(&written(&filter, &[])).unwrap() == dump, "{name}");
         }
         let error = Filter::open(format!("{}#other", path.display())).unwrap_err().to_string();
-        assert!(error.contains("no filter named \"other\": name one of 3"), "{error}");
+        assert!(error.contains("no filter named \"other\", but 3: "), "{error}");
     }
     let mut alone = Filter::open(golden("bf-str-10.resp")).unwrap();
     assert_eq!(alone.container(), Some(redisbloom(&["commands"])));

@@ -7,15 +7,16 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use inbloom::internals::file;
 use inbloom::internals::kinds::blocked::{Piece, Pieces};
 use inbloom::internals::kinds::ribbon::{Layout, Part, Workspace};
 use inbloom::{Digest, Filter, Hasher, Plan};
 
-use super::TooLarge;
+use super::TooMany;
 use crate::cmd::build::Args;
 use crate::cmd::build::unfinished::partial;
+use crate::output::problem;
 use crate::spill::{self, Spill};
 use crate::{filter_file, numbers};
 
@@ -86,8 +87,10 @@ impl OneFile {
         }
         ensure!(
             file::header_checksum(&self.path).ok() == Some(complete),
-            "{} was complete, and is not there any more: build anew",
-            self.partial.display(),
+            problem(
+                format!("{} was complete, but has changed or is gone", self.partial.display()),
+                "build again without --resume"
+            )
         );
         Ok(true)
     }
@@ -107,14 +110,16 @@ pub struct Ribbon<'a> {
 /// Refuses what is larger than was asked for.
 pub fn check_bytes(most: Option<u64>, keys: u64, bytes: u64) -> Result<()> {
     match most {
-        Some(allowed) if bytes > allowed => Err(TooLarge(format!(
-            "{} need {} bytes at this rate, and --bytes allows {}: allow more, or leave -n and -p \
-             out, and the rate follows",
-            numbers::keys(keys),
-            numbers::exact(bytes),
-            numbers::exact(allowed),
+        Some(allowed) if bytes > allowed => Err(Error::from(problem(
+            format!(
+                "{} need {} bytes at this rate, and --bytes allows {}",
+                numbers::keys(keys),
+                numbers::exact(bytes),
+                numbers::exact(allowed)
+            ),
+            "pass a larger --bytes, or leave -n and -p out to let the rate follow",
         ))
-        .into()),
+        .context(TooMany)),
         _ => Ok(()),
     }
 }
@@ -303,8 +308,10 @@ impl Shards<'_> {
         let there = self.where_is(shard);
         ensure!(
             file::header_checksum(&there).ok() == Some(sum),
-            "{} is not the shard that was built: build anew",
-            there.display(),
+            problem(
+                format!("{} is not the shard that was built", there.display()),
+                "build again without --resume"
+            )
         );
         filter_file::verify(&there)
     }
@@ -372,10 +379,10 @@ impl Parts for Shards<'_> {
         let lock = lock.with_context(|| format!("cannot open {}", first.display()))?;
         // Where files cannot be locked, as on some network drives, care has to do.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            bail!(
-                "another program is writing {}: wait for it, or give another -o",
-                first.display()
-            );
+            bail!(problem(
+                format!("another program is writing {}", first.display()),
+                "wait for it to end, or choose another name for -o"
+            ));
         }
         let mut inserted = 0;
         for (shard, sum) in (0..).zip(&sums) {
@@ -439,8 +446,10 @@ impl Parts for Shards<'_> {
             let (path, there) = (self.path(shard as u64), self.where_is(shard as u64));
             ensure!(
                 file::header_checksum(&there).ok() == Some(*sum),
-                "{} was changed by another program meanwhile: build anew",
-                there.display(),
+                problem(
+                    format!("{} was changed by another program during the build", there.display()),
+                    "build it again"
+                )
             );
             if there != path {
                 file::rename(there, path)?;

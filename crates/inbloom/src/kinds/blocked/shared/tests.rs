@@ -317,8 +317,8 @@ fn a_merged_filter_has_the_bits_of_both() {
     let error = small.merge(&large).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the filters differ in bits: 1024 here, 10240 there; both must be made from the same plan \
-         and hash"
+        "the filters differ in bits: 1024 (100 keys at 1.00e-2) here, 10240 (1000 keys at 1.00e-2) there; build both from the same plan with \
+         the same hash"
     );
 }
 
@@ -373,7 +373,7 @@ fn what_is_no_blocked_filter_or_has_a_lock_set_is_refused() {
     let classic = Plan::builder(Kind::Classic).items(100).build().unwrap();
     assert_eq!(
         refusal(Filter::new(classic).unwrap()),
-        "kind classic cannot be shared line by line: only blocked can; use Filter::into_shared"
+        "kind classic cannot be shared line by line; use kind blocked, or Filter::into_shared"
     );
     let plan = plan(100, 0.01, 1);
     let shard = plan.for_shard(1, 2).unwrap();
