@@ -1,11 +1,13 @@
 //! Files that clients may name: those below the folder that the operator has set aside for it.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
 use inbloom::file::Watch;
+use inbloom::internals::codec::Decoder;
 use inbloom::internals::format::MAGIC;
+use inbloom::interop::parquet::Metadata;
 use inbloom::{Filter, OpenOptions, SecretKey};
 
 use crate::reply_error::{ReplyError, excerpt};
@@ -14,6 +16,8 @@ use crate::reply_error::{ReplyError, excerpt};
 pub struct Imported {
     /// Where that is.
     pub path: PathBuf,
+    /// Which filter of the file is meant, if it holds several.
+    part: Option<String>,
     /// As the client gave it: the client has no business with the rest.
     shown: String,
 }
@@ -53,7 +57,25 @@ impl Imported {
         if !parent.starts_with(folder) || !target.starts_with(folder) {
             return Err(refused());
         }
-        Ok(Imported { path: target, shown })
+        Ok(Imported { path: target, part: None, shown })
+    }
+
+    /// As [`Imported::below`], for a filter that is there: of a file that holds several, `FILE#NAME`
+    /// stands for one.
+    pub fn existing(folder: Option<&Path>, word: &[u8]) -> Result<Imported, ReplyError> {
+        let whole = Imported::below(folder, word);
+        if whole.as_ref().is_ok_and(|whole| whole.path.exists()) {
+            return whole;
+        }
+        let text = std::str::from_utf8(word).unwrap_or_default();
+        let cuts = text.match_indices('#').map(|(at, _)| (&text[..at], &text[at + 1..]));
+        for (file, part) in cuts.filter(|(_, part)| !part.is_empty()) {
+            let file = Imported::below(folder, file.as_bytes());
+            if let Some(file) = file.ok().filter(|file| file.path.is_file()) {
+                return Ok(Imported { part: Some(part.to_owned()), ..file });
+            }
+        }
+        whole
     }
 
     /// Why the file could not be opened or saved, without the path of the folder.
@@ -66,26 +88,57 @@ impl Imported {
         ReplyError::with(format!("ERR {text}"))
     }
 
-    /// Returns how many bytes opening the file takes into memory: none of a file of ours, which is
-    /// mapped, and all of another one.
+    /// Returns how many bytes of the file are read into memory to find the filter in it: the footer
+    /// of a Parquet file, and what is made of it.
+    pub fn bytes_to_find(&self) -> Result<u64, ReplyError> {
+        Ok(parquet_footer(&mut self.file()?).unwrap_or(0).saturating_mul(2))
+    }
+
+    /// Returns how many bytes opening the filter takes into memory. A file of ours is mapped: none.
+    /// Of a Parquet file the filter is read, and copied once. Other files are read as a whole, since
+    /// only that shows where in them a filter is.
     pub fn bytes_to_read(&self) -> Result<u64, ReplyError> {
-        let start = || {
-            let (mut file, mut start) = (File::open(&self.path)?, [0; MAGIC.len()]);
-            let length = file.metadata()?.len();
-            let is_ours = file.read_exact(&mut start).is_ok() && start == MAGIC;
-            Ok(if is_ours { 0 } else { length })
-        };
-        start().map_err(|cause: io::Error| {
-            let action = format!("opening {}", self.path.display());
-            self.failed(&inbloom::Error::Io { action, cause })
-        })
+        let mut file = self.file()?;
+        let length = file.metadata().map_err(|cause| self.not_opened(cause))?.len();
+        let mut start = [0; MAGIC.len()];
+        if file.read_exact(&mut start).is_ok() && start == MAGIC {
+            return Ok(0);
+        }
+        if parquet_footer(&mut file).is_none() {
+            return Ok(length);
+        }
+        let filter = parquet_filter(&mut file, self.part.as_deref());
+        filter.map(|bytes| bytes.saturating_mul(2)).map_err(|error| self.failed(&error))
+    }
+
+    fn file(&self) -> Result<File, ReplyError> {
+        File::open(&self.path).map_err(|cause| self.not_opened(cause))
+    }
+
+    fn not_opened(&self, cause: io::Error) -> ReplyError {
+        let action = format!("cannot open {}", self.path.display());
+        self.failed(&inbloom::Error::Io { action, cause })
     }
 
     /// Opens the filter that is there, to query it, if it is one for clients of the server.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<(Filter, Option<Watch>), ReplyError> {
+        let (filter, watch) = self.read(key).map_err(|error| self.failed(&error))?;
+        self.check(&filter)?;
+        Ok((filter, watch))
+    }
+
+    /// Opens the filter that is there, to query it.
+    pub fn read(&self, key: Option<&SecretKey>) -> inbloom::Result<(Filter, Option<Watch>)> {
+        let options = OpenOptions::new().secret(key);
+        match &self.part {
+            None => options.open_watched(&self.path),
+            Some(part) => options.open_part(&self.path, part).map(|filter| (filter, None)),
+        }
+    }
+
+    /// Refuses a filter that is not for clients of the server.
+    pub fn check(&self, filter: &Filter) -> Result<(), ReplyError> {
         let shown = &self.shown;
-        let opened = OpenOptions::new().secret(key).open_watched(&self.path);
-        let (filter, watch) = opened.map_err(|error| self.failed(&error))?;
         if !filter.normalization().is_empty() {
             return Err(ReplyError::with(format!(
                 "ERR '{shown}' was built with --normalize {}, which the server does not apply: \
@@ -99,6 +152,53 @@ impl Imported {
                  it as another kind"
             )));
         }
-        Ok((filter, watch))
+        Ok(())
     }
+}
+
+/// Returns the length of the footer, if this is a Parquet file.
+fn parquet_footer(file: &mut File) -> Option<u64> {
+    let (mut start, mut tail) = ([0; 4], [0; 8]);
+    file.rewind().ok()?;
+    file.read_exact(&mut start).ok()?;
+    file.seek(SeekFrom::End(-8)).ok()?;
+    file.read_exact(&mut tail).ok()?;
+    let [l0, l1, l2, l3, magic @ ..] = tail;
+    let footer = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
+    (start == *b"PAR1" && magic == *b"PAR1").then_some(footer)
+}
+
+/// Returns the bytes of a filter in a Parquet file: of the one that this part names, or else of the
+/// largest. A name that no filter has is refused when the filter is opened.
+fn parquet_filter(file: &mut File, part: Option<&str>) -> inbloom::Result<u64> {
+    let metadata = Metadata::read(&mut *file)?;
+    let mut most = 0;
+    for (number, group) in metadata.row_groups.iter().enumerate() {
+        for (column, chunk) in metadata.columns.iter().zip(&group.chunks) {
+            let is_meant = part.is_none_or(|part| {
+                part.strip_prefix(&*column.path)
+                    .is_some_and(|rest| rest.is_empty() || rest == format!("/{number}"))
+            });
+            if let Some(offset) = chunk.filter.filter(|_| is_meant) {
+                most = most.max(split_block_bytes(file, offset).unwrap_or(LARGEST_SPLIT_BLOCK));
+            }
+        }
+    }
+    Ok(most)
+}
+
+/// The largest filter that a Parquet file may hold.
+const LARGEST_SPLIT_BLOCK: u64 = 128 << 20;
+
+/// Returns the bytes of the filter at this place: the first field of its header, in the compact
+/// protocol of Thrift. None: it does not begin with that field.
+fn split_block_bytes(file: &mut File, offset: u64) -> Option<u64> {
+    /// Field 1, of 32 bits.
+    const FIELD: u8 = 0x15;
+    let mut start = [0; 6];
+    file.seek(SeekFrom::Start(offset)).ok()?;
+    file.read_exact(&mut start).ok()?;
+    let number = Decoder(start.strip_prefix(&[FIELD])?).varint()?;
+    // Zigzag: twice the number, if it is positive.
+    (number % 2 == 0).then_some((number / 2).min(LARGEST_SPLIT_BLOCK))
 }

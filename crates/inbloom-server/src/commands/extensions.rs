@@ -362,12 +362,13 @@ impl Estimated {
 
 fn open(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let word = &call.arguments[2];
-    let imported = Imported::below(call.server.config.import_dir.as_deref(), word)?;
+    let imported = Imported::existing(call.server.config.import_dir.as_deref(), word)?;
     let key = Key { database: call.session.database, name: &call.arguments[1] };
     if call.entry.is_some() {
         return Err(ReplyError::EXISTS);
     }
-    // Held until the filter counts: a file of another program is read into memory.
+    // Held until the filter counts: filters of other programs are read into memory.
+    let _room_to_find = call.server.limits.make_room(imported.bytes_to_find()?)?;
     let _room = call.server.limits.make_room(imported.bytes_to_read()?)?;
     let (filter, watch) = imported.open(call.server.config.key.as_ref())?;
     let value = Value::opened(filter, &String::from_utf8_lossy(word), watch);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -641,6 +642,78 @@ fn files_of_other_programs_are_served_and_not_changed() {
         client.check(&[("IB.MERGE copy f", "+OK/")]);
         assert_refused(&mut client, "IB.MERGE f copy", "read-only");
         client.check(&[("DEL f copy", ":2/")]);
+    }
+}
+
+#[test]
+fn a_filter_of_a_file_that_holds_several_is_served_by_its_name() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inbloom/tests/golden");
+    let folders = Folders::new();
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    for (file, part, case, column) in [
+        ("foreign/parquet/rust-str-1k.parquet", "k/1", "foreign/parquet/rust-str-1k", 1),
+        ("foreign/parquet/rust-str-10.parquet", "k", "foreign/parquet/rust-str-10", 0),
+        (
+            "redisbloom/server-7.0-rb2.6.28.rdb",
+            "bf-scaled-str-1k",
+            "redisbloom/bf-scaled-str-1k",
+            0,
+        ),
+    ] {
+        fs::copy(golden.join(file), folders.inside.join("f")).expect("a copy of the file");
+        assert_eq!(client.say(&format!("IB.OPEN f f#{part}")), "+OK\r\n", "{file}");
+        let probes = fs::read_to_string(golden.join(format!("{case}.probes.txt")));
+        for line in probes.expect("a list of probes").split_terminator('\n').step_by(7) {
+            let (answers, rest) = line.split_once('\t').expect("answers");
+            let key = rest.split_once('\t').expect("a key").1;
+            let answer = client.say_words(&["BF.EXISTS", "f", key]);
+            assert_eq!(answer, format!(":{}\r\n", &answers[column..=column]), "{file}: {key}");
+        }
+        client.check(&[("DEL f", ":1/")]);
+        assert_refused(&mut client, "IB.OPEN f f#another", "name one of");
+        assert_refused(&mut client, &format!("IB.OPEN f none#{part}"), "none");
+        assert_refused(&mut client, &format!("IB.OPEN f ../inside/f#{part}"), "below --import-dir");
+    }
+}
+
+#[test]
+fn one_filter_of_a_parquet_file_takes_no_memory_for_the_rest_of_the_file() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inbloom/tests/golden/foreign");
+    let bytes = fs::read(golden.join("parquet/rust-str-1k.parquet")).expect("the file");
+    let folders = Folders::new();
+    // 64 MiB more between the filters and the footer, which has the places of the filters.
+    let tail = &bytes[bytes.len() - 8..];
+    let footer = u32::from_le_bytes(tail[..4].try_into().expect("4 bytes")) as usize;
+    let (start, end) = bytes.split_at(bytes.len() - 8 - footer);
+    let mut file = fs::File::create(folders.inside.join("f")).expect("a file");
+    file.write_all(start).expect("room");
+    file.seek(SeekFrom::Current(64 << 20)).expect("a sparse file");
+    file.write_all(end).expect("room");
+    let mut config = Config { import_dir: Some(folders.inside.clone()), ..Config::default() };
+    config.settings.max_memory = 8 << 20;
+    let server = Server::new(config);
+    let mut client = Client::new(&server);
+    client.check(&[("IB.OPEN f f#k/1", "+OK/"), ("DEL f", ":1/")]);
+    assert_refused(&mut client, "IB.OPEN f f", "name one of");
+    assert_refused(&mut client, "IB.OPEN f f#k/9", "name one of");
+
+    // It is granted before it is read.
+    assert_eq!(client.say("CONFIG SET maxmemory 1000"), "+OK\r\n");
+    assert_refused(&mut client, "IB.OPEN f f#k/1", "Insufficient memory");
+}
+
+#[test]
+fn a_file_of_a_retired_layout_is_refused_by_name() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inbloom/tests/golden/retired");
+    let folders = Folders::new();
+    let server = folders.server();
+    let mut client = Client::new(&server);
+    for name in ["ribbon-layout-0.ib", "ribbon-overlay-layout-0.ib"] {
+        fs::copy(golden.join(name), folders.inside.join("f")).expect("a copy of the file");
+        let expected = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom no \
+                        longer reads that layout; build the filter again from its keys";
+        assert_refused(&mut client, "IB.OPEN f f", expected);
     }
 }
 

@@ -159,8 +159,15 @@ impl OpenOptions {
         }
     }
 
-    /// Opens one of the filters of a file that holds several.
-    fn open_part(self, path: &Path, part: &str) -> Result<Filter> {
+    /// Opens one of the filters of a file that holds several: what `FILE#NAME` stands for in
+    /// [`OpenOptions::open`]. It is read-only.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Part`] if the file has no such filter, and otherwise as
+    /// [`OpenOptions::open`] does.
+    pub fn open_part(self, path: impl AsRef<Path>, part: &str) -> Result<Filter> {
+        let path = path.as_ref();
         let missing = || Error::Part { part: part.to_owned(), names: Vec::new() };
         let map = map(&open_file(path)?, path)?.ok_or_else(missing)?;
         self.container_of(&map)?.ok_or_else(missing)?.read_part(&map, part)

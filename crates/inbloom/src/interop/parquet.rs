@@ -146,9 +146,17 @@ fn read(bytes: &[u8], _variants: u32) -> Result<(Filter, u32)> {
     Ok((of_blocks(blocks, false)?, 0))
 }
 
-/// A filter of a file, and the name that tells it apart: its column, and its row group if several have
-/// filters of the column.
-fn named_chunks(metadata: &Metadata) -> Vec<(String, Chunk)> {
+/// A filter of a file.
+struct NamedChunk {
+    /// The name that tells it apart: its column, and its row group if several have filters of the
+    /// column.
+    name: String,
+    /// The column and the row group.
+    full_name: String,
+    chunk: Chunk,
+}
+
+fn named_chunks(metadata: &Metadata) -> Vec<NamedChunk> {
     let mut named = Vec::new();
     for (at, column) in metadata.columns.iter().enumerate() {
         let groups =
@@ -156,9 +164,9 @@ fn named_chunks(metadata: &Metadata) -> Vec<(String, Chunk)> {
         let with_filters: Vec<_> = groups.filter(|(_, chunk)| chunk.filter.is_some()).collect();
         let is_only = with_filters.len() == 1;
         named.extend(with_filters.into_iter().map(|(group, chunk)| {
-            let name =
-                if is_only { column.path.clone() } else { format!("{}/{group}", column.path) };
-            (name, chunk)
+            let full_name = format!("{}/{group}", column.path);
+            let name = if is_only { column.path.clone() } else { full_name.clone() };
+            NamedChunk { name, full_name, chunk }
         }));
     }
     named
@@ -167,19 +175,21 @@ fn named_chunks(metadata: &Metadata) -> Vec<(String, Chunk)> {
 fn only_filter(file: &[u8]) -> Result<Filter> {
     let named = named_chunks(&Metadata::read(Cursor::new(file))?);
     match &named[..] {
-        [(_, only)] => filter_of(only, file),
+        [only] => filter_of(&only.chunk, file),
         _ => Err(no_part("", named)),
     }
 }
 
-/// Reads the filter of a column in a Parquet file: `id`, or `id/3` of row group 3.
+/// Reads the filter of a column in a Parquet file: `id/3` of row group 3, or `id` if no other row
+/// group has one.
 fn read_part(bytes: &[u8], part: &str) -> Result<Filter> {
     let named = match bytes.starts_with(MAGIC) {
         true => named_chunks(&Metadata::read(Cursor::new(bytes))?),
         false => Vec::new(),
     };
-    match named.iter().find(|(name, _)| name == part) {
-        Some((_, chunk)) => filter_of(chunk, bytes),
+    let by_name = named.iter().find(|one| one.name == part);
+    match by_name.or_else(|| named.iter().find(|one| one.full_name == part)) {
+        Some(one) => filter_of(&one.chunk, bytes),
         None => Err(no_part(part, named)),
     }
 }
@@ -188,8 +198,9 @@ fn filter_of(chunk: &Chunk, file: &[u8]) -> Result<Filter> {
     Ok(chunk.read_filter(Cursor::new(file))?.expect("a chunk with a filter"))
 }
 
-fn no_part(part: &str, named: Vec<(String, Chunk)>) -> Error {
-    Error::Part { part: part.to_owned(), names: named.into_iter().map(|(name, _)| name).collect() }
+fn no_part(part: &str, named: Vec<NamedChunk>) -> Error {
+    let names = named.into_iter().map(|one| one.name).collect();
+    Error::Part { part: part.to_owned(), names }
 }
 
 impl Chunk {
