@@ -50,6 +50,7 @@ use image::Fixed;
 use log::{Fsync, Log};
 use snapshot::SnapshotState;
 
+pub use image::NeededVersion;
 pub use recovery::{Access, Found};
 pub use snapshot::Done;
 
@@ -108,6 +109,16 @@ pub enum Error {
         /// Ours.
         known: u32,
     },
+    /// It has filters that this inbloom does not read, although they are not damaged.
+    #[error("{what}{}{}", others(*more), remedy(*reader))]
+    Unreadable {
+        /// The first of them, and why.
+        what: String,
+        /// How many others there are.
+        more: usize,
+        /// Which inbloom reads them.
+        reader: NeededVersion,
+    },
     /// It was made under another hash.
     #[error("the data folder {}", hash_remedy(found, expected))]
     Hash {
@@ -155,6 +166,25 @@ fn hash_remedy(found: &str, expected: &str) -> &'static str {
         (true, false) => "was created with --keyed: start with --keyed, or with its --key-file",
         (false, true) => "was created without --keyed and --key-file: leave them out",
         _ => "was created with another secret key: pass that one, from a backup if needed",
+    }
+}
+
+fn others(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        1 => " (and 1 other filter)".to_owned(),
+        more => format!(" (and {more} other filters)"),
+    }
+}
+
+fn remedy(reader: NeededVersion) -> &'static str {
+    match reader {
+        NeededVersion::Older => {
+            ": start the older inbloom on the folder and delete such filters with DEL, or start \
+             this one once with --repair, which starts without them and keeps them as damaged-..."
+        }
+        // The text of the filter's own error has it.
+        NeededVersion::Newer => "",
     }
 }
 

@@ -234,6 +234,17 @@ impl Value {
         }
     }
 
+    /// Returns the bytes of its slots, as BF.INFO and the HTTP API report them. Memory that is set
+    /// aside for growth does not count: a copy of the filter has the same number.
+    pub fn size(&self) -> u64 {
+        match self {
+            Value::Bloom(bloom) => bloom.size(),
+            Value::Filter(guarded) => guarded.read(bytes_of),
+            Value::RedisBloom(guarded) => guarded.read(redisbloom::Bloom::bytes),
+            Value::Cuckoo(guarded) => guarded.read(redisbloom::CuckooChain::bytes),
+        }
+    }
+
     /// The bytes that a pass over all of it reads: also those of a mapped file, which are on no
     /// account.
     pub fn length(&self) -> u64 {

@@ -145,7 +145,6 @@ mod tests {
         keys: 500,
         capacity: Some(1000),
         target_rate: Some(0.01),
-        bytes: 1280,
         grows: false,
         forgets: false,
         is_fixed: false,

@@ -73,7 +73,7 @@ pub fn show(call: &ApiCall<'_>, found: &NamedFilter) -> Result<Json, ApiError> {
         "rate": scan.rate,
         "target_rate": summary.target_rate,
         "memory": server.keyspace.bytes_of(&found.name, entry),
-        "bytes": summary.bytes,
+        "bytes": entry.value.size(),
         "memory_limit": {
             "filter": limit(settings.max_filter),
             "all": limit(settings.max_memory),

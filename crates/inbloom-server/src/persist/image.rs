@@ -29,6 +29,7 @@ use std::io::{self, BufWriter, Cursor, Read, Write};
 use std::path::Path;
 
 use inbloom::internals::file;
+use inbloom::internals::format::{NEWER, RETIRED};
 use inbloom::internals::kinds::blocked::SharedBlocked;
 use inbloom::internals::kinds::scalable::SharedScalable;
 use inbloom::interop::redisbloom;
@@ -40,6 +41,7 @@ use self::sealed::{Sealing, Unsealing};
 pub use self::shapes::{Outline, OutlineShapes};
 use super::disk::{Disk, DiskFile};
 use crate::import::Imported;
+use crate::reply_error::ReplyError;
 use crate::value::Value;
 use crate::value::bloom::Bloom;
 use crate::value::dump_format;
@@ -126,6 +128,8 @@ pub enum ImageError {
         path: String,
         /// As IB.OPEN would say it.
         reason: String,
+        /// Which inbloom reads the file, if this one does not.
+        reader: Option<NeededVersion>,
     },
     /// The keys of a filter were hashed otherwise.
     #[error(
@@ -135,7 +139,40 @@ pub enum ImageError {
     Hash,
 }
 
+/// Which inbloom reads what this one does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeededVersion {
+    /// One from before a layout was retired.
+    Older,
+    /// One that knows more layouts.
+    Newer,
+}
+
+impl NeededVersion {
+    /// Returns which inbloom reads a filter, if the error is that this one does not. The checksum of
+    /// the filter's header was right then, so the filter is not damaged.
+    fn of(error: &inbloom::Error) -> Option<NeededVersion> {
+        match error {
+            inbloom::Error::NewerVersion { .. } => Some(NeededVersion::Newer),
+            inbloom::Error::Format { remedy, .. } if *remedy == NEWER => Some(NeededVersion::Newer),
+            inbloom::Error::Format { remedy, .. } if *remedy == RETIRED => {
+                Some(NeededVersion::Older)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl ImageError {
+    /// Returns which inbloom reads the filter, if this one does not.
+    pub fn reader(&self) -> Option<NeededVersion> {
+        match self {
+            ImageError::Filter(cause) | ImageError::File { cause, .. } => NeededVersion::of(cause),
+            ImageError::Import { reader, .. } => *reader,
+            _ => None,
+        }
+    }
+
     fn damaged(what: &'static str, expected: impl Display, got: impl Display) -> ImageError {
         ImageError::Damaged { what, expected: expected.to_string(), got: got.to_string() }
     }
@@ -200,15 +237,17 @@ pub fn read(bytes: &[u8], with: &Surroundings<'_>) -> Result<Value, ImageError> 
         }
         Image::Filter(part) => with.filter(part).map(Value::filter),
         Image::Opened(path) => {
-            let opened = Imported::below(with.import_dir, path.as_bytes())
-                .and_then(|imported| imported.open(with.hasher.key()));
-            match opened {
-                Ok((filter, watch)) => Ok(Value::opened(filter, &path, watch)),
-                Err(failure) => {
-                    let reason = failure.text().trim_start_matches("ERR ").to_owned();
-                    Err(ImageError::Import { path: path.into_owned(), reason })
-                }
-            }
+            let failed = |failure: ReplyError, reader| {
+                let reason = failure.text().trim_start_matches("ERR ").to_owned();
+                ImageError::Import { path: path.clone().into_owned(), reason, reader }
+            };
+            let imported = Imported::existing(with.import_dir, path.as_bytes())
+                .map_err(|failure| failed(failure, None))?;
+            let (filter, watch) = imported
+                .read(with.hasher.key())
+                .map_err(|error| failed(imported.failed(&error), NeededVersion::of(&error)))?;
+            imported.check(&filter).map_err(|failure| failed(failure, None))?;
+            Ok(Value::opened(filter, &path, watch))
         }
         Image::RedisBloom(ForeignDump { header, body }) => {
             let body = with.body(&header, body)?;

@@ -20,12 +20,12 @@
 mod packs;
 mod replay;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::disk::Disk;
-use super::image::{OutlineShapes, Surroundings};
+use super::image::{NeededVersion, OutlineShapes, Surroundings};
 use super::log::{Border, Log};
 use super::manifest::{self, Manifest};
 use super::segment;
@@ -102,6 +102,7 @@ pub fn open(
         next: manifest.next,
         found: Found::default(),
         aside: Vec::new(),
+        unreadable: BTreeMap::new(),
         has_damaged_packs: false,
         newest: 0,
         answers: Vec::new(),
@@ -111,6 +112,7 @@ pub fn open(
         true => (0, 0),
         false => recovery.replay(&manifest, &names)?,
     };
+    recovery.refuse_unreadable()?;
     recovery.settle_names();
     recovery.put_aside()?;
     let Recovery { filters, files, removed, next, mut found, has_damaged_packs, .. } = recovery;
@@ -187,6 +189,8 @@ struct Recovery<'a> {
     found: Found,
     /// What is to be kept for whoever can read it, when it is clear that the server starts.
     aside: Vec<Aside>,
+    /// By the numbers of filters, what of them is intact and cannot be read.
+    unreadable: BTreeMap<u64, Vec<Damage>>,
     has_damaged_packs: bool,
     /// The newest record that any image has.
     newest: u64,
@@ -210,6 +214,8 @@ struct Damage {
     files: Vec<String>,
     /// It is a file that IB.OPEN has opened, and there is no folder to look for it.
     needs_import: bool,
+    /// If it is intact: which inbloom reads it.
+    reader: Option<NeededVersion>,
 }
 
 impl Recovery<'_> {
@@ -222,7 +228,32 @@ impl Recovery<'_> {
         }
     }
 
-    /// Keeps what could not be read for whoever can, and says so.
+    /// Takes note of an image of a filter that could not be read.
+    fn note_damage(&mut self, id: u64, damage: Damage) {
+        match damage.reader {
+            Some(_) => self.unreadable.entry(id).or_default().push(damage),
+            None => self.set_aside(damage),
+        }
+    }
+
+    /// Refuses images that another inbloom can read. With [`Access::Repair`] they are set aside.
+    fn refuse_unreadable(&mut self) -> Result<(), Error> {
+        let all: Vec<Damage> =
+            std::mem::take(&mut self.unreadable).into_values().flatten().collect();
+        if self.access == Access::Repair {
+            all.into_iter().for_each(|damage| self.set_aside(damage));
+            return Ok(());
+        }
+        let more = all.len().saturating_sub(1);
+        match all.into_iter().next() {
+            Some(Damage { what, reader: Some(reader), .. }) => {
+                Err(Error::Unreadable { what, more, reader })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what could not be read, and logs it.
     fn set_aside(&mut self, damage: Damage) {
         let (pack, position) = damage.at;
         let name = format!("damaged-{pack}-{position}");
@@ -280,8 +311,12 @@ impl Recovery<'_> {
 
     fn remove(&mut self, id: u64) {
         // Its files are removed with the next snapshot: until then the last one names them.
-        if self.filters.remove(&id).is_some() {
+        let unreadable = self.unreadable.remove(&id);
+        if self.filters.remove(&id).is_some() || unreadable.is_some() {
             self.removed.push(id);
+        }
+        for damage in unreadable.into_iter().flatten() {
+            self.files.entry(id).or_default().extend(damage.files);
         }
     }
 }

@@ -342,7 +342,13 @@ impl Bloom {
         self.items.load(Ordering::Relaxed)
     }
 
-    /// The bytes of its cells.
+    /// The bytes of its cells, without memory for those to come: the same in every copy. Looks at
+    /// every table of a filter that has grown.
+    pub fn size(&self) -> u64 {
+        self.base.bytes() + self.rest.get().map_or(0, |rest| rest.bucket_bytes())
+    }
+
+    /// The bytes of its cells, and of memory for those to come. Takes no lock.
     pub fn bytes(&self) -> u64 {
         self.base.bytes() + self.rest.get().map_or(0, |rest| rest.bytes())
     }

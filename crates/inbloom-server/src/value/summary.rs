@@ -6,7 +6,7 @@ use inbloom::interop::redisbloom::{self, CuckooChain};
 use inbloom::{Filter, Plan, Slice};
 
 use super::bloom::Bloom;
-use super::{Value, bytes_of, forgets, grows};
+use super::{Value, forgets, grows};
 
 /// What the counts of a filter tell: takes about a microsecond, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,8 +19,6 @@ pub struct Summary {
     pub capacity: Option<u64>,
     /// The rate that it is to keep.
     pub target_rate: Option<f64>,
-    /// The bytes of its cells.
-    pub bytes: u64,
     /// Whether it takes more keys than its capacity, in more memory.
     pub grows: bool,
     /// Whether it loses keys by itself.
@@ -38,7 +36,6 @@ impl Summary {
                 keys: bloom.items(),
                 capacity: Some(bloom.reserved()),
                 target_rate: Some(bloom.rate()),
-                bytes: bloom.bytes(),
                 grows: bloom.expansion().is_some(),
                 forgets: false,
                 is_fixed: false,
@@ -51,7 +48,6 @@ impl Summary {
                     keys: filter.inserted(),
                     capacity: Some(capacity),
                     target_rate: Some(plan.rate()),
-                    bytes: bytes_of(filter),
                     grows: grows(filter),
                     forgets: forgets(filter),
                     is_fixed: plan.kind().is_static() || filter.is_read_only(),
@@ -62,7 +58,6 @@ impl Summary {
                 keys: bloom.items(),
                 capacity: bloom.links().next().map(|link| link.entries),
                 target_rate: target_of(bloom),
-                bytes: bloom.bytes(),
                 grows: bloom.growth().is_some(),
                 forgets: false,
                 is_fixed: false,
@@ -73,7 +68,6 @@ impl Summary {
                 // A byte for each fingerprint.
                 capacity: Some(cuckoo.bytes()),
                 target_rate: None,
-                bytes: cuckoo.bytes(),
                 grows: cuckoo.expansion() > 0,
                 forgets: false,
                 is_fixed: false,
@@ -196,7 +190,7 @@ impl BitScan {
             kind: rest.plan().kind().name(),
             keys: rest.len(),
             capacity: None,
-            bytes: rest.bytes(),
+            bytes: rest.bucket_bytes(),
             fill: None,
             rate: rest.rate(),
         }));

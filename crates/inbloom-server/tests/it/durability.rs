@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use disk::{Loss, Plan, Staged};
+use inbloom::internals::format::MAGIC;
 use inbloom_server::persist::disk::Disk;
 use inbloom_server::persist::log::Fsync;
 use inbloom_server::persist::recovery::{self, Access, Found};
@@ -19,6 +20,7 @@ use inbloom_server::persist::{Error, Store};
 use inbloom_server::session::Place;
 use inbloom_server::{Config, Server, Session};
 use inbloom_testing::Random;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A server on a disk, with one client.
 struct Machine {
@@ -581,6 +583,7 @@ fn damage_inside_the_last_file_of_the_log_is_told_and_kept() {
     let (mut machine, found) = start(&disk, Fsync::Always).expect("it may be a loss of power");
     assert_eq!(found.damaged.len(), 1, "{:?}", found.damaged);
     assert!(found.damaged[0].contains(log), "{:?}", found.damaged);
+    assert_eq!(found.cut, 0, "what is damaged is reported once");
     assert!(disk.names().expect("names").iter().any(|name| name.starts_with("damaged-log-")));
     assert_eq!(machine.state().len(), state.len(), "what the snapshot has is there");
 }
@@ -809,6 +812,133 @@ fn all_logs_gone_is_refused_also_in_a_folder_that_never_had_a_snapshot() {
     for access in [Access::Use, Access::Check] {
         let text = open(&disk, access).err().expect("the log is gone").to_string();
         assert!(text.contains(&logs[0]) && text.contains("--repair"), "{text}");
+    }
+}
+
+/// Gives all filters in a file of the log, or of a snapshot, another layout. Their checksums, and those
+/// of the frames, are right.
+fn set_layout(disk: &Staged, file: &str, layout: u16) {
+    const LAYOUT: usize = 54;
+    const CHECKSUM: usize = 120;
+    let (mut bytes, mut at, mut patched) = (disk.bytes(file), 32, 0);
+    let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
+    while at + 8 < bytes.len() {
+        let length = number(&bytes[at..]) as usize;
+        let Some(frame) = bytes.get_mut(at..at + 8 + length) else { break };
+        let (head, body) = frame.split_at_mut(8);
+        if let Some(start) = body.windows(8).position(|window| window == MAGIC) {
+            let filter = &mut body[start..];
+            filter[LAYOUT..LAYOUT + 2].copy_from_slice(&layout.to_le_bytes());
+            filter[CHECKSUM..CHECKSUM + 8].fill(0);
+            let header = 128 + 32 * number(&filter[12..]) as usize;
+            let sum = xxh3_64(&filter[..header]);
+            filter[CHECKSUM..CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+            head[4..].copy_from_slice(&(xxh3_64(body) as u32).to_le_bytes());
+            patched += 1;
+        }
+        at += 8 + length;
+    }
+    assert!(patched > 0, "no filter in {file}");
+    disk.put(file, &bytes);
+}
+
+/// A server with a filter that has grown and one that has not.
+fn grown(disk: &Staged) -> Machine {
+    let (mut machine, _) = start(disk, Fsync::Always).expect("empty");
+    machine.say("BF.ADD other x");
+    machine.say("BF.RESERVE grown 0.01 100");
+    let items: Vec<String> = (0..300).map(|item| format!("i{item}")).collect();
+    machine.say(&format!("BF.MADD grown {}", items.join(" ")));
+    machine
+}
+
+/// The last file with such a name.
+fn last(disk: &Staged, start: &str) -> String {
+    let mut names = disk.names().expect("names");
+    names.retain(|name| name.starts_with(start));
+    names.into_iter().max().expect("one")
+}
+
+#[test]
+fn a_filter_of_another_layout_is_refused_by_name_and_not_set_aside() {
+    // In a snapshot, or by the log.
+    for (name, line, file) in [("grown", "PING", "pack-"), ("copy", "IB.MERGE copy grown", "log-")]
+    {
+        for (layout, remedy) in [(0, "older inbloom"), (9, "upgrade inbloom")] {
+            let disk = Staged::new(Plan::default());
+            let mut machine = grown(&disk);
+            machine.store.snapshot(&machine.server).expect("a disk that works");
+            machine.say(line);
+            drop(machine);
+            set_layout(&disk, &last(&disk, file), layout);
+            let names = disk.names().expect("names");
+            for access in [Access::Use, Access::Check] {
+                let error = open(&disk, access).err().expect("a filter would be lost");
+                let text = error.to_string();
+                let expected = format!("expected 1 in a filter of kind scalable, got {layout}");
+                assert!(matches!(error, Error::Unreadable { more: 0, .. }), "{text}");
+                assert!(text.contains(&format!("the filter {name:?} of the")), "{text}");
+                assert!(text.contains(&expected) && text.contains(remedy), "{text}");
+            }
+            assert_eq!(disk.names().expect("names"), names, "nothing is set aside");
+
+            let (server, store, found) = open(&disk, Access::Repair).expect("told to");
+            assert!(found.damaged.len() == 1 && found.damaged[0].contains(name), "{found:?}");
+            let store = Arc::new(store.expect("to be used"));
+            server.set_store(Arc::clone(&store));
+            store.snapshot(&server).expect("a disk that works");
+            drop((server, store));
+            assert!(last(&disk, "damaged-").starts_with("damaged-"));
+            let (mut machine, found) = start(&disk, Fsync::Always).expect("repaired");
+            assert!(found.damaged.is_empty(), "{:?}", found.damaged);
+            assert!(machine.say("BF.EXISTS other x").0.starts_with(b":1"));
+            assert!(machine.say(&format!("EXISTS {name}")).0.starts_with(b":0"));
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_another_layout_that_the_log_deletes_keeps_no_server_from_starting() {
+    for (name, line, file) in [("grown", "PING", "pack-"), ("copy", "IB.MERGE copy grown", "log-")]
+    {
+        let disk = Staged::new(Plan::default());
+        let mut machine = grown(&disk);
+        machine.store.snapshot(&machine.server).expect("a disk that works");
+        machine.say(line);
+        machine.say(&format!("DEL {name}"));
+        drop(machine);
+        set_layout(&disk, &last(&disk, file), 0);
+        for _ in 0..2 {
+            let (mut machine, found) = start(&disk, Fsync::Always).expect("nobody needs it");
+            assert!(found.damaged.is_empty(), "{:?}", found.damaged);
+            assert!(machine.say("BF.EXISTS other x").0.starts_with(b":1"));
+            machine.store.snapshot(&machine.server).expect("a disk that works");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_a_retired_layout_that_was_opened_is_refused_by_name() {
+    let retired = include_bytes!("../../../inbloom/tests/golden/retired/ribbon-layout-0.ib");
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().canonicalize().expect("a path");
+    let plan = inbloom::Plan::builder(inbloom::Kind::Blocked).items(100).rate(0.001);
+    let filter = inbloom::Filter::new(plan.build().expect("a plan")).expect("small");
+    filter.save(folder.join("list.ib")).expect("a file");
+    let disk = Staged::new(Plan::default());
+    let config = || Config { import_dir: Some(folder.clone()), ..Config::default() };
+    let (mut machine, _) = start_with(&disk, config()).expect("empty");
+    assert_eq!(machine.say("IB.OPEN f list.ib").1, Some(true));
+    for is_in_snapshot in [false, true] {
+        if is_in_snapshot {
+            machine.store.snapshot(&machine.server).expect("a disk that works");
+        }
+        // The older inbloom could open it.
+        std::fs::write(folder.join("list.ib"), retired).expect("a file");
+        let text = start_with(&disk, config()).err().expect("it cannot be read").to_string();
+        let expected = "expected 1 in a filter of kind ribbon, got 0";
+        assert!(text.contains("\"f\"") && text.contains("'list.ib'"), "{text}");
+        assert!(text.contains(expected) && text.contains("older inbloom"), "{text}");
     }
 }
 

@@ -547,6 +547,10 @@ fn every_kind_of_value_can_be_shown() {
     let grown = both.get("/api/filters/blocked").ok();
     assert_eq!(grown["layers"].as_array().unwrap().len(), 2, "{grown}");
     assert_eq!(grown["advice"][0]["code"], "grown");
+    let in_layers = |at: usize| grown["layers"][at]["bytes"].as_u64().unwrap();
+    assert_eq!(grown["bytes"], in_layers(0) + in_layers(1), "{grown}");
+    let info = client.call("BF.INFO blocked SIZE");
+    assert_eq!(grown["bytes"], info.integers()[0], "{grown}");
 }
 
 #[test]

@@ -158,3 +158,40 @@ fn an_address_for_other_machines_is_warned_of_unless_there_is_a_password() {
         assert!(!server.said.contains("warning"), "{options}: {}", server.said);
     }
 }
+
+/// Returns the path of the only file of the log.
+fn log_of(folder: &Folder, dir: &str) -> std::path::PathBuf {
+    let files = std::fs::read_dir(folder.path(dir)).unwrap().map(|entry| entry.unwrap().path());
+    let is_log =
+        |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with("log-");
+    files.filter(is_log).max().unwrap()
+}
+
+#[test]
+fn a_check_says_what_a_start_would_do_and_never_asks_for_a_repair_that_is_not_needed() {
+    let folder = Folder::new();
+    let server = Server::start(&folder, "--listen 127.0.0.1:0 --dir data --fsync always");
+    assert_eq!(server.say(&["BF.ADD f a", "BF.ADD f b"]), ":1/:1/+OK/");
+    drop(server); // Killed.
+    let log = log_of(&folder, "data");
+    let sound = std::fs::read(&log).unwrap();
+
+    std::fs::write(&log, [&sound, &b"\x10\0\0\0x"[..]].concat()).unwrap();
+    let torn = folder.run("serve --check data");
+    let text = "log: would drop 5 trailing bytes (an incomplete record, not acknowledged or not yet \
+                synced)";
+    assert_eq!(torn.code, 0, "{}", torn.stderr);
+    assert!(torn.stderr.contains(text), "{}", torn.stderr);
+
+    // Whole records behind the tear.
+    std::fs::write(&log, [&sound, &b"\x10\0\0\0x"[..], &sound[32..]].concat()).unwrap();
+    let damaged = folder.run("serve --check data");
+    assert_eq!(damaged.code, 2, "{}", damaged.stderr);
+    assert!(damaged.stderr.contains("damaged and to be set aside: log-"), "{}", damaged.stderr);
+    assert!(!damaged.stderr.contains("trailing"), "{}", damaged.stderr);
+    assert!(damaged.stderr.contains("start the server without --repair"), "{}", damaged.stderr);
+    // As it says.
+    let server = Server::start(&folder, "--listen 127.0.0.1:0 --dir data");
+    assert!(server.said.contains("damaged and set aside: log-"), "{}", server.said);
+    assert_eq!(server.say(&["BF.EXISTS f b"]), ":1/+OK/");
+}

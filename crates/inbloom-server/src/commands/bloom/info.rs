@@ -7,8 +7,8 @@ use crate::command::Call;
 use crate::parse;
 use crate::reply_error::ReplyError;
 use crate::resp::{Protocol, Reply};
+use crate::value::Value;
 use crate::value::bloom::layers;
-use crate::value::{Value, bytes_of};
 
 pub(super) fn card(call: &mut Call<'_>) -> Result<(), ReplyError> {
     let items = match find(call)? {
@@ -36,23 +36,24 @@ pub struct Facts {
 impl Facts {
     /// Those of a filter of BF.*.
     pub fn of(value: &Value) -> Facts {
+        let size = value.size();
         match value {
             Value::Bloom(bloom) => {
-                let (items, size) = (bloom.items(), bloom.bytes());
+                let items = bloom.items();
                 let (filters, capacity) = layers(bloom.reserved(), bloom.expansion(), items);
                 let expansion = bloom.expansion().map(NonZeroU32::get);
                 Facts { capacity, size, filters, items, expansion }
             }
             Value::Filter(guarded) => guarded.read(|filter| Facts {
                 capacity: filter.plan().items(),
-                size: bytes_of(filter),
+                size,
                 filters: 1,
                 items: filter.inserted(),
                 expansion: None,
             }),
             Value::RedisBloom(guarded) => guarded.read(|bloom| Facts {
                 capacity: bloom.capacity(),
-                size: bloom.bytes(),
+                size,
                 filters: bloom.links().count() as u64,
                 items: bloom.items(),
                 expansion: bloom.growth(),
@@ -127,7 +128,7 @@ pub(super) fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
                 general(plan.rate()),
             ));
             lines.extend(bloom.rest().map(|rest| {
-                let (bytes, size) = (rest.bytes(), rest.len());
+                let (bytes, size) = (rest.bucket_bytes(), rest.len());
                 let rate = general(rest.plan().rate());
                 format!("bytes:{bytes} kind:scalable size:{size} ratio:{rate}")
             }));

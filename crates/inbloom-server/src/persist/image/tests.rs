@@ -296,7 +296,7 @@ fn insert(value: &Value, at: u64) -> String {
 /// The bytes of its cells.
 fn cells(value: &Value) -> u64 {
     match value {
-        Value::Bloom(bloom) => bloom.bytes(),
+        Value::Bloom(bloom) => bloom.size(),
         Value::Filter(guarded) => guarded.read(Filter::bytes),
         Value::RedisBloom(guarded) => guarded.read(redisbloom::Bloom::bytes),
         Value::Cuckoo(guarded) => guarded.read(redisbloom::CuckooChain::bytes),

@@ -30,7 +30,7 @@ type PackBatch = Vec<(u64, u64, Vec<u8>)>;
 #[derive(Default)]
 struct Loaded {
     filters: Vec<(u64, FoundFilter, Vec<String>)>,
-    damaged: Vec<Damage>,
+    damaged: Vec<(u64, Damage)>,
 }
 
 impl Recovery<'_> {
@@ -81,11 +81,12 @@ impl Recovery<'_> {
                 self.newest = self.newest.max(filter.sequence);
                 self.filters.insert(id, filter);
             }
-            if let Some(damage) = loaded.damaged.iter().find(|damage| damage.needs_import) {
+            if let Some((_, damage)) = loaded.damaged.iter().find(|(_, damage)| damage.needs_import)
+            {
                 return Err(Error::Import { what: damage.what.clone() });
             }
             self.has_damaged_packs |= !loaded.damaged.is_empty();
-            loaded.damaged.into_iter().for_each(|damage| self.set_aside(damage));
+            loaded.damaged.into_iter().for_each(|(id, damage)| self.note_damage(id, damage));
         }
         Ok((sizes.values().sum(), sizes))
     }
@@ -183,6 +184,7 @@ impl Recovery<'_> {
                 at: (pack, position),
                 files: Vec::new(),
                 needs_import: false,
+                reader: None,
             });
             return Some(Vec::new());
         }
@@ -205,6 +207,7 @@ impl Recovery<'_> {
                 at: (pack, *place),
                 files: Vec::new(),
                 needs_import: false,
+                reader: None,
             });
         }
         if lost.is_empty() {
@@ -214,6 +217,7 @@ impl Recovery<'_> {
                 at: (pack, position),
                 files: Vec::new(),
                 needs_import: false,
+                reader: None,
             });
         }
         Some(lost)
@@ -289,7 +293,9 @@ fn load(batches: &Mutex<Receiver<PackBatch>>, with: &Surroundings<'_>) -> Loaded
                     let at = (pack, position);
                     let needs_import = matches!(error, image::ImageError::Import { .. })
                         && with.import_dir.is_none();
-                    loaded.damaged.push(Damage { what, frame: body, at, files, needs_import });
+                    let (id, reader) = (found.id, error.reader());
+                    let damage = Damage { what, frame: body, at, files, needs_import, reader };
+                    loaded.damaged.push((id, damage));
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::{Access, Aside, Damage, FoundFilter, Recovery, segment_is_missing};
 use crate::keyspace::journal::Record;
 use crate::keyspace::{Entry, Restored};
 use crate::persist::Error;
-use crate::persist::image;
+use crate::persist::image::{self, ImageError, NeededVersion};
 use crate::persist::manifest::Manifest;
 use crate::persist::record::{HashBuffers, next_frame, parse};
 use crate::persist::segment::{self, Beginning, Frames};
@@ -34,11 +34,11 @@ impl Recovery<'_> {
         }
         let (mut last, mut bytes) = (manifest.log - 1, 0);
         let mut buffers = HashBuffers::default();
-        // Where the records that are whole ended, if something else came behind.
-        let mut torn: Option<(String, u64)> = None;
+        // Where the records that are whole ended, if something else came behind, and its part of `cut`.
+        let mut torn: Option<(String, u64, u64)> = None;
         for &first in &firsts {
             let name = segment::name(first);
-            let failed = |error| Error::io("reading", name.clone())(error);
+            let failed = |error| Error::io("cannot read", name.clone())(error);
             let length = self.disk.length(&name).map_err(failed)?;
             let file = self.disk.open(&name).map_err(failed)?;
             let mut frames = match Frames::of_log(file, length, first).map_err(failed)? {
@@ -49,7 +49,7 @@ impl Recovery<'_> {
                 Err(Beginning::Damaged) => {
                     // It was begun and nothing in it was acknowledged, unless another one follows.
                     self.found.cut += length;
-                    torn.get_or_insert((name, 0));
+                    torn.get_or_insert((name, 0, length));
                     continue;
                 }
             };
@@ -60,13 +60,14 @@ impl Recovery<'_> {
                 let body = frames.next().map_err(failed)?;
                 let Some(record) = body.and_then(|body| parse(body, &mut buffers)) else { break };
                 if is_first && !is_next {
-                    let (what, at) = torn.take().unwrap_or((segment::name(last + 1), 0));
+                    let (what, at, cut) = torn.take().unwrap_or((segment::name(last + 1), 0, 0));
                     if self.access != Access::Repair {
                         return Err(Error::Damaged { what, at });
                     }
                     self.report(format!(
                         "{what} is damaged at byte {at}: records after it are lost"
                     ));
+                    self.found.cut -= cut;
                     self.found.damaged.push(format!("{what} at byte {at}, and the log after it"));
                     let lost = firsts.iter().filter(|later| **later >= first);
                     self.aside.extend(lost.map(|first| Aside::Rename(segment::name(*first))));
@@ -79,38 +80,39 @@ impl Recovery<'_> {
             }
             bytes += frames.position();
             if frames.rest() > 0 {
-                let at = frames.position();
-                self.found.cut += frames.rest();
+                let (at, mut cut) = (frames.position(), frames.rest());
                 let tail = frames.tail().map_err(failed)?;
                 if has_whole_frame(&tail) {
-                    // Written out of order before a loss of power, or damaged since: who knows.
+                    // Written out of order before a power loss, or damaged since.
                     let kept = format!("damaged-{name}-{at}");
                     let length = tail.len();
                     self.report(format!(
-                        "{name} is damaged at byte {at}; the {length} bytes from there on have whole \
-                         records, which are lost, and are kept as {kept}"
+                        "{name} is damaged at byte {at}: the {length} bytes from there on hold \
+                         whole records, which are lost and kept as {kept}"
                     ));
                     self.found
                         .damaged
                         .push(format!("{name} at byte {at}, {length} bytes to its end"));
                     self.aside.push(Aside::Keep(kept, tail));
+                    cut = 0;
                 }
-                torn = Some((name, at));
+                self.found.cut += cut;
+                torn = Some((name, at, cut));
             }
-        }
-        if self.found.cut > 0 {
-            let cut = self.found.cut;
-            tracing::warn!(bytes = cut, "the log ends in what is no whole record: it is cut off");
         }
         if last + 1 < manifest.tail || last < self.newest {
             // All records before its newest file were synced when that was begun, and all that an
             // image has before the snapshot counted.
-            let (what, at) = torn.unwrap_or((segment::name(last + 1), 0));
+            let (what, at, cut) = torn.unwrap_or((segment::name(last + 1), 0, 0));
             if self.access != Access::Repair {
                 return Err(Error::Damaged { what, at });
             }
             self.report(format!("{what} is damaged at byte {at}: records after it are lost"));
+            self.found.cut -= cut;
             self.found.damaged.push(format!("{what} at byte {at}, and the log after it"));
+        }
+        if self.found.cut > 0 {
+            tracing::warn!(bytes = self.found.cut, "log ends in an incomplete record");
         }
         if self.access == Access::Repair && !self.found.damaged.is_empty() {
             last = self.after_loss(last);
@@ -142,7 +144,7 @@ impl Recovery<'_> {
             Record::Create { id, replaced, database, expires, name, birth } => {
                 self.remove(replaced);
                 self.next = self.next.max(id + 1);
-                if self.filters.contains_key(&id) {
+                if self.filters.contains_key(&id) || self.unreadable.contains_key(&id) {
                     return; // Its image is younger.
                 }
                 match self.born(birth) {
@@ -155,19 +157,21 @@ impl Recovery<'_> {
                         let restored = Restored::new(database, name, entry);
                         self.filters.insert(id, FoundFilter { restored, sequence });
                     }
-                    Err(what) => {
+                    Err(Unborn { what, reader }) => {
                         let name = String::from_utf8_lossy(name);
                         let files = match Birth::parse(birth) {
                             Some(Birth::Image(image)) => image::files(image).unwrap_or_default(),
                             _ => Vec::new(),
                         };
-                        self.set_aside(Damage {
+                        let damage = Damage {
                             what: format!("the filter {name:?} of the log: {what}"),
                             frame: birth.to_vec(),
                             at: (sequence, position),
                             files,
                             needs_import: false,
-                        });
+                            reader,
+                        };
+                        self.note_damage(id, damage);
                     }
                 }
             }
@@ -201,7 +205,7 @@ impl Recovery<'_> {
                 let change = Change::Items { items, terms: Terms::Recorded { new } };
                 let applied = self.owner.keyspace().apply(entry, &change, &mut self.answers);
                 if let Err(error) = applied {
-                    tracing::error!(%error, "a filter of the log cannot take its items again");
+                    tracing::error!(%error, "cannot replay the items of a filter");
                 }
                 return;
             }
@@ -212,39 +216,63 @@ impl Recovery<'_> {
         let read = image::read(image, &self.surroundings());
         let filter = self.filters.get_mut(&id).expect("it is there");
         let entry = Arc::get_mut(&mut filter.restored.entry).expect("nobody else has it yet");
-        let merged = read.map_err(|error| error.to_string()).and_then(|from| {
+        let merged = read.map_err(Unborn::from).and_then(|from| {
             let merged = entry.value.merge_alone(&from, hasher, Some(count));
-            merged.map_err(|refusal| refusal.to_string())
+            merged.map_err(|refusal| Unborn::because(refusal.to_string()))
         });
         let files = image::files(image).unwrap_or_default();
         match merged {
             Ok(()) if files.is_empty() => {}
             Ok(()) => self.files.entry(id).or_default().extend(files),
-            Err(what) => self.set_aside(Damage {
-                what: format!("a merge of the log: {what}"),
-                frame: image.to_vec(),
-                at: (sequence, position),
-                files,
-                needs_import: false,
-            }),
+            Err(Unborn { what, reader }) => {
+                let damage = Damage {
+                    what: format!("a merge of the log: {what}"),
+                    frame: image.to_vec(),
+                    at: (sequence, position),
+                    files,
+                    needs_import: false,
+                    reader,
+                };
+                self.note_damage(id, damage);
+            }
         }
     }
 
     /// The filter that a record makes.
-    fn born(&self, birth: &[u8]) -> Result<(Value, Vec<String>), String> {
-        match Birth::parse(birth).ok_or("its beginning is not understood")? {
+    fn born(&self, birth: &[u8]) -> Result<(Value, Vec<String>), Unborn> {
+        let parsed = Birth::parse(birth);
+        match parsed.ok_or_else(|| Unborn::because("its start is not readable".to_owned()))? {
             Birth::Empty(spec, time) => {
                 let materials =
                     Materials { hasher: self.owner.hasher(), shapes: self.owner.shapes() };
                 let value = spec.value(&materials, time, &Granted);
-                value.map(|(value, ())| (value, Vec::new())).map_err(|it| it.text().to_owned())
+                let value = value.map_err(|it| Unborn::because(it.text().to_owned()))?.0;
+                Ok((value, Vec::new()))
             }
             Birth::Image(image) => {
                 let value = image::read(image, &self.surroundings());
-                let value = value.map_err(|error| error.to_string())?;
-                Ok((value, image::files(image).map_err(|error| error.to_string())?))
+                Ok((value?, image::files(image)?))
             }
         }
+    }
+}
+
+/// Why a record makes no filter.
+struct Unborn {
+    what: String,
+    /// Which inbloom reads the image in it, if this one does not.
+    reader: Option<NeededVersion>,
+}
+
+impl Unborn {
+    fn because(what: String) -> Unborn {
+        Unborn { what, reader: None }
+    }
+}
+
+impl From<ImageError> for Unborn {
+    fn from(error: ImageError) -> Unborn {
+        Unborn { what: error.to_string(), reader: error.reader() }
     }
 }
 

@@ -1,9 +1,10 @@
 //! DUMP and RESTORE.
 
+use inbloom::internals::format::MAGIC;
 use inbloom::{Kind, Plan};
 use inbloom_server::clock::now;
 use inbloom_server::keyspace::Key;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::transfer::client::{Answer, Client, Integer, ok, server};
 
@@ -234,4 +235,34 @@ fn a_filter_that_brings_a_growing_part_grows_within_the_limits() {
         assert!(used <= limit + limit / 4, "{used} bytes");
         assert_eq!(client.say("BF.ADD f 7"), Integer(0), "what is in can be added again");
     }
+}
+
+#[test]
+fn a_filter_of_a_retired_layout_is_refused_by_name() {
+    let mut client = Client::alone();
+    assert_eq!(client.say("BF.RESERVE a 0.01 100"), ok());
+    for item in 0..300 {
+        client.say(&format!("BF.ADD a {item}"));
+    }
+    let mut payload = client.say("DUMP a").bulk();
+    let end = payload.len() - 8;
+    let file =
+        payload.windows(8).rposition(|window| window == MAGIC).expect("what it has grown by");
+    // The layout and the checksum of the file's header, as docs/format.md draws them.
+    payload[file + 54..file + 56].copy_from_slice(&0u16.to_le_bytes());
+    payload[file + 120..file + 128].fill(0);
+    let sections = u32::from_le_bytes(payload[file + 12..file + 16].try_into().unwrap()) as usize;
+    let sum = xxh3_64(&payload[file..file + 128 + 32 * sections]);
+    payload[file + 120..file + 128].copy_from_slice(&sum.to_le_bytes());
+    // Those of the dump: see `value/dump_format.rs`.
+    let identity = xxh3_64_with_seed(&payload[24..72], xxh3_64(&payload[file..end]));
+    payload[72..80].copy_from_slice(&identity.to_le_bytes());
+    let sum = xxh3_64(&payload[..80]);
+    payload[80..88].copy_from_slice(&sum.to_le_bytes());
+    let sum = xxh3_64(&payload[..end]);
+    payload[end..].copy_from_slice(&sum.to_le_bytes());
+    let error = client.send(&[b"RESTORE", b"b", b"0", &payload]).error();
+    let expected = "layout: expected 1 in a filter of kind scalable, got 0; this inbloom no longer \
+                    reads that layout; build the filter again from its keys";
+    assert!(error.contains(expected), "{error}");
 }
