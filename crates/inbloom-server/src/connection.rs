@@ -50,7 +50,13 @@ const LONG: usize = 1 << 20;
 /// When the server stops, a client's requests are answered until none has come for so long: what it
 /// has sent may be on its way from one of the kernel's buffers to the other.
 const QUIET: Duration = Duration::from_millis(20);
-/// A client that goes on sending then, or does not read its replies, is sent away after this.
+/// The same for a client whose requests still came when the server stopped. The rest of them may be in
+/// the network. On a busy machine, the kernel may also take longer than [`QUIET`] to pass them on.
+const QUIET_IN_MIDST: Duration = Duration::from_millis(500);
+/// The most time that such a client is waited for in all. Then it is [`QUIET`] again, so that a client
+/// that sends a request every 100 ms does not delay the end until [`PATIENCE`] is over.
+const QUIET_IN_ALL: Duration = Duration::from_secs(2);
+/// A client that goes on sending then, or does not read its replies, is disconnected after this.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A thread that has not ended so long after that is left behind: see [`Ended::Stuck`].
 const GRACE: Duration = Duration::from_secs(5);
@@ -401,6 +407,7 @@ impl Connection {
         mut killed: Pin<&mut impl Future<Output = ()>>,
     ) -> io::Result<End> {
         let client = Arc::clone(&self.client);
+        let (mut quiet, mut waited) = (QUIET, Duration::ZERO);
         loop {
             // Whoever waits keeps no buffer from others.
             let mut out = Vec::new();
@@ -412,8 +419,12 @@ impl Connection {
                 // Last, so that what has arrived is read; woken by what wakes `killed`.
                 () = finishing(&client) => {
                     let more = poll_fn(|context| self.poll_read(context, &mut out));
-                    match tokio::time::timeout(QUIET, more).await {
-                        Ok(done) => done?,
+                    let since = Instant::now();
+                    match tokio::time::timeout(quiet, more).await {
+                        Ok(done) => {
+                            waited += since.elapsed();
+                            done?
+                        }
                         Err(_) => return Ok(End::Theirs),
                     }
                 }
@@ -450,6 +461,9 @@ impl Connection {
                 }
             }
             OUTPUT.set(out);
+            if client.is_finishing() {
+                quiet = QUIET_IN_MIDST.min(QUIET_IN_ALL.saturating_sub(waited)).max(QUIET);
+            }
             if read >= TURN {
                 yield_now().await;
             }

@@ -120,3 +120,40 @@ fn long_work_of_one_client_does_not_stop_another() {
     assert!(new > 296_000, "{new} of 300,000 items were new");
     assert!(pings > 0, "no answer meanwhile");
 }
+
+#[test]
+fn a_stopping_server_waits_for_the_rest_of_what_a_client_is_sending() {
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut client = running.connect();
+    // Or the server might stop before it knows the client.
+    assert_eq!(client.call("PING"), Answer::Simple("PONG".into()));
+    // Long enough for the server to stop in the middle of it, on a busy machine too.
+    client.stream.write_all(b"DEBUG SLEEP 0.3\r\n").unwrap();
+    running.server.shut_down();
+    assert_eq!(client.read(), Answer::Simple("OK".into()));
+    // The network, or a busy kernel, takes its time with the second half.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(client.call("PING"), Answer::Simple("PONG".into()));
+    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0, "then it ends");
+}
+
+#[test]
+fn a_client_that_polls_does_not_keep_a_stopping_server() {
+    let running = Running::start(Config { threads: 1, ..Config::default() });
+    let mut client = running.connect();
+    assert_eq!(client.call("PING"), Answer::Simple("PONG".into()));
+    client.stream.write_all(b"DEBUG SLEEP 0.3\r\n").unwrap();
+    running.server.shut_down();
+    assert_eq!(client.read(), Answer::Simple("OK".into()));
+    let stopping = Instant::now();
+    let mut answers = 0;
+    while client.stream.write_all(b"PING\r\n").is_ok()
+        && client.stream.peek(&mut [0]).is_ok_and(|count| count > 0)
+    {
+        assert_eq!(client.read(), Answer::Simple("PONG".into()));
+        answers += 1;
+        assert!(stopping.elapsed() < Duration::from_secs(6), "{answers} answers");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(answers > 0, "what came at once is answered");
+}
