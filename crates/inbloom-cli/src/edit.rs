@@ -10,7 +10,7 @@ use inbloom::{Digest, Filter};
 
 use crate::blocks::InOrder;
 use crate::filter_file::{self, Changed, OpenArgs};
-use crate::keys::{InputArgs, Keys};
+use crate::keys::{Digests, InputArgs, Keys};
 use crate::lock::WaitArgs;
 use crate::numbers;
 use crate::output::problem;
@@ -90,7 +90,7 @@ pub fn by_lines<F>(
     what: &'static str,
     input: &InputArgs,
     keys: Keys,
-    mut take: impl FnMut(&mut F, &[Digest]) -> Result<u64>,
+    mut take: impl FnMut(&mut F, &Digests) -> Result<u64>,
 ) -> Result<Tally> {
     let inputs = input.inputs();
     let reader = input.reader(&inputs);

@@ -323,6 +323,7 @@ impl InputArgs {
             normalization,
             largest,
             missing,
+            keeps_bytes: false,
             warned,
             warned_of_missing,
         })
@@ -340,6 +341,8 @@ pub struct Keys {
     /// The largest integer, where keys are integers.
     largest: Option<u64>,
     missing: Missing,
+    /// Whether the bytes of keys are kept beside their digests.
+    keeps_bytes: bool,
     /// Whether it was said that lines end in carriage returns; None if nobody is to say it.
     warned: Option<Arc<AtomicBool>>,
     /// Whether it was said that an input has no keys.
@@ -381,6 +384,8 @@ pub struct Digests {
     keys: usize,
     /// The records without a key, which have no digest, counted from 0 in the block.
     missing: Vec<usize>,
+    /// The keys themselves, if they are kept.
+    bytes: Vec<Vec<u8>>,
 }
 
 impl Deref for Digests {
@@ -401,6 +406,11 @@ impl Digests {
     /// How many keys there are. Of filters of Go, each has two digests.
     pub fn keys(&self) -> usize {
         self.keys
+    }
+
+    /// The keys themselves, of [`Keys::keeping_bytes`].
+    pub fn bytes(&self) -> &[Vec<u8>] {
+        &self.bytes
     }
 
     /// The records without a key, counted from 0 in the block.
@@ -433,8 +443,14 @@ impl Digests {
 impl Keys {
     /// Whether two filters can be asked with the same digests.
     pub fn same_digests(&self, other: &Keys) -> bool {
-        (self.hasher, self.encoding, self.normalization, self.crlf)
-            == (other.hasher, other.encoding, other.normalization, other.crlf)
+        (self.hasher, self.encoding, self.normalization, self.crlf, self.keeps_bytes)
+            == (other.hasher, other.encoding, other.normalization, other.crlf, other.keeps_bytes)
+    }
+
+    /// For filters that hash keys themselves.
+    pub fn keeping_bytes(mut self) -> Keys {
+        self.keeps_bytes = true;
+        self
     }
 
     /// To insert into a filter, not to query it: an integer beyond a bitmap is not one of its own,
@@ -471,6 +487,7 @@ impl Keys {
     /// a field.
     pub fn digests(&self, block: &Block, made: &mut Digests) -> Result<(), BadRecord> {
         made.missing.clear();
+        made.bytes.clear();
         let digests = &mut made.digests;
         digests.clear();
         digests.reserve(block.len() * self.hasher.digests_per_key());
@@ -485,6 +502,9 @@ impl Keys {
                     (Some(key), _) => {
                         self.append_digests(index, key, &mut encoded, digests)?;
                         made.keys += 1;
+                        if self.keeps_bytes {
+                            made.bytes.push(if self.are_text() { key } else { &encoded }.to_vec());
+                        }
                     }
                     (None, Missing::Keep | Missing::Skip) => made.missing.push(index),
                     (None, Missing::Error) => return Err(self.no_key(index)),
@@ -500,7 +520,8 @@ impl Keys {
     /// Whether the keys are the records as they are.
     fn are_records(&self) -> bool {
         let whole = matches!(self.selection, Selection::Record);
-        whole && !self.crlf && self.normalization.is_none() && self.are_text()
+        let is_plain = !self.crlf && self.normalization.is_none() && !self.keeps_bytes;
+        whole && is_plain && self.are_text()
     }
 
     /// Appends the digests of a key, which `encoded` has room for.

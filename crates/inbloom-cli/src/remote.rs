@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use inbloom::{Digest, Filter, Hasher, Plan, SecretKey};
-use inbloom_redis::{Added, Address, Client, Durability, Found, Options, RedisFilter, Server};
+use inbloom_redis::{
+    Added, Address, Client, Durability, Found, Options, PyreBloom, RedisFilter, Server,
+};
 use inbloom_server::units;
 
 use crate::keys::{InputArgs, Keys};
@@ -94,6 +96,73 @@ impl RedisArgs {
     pub fn open(&self, address: &Address, key: Option<&SecretKey>) -> Result<RedisFilter> {
         let client = self.connect(address.server())?;
         RedisFilter::open_keyed(&client, address.name(), key).with_context(|| address.to_string())
+    }
+}
+
+/// Whether addresses are of filters of pyreBloom.
+#[derive(clap::Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Filters on Redis")]
+pub struct PyreBloomArgs {
+    /// The filter was made by pyreBloom for this capacity and error, which Redis does not know:
+    /// 100000,0.01
+    #[arg(long, value_name = "CAPACITY,ERROR", value_parser = parse_pyrebloom)]
+    pub pyrebloom: Option<PyreBloomSize>,
+}
+
+/// What a filter of pyreBloom was made with.
+#[derive(Clone, Copy, Debug)]
+pub struct PyreBloomSize {
+    pub capacity: u32,
+    pub error: f64,
+}
+
+fn parse_pyrebloom(text: &str) -> std::result::Result<PyreBloomSize, String> {
+    let expected = || {
+        "expected the capacity and the error that pyreBloom was given, such as 100000,0.01"
+            .to_owned()
+    };
+    let (capacity, error) = text.split_once(',').ok_or_else(expected)?;
+    let capacity = units::parse_keys(capacity)?;
+    let capacity = u32::try_from(capacity).map_err(|_| "pyreBloom takes at most 2^32 - 1 keys")?;
+    Ok(PyreBloomSize { capacity, error: units::parse_rate(error)? })
+}
+
+impl PyreBloomArgs {
+    /// Refuses the option beside a file.
+    pub fn refuse(self) -> Result<()> {
+        ensure!(
+            self.pyrebloom.is_none(),
+            problem(
+                "--pyrebloom only works for filters on Redis",
+                "pass an address such as redis://localhost/seen"
+            )
+        );
+        Ok(())
+    }
+
+    /// Refuses options that were given beside it and that such a filter cannot follow.
+    pub fn refuse_beside(self, options: &[(&str, bool)]) -> Result<()> {
+        let wrong = options.iter().find(|(_, is_given)| *is_given);
+        match wrong.filter(|_| self.pyrebloom.is_some()) {
+            Some((option, _)) => bail!(problem(
+                format!("{option} does not work for filters of pyreBloom"),
+                "leave it out"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl PyreBloomSize {
+    /// Opens a filter. One without keys is not on the server, and opens too.
+    ///
+    /// # Errors
+    ///
+    /// The server cannot be reached, or pyreBloom makes no such filter.
+    pub fn open(self, address: &Address, redis: &RedisArgs) -> Result<PyreBloom> {
+        let client = redis.connect(address.server())?;
+        PyreBloom::open(&client, address.name(), self.capacity, self.error)
+            .with_context(|| address.to_string())
     }
 }
 

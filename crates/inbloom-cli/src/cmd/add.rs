@@ -4,16 +4,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Error, Result, ensure};
-use inbloom::{Digest, Filter};
-use inbloom_redis::Address;
+use inbloom::{Filter, Hasher};
+use inbloom_redis::{Added, Address, PyreBloom};
 
 use crate::edit::{self, Edit, Tally};
 use crate::filter_file::{self, OpenArgs};
-use crate::keys::InputArgs;
+use crate::keys::{Digests, InputArgs};
 use crate::lock::WaitArgs;
+use crate::normalize::Normalization;
 use crate::output::{Problem, problem};
 use crate::overfull::{self, Filling, Overfull};
-use crate::remote::{self, Inserter, RedisArgs};
+use crate::remote::{self, Inserter, PyreBloomArgs, RedisArgs};
 use crate::{numbers, output};
 
 /// Insert keys into an existing filter, one per line, and print how many were new
@@ -39,6 +40,9 @@ pub struct Args {
 
     #[command(flatten)]
     redis: RedisArgs,
+
+    #[command(flatten)]
+    pyrebloom: PyreBloomArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -55,14 +59,16 @@ is printed.
 The file is replaced as a whole. After any error it is as it was. If another program is changing
 it, that is an error too, unless --wait is given.
 
-A filter on Redis takes keys at once, from several programs too, and has a fixed size: it cannot grow.
-After an error some of the keys are in, and adding them again does no harm.
+A filter on Redis takes keys from several programs at once. Its size is fixed. After an error some
+of the keys are in it; adding them again does no harm. With --pyrebloom it is a filter of that Python
+module, which other programs may change at the same time.
 
 Examples:
   inbloom add seen.ib new.txt              the lines of new.txt
   inbloom add seen.ib monday.gz tuesday.zst
   inbloom add --csv -f 3 seen.ib log.csv   the third field of every record
   inbloom add redis://localhost/seen new.txt
+  inbloom add --pyrebloom 100000,0.01 redis://localhost/seen new.txt
   inbloom check -v seen.ib new.txt | tee fresh.txt | inbloom add seen.ib
 
 Exit status:
@@ -72,8 +78,17 @@ Exit status:
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(address) = remote::address_of(&args.filter)? {
-        return add_on_redis(args, &address);
+        args.pyrebloom.refuse_beside(&[
+            ("--overfull", args.overfull.is_some()),
+            ("--wait", args.wait.is_given()),
+            ("--key-file", args.open.has_key()),
+        ])?;
+        return match args.pyrebloom.pyrebloom {
+            Some(size) => add_to_pyrebloom(args, &address, size.open(&address, &args.redis)?),
+            None => add_on_redis(args, &address),
+        };
     }
+    args.pyrebloom.refuse()?;
     let mut change = Edit::open(&args.filter, &args.open, args.wait)?;
     if change.filter.plan().kind().is_static() {
         // Any key will do: the library refuses it, in its own words.
@@ -137,16 +152,36 @@ fn add_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
         _ => remote::room(&filter)?,
     };
     let mut inserter = Inserter::new(&filter, room);
-    let insert = |inserter: &mut Inserter<'_>, digests: &[Digest]| inserter.insert(digests);
+    let insert = |inserter: &mut Inserter<'_>, digests: &Digests| inserter.insert(digests);
     let tally = edit::by_lines(&mut inserter, "adding", &args.input, keys, insert)
         .with_context(|| address.to_string())?;
+    print_added(tally, inserter.unknown)
+}
+
+/// Adds keys to a filter of pyreBloom, which knows neither how full it is nor how to stop.
+fn add_to_pyrebloom(args: &Args, address: &Address, mut filter: PyreBloom) -> Result<ExitCode> {
+    let keys = args.input.keys(Hasher::default(), Normalization::default())?.keeping_bytes();
+    let (mut answers, mut unknown) = (Vec::new(), 0);
+    let insert = |filter: &mut PyreBloom, keys: &Digests| {
+        filter.insert_many(keys.bytes(), &mut answers)?;
+        let count = |which| answers.iter().filter(|answer| **answer == which).count() as u64;
+        unknown += count(Added::Unknown);
+        Ok(count(Added::New))
+    };
+    let tally = edit::by_lines(&mut filter, "adding", &args.input, keys, insert)
+        .with_context(|| address.to_string())?;
+    print_added(tally, unknown)
+}
+
+/// Prints how many keys were new on Redis, and for how many that is unknown.
+fn print_added(tally: Tally, unknown: u64) -> Result<ExitCode> {
     let (new, read) = (numbers::exact(tally.changed), numbers::keys(tally.read));
     output::print(format!("{new} new of {read}{}\n", tally.missing()).as_bytes())?;
-    if inserter.unknown > 0 {
+    if unknown > 0 {
         output::say(format_args!(
-            "{} more are in the filter, and may have been new: connections to Redis broke before it \
-             could say",
-            numbers::keys(inserter.unknown),
+            "{} more were inserted, but connections to Redis broke before it reported how many of \
+             them were new",
+            numbers::keys(unknown),
         ));
     }
     Ok(ExitCode::SUCCESS)

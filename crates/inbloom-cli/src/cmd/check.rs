@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
-use inbloom::Digest;
-use inbloom_redis::Address;
+use inbloom::{Digest, Hasher};
+use inbloom_redis::{Address, Found, PyreBloom};
 use inbloom_server::units;
 use serde_json::Value;
 
@@ -19,9 +19,10 @@ use crate::filter_file::OpenArgs;
 use crate::input::Input;
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
+use crate::normalize::Normalization;
 use crate::output::{Problem, problem};
 use crate::progress::{Beside, Progress};
-use crate::remote::{self, Queried, RedisArgs};
+use crate::remote::{self, PyreBloomArgs, Queried, RedisArgs};
 use crate::{numbers, output};
 
 /// Print the lines that are probably in a filter
@@ -55,6 +56,9 @@ pub struct Args {
 
     #[command(flatten)]
     redis: RedisArgs,
+
+    #[command(flatten)]
+    pyrebloom: PyreBloomArgs,
 }
 
 #[derive(clap::Args, Clone, Copy, Debug)]
@@ -112,8 +116,9 @@ If there is no seen.ib, its shards are queried as one filter: seen.000-of-016.ib
 A ribbon filter may be larger than memory. Lines are then looked up in batches, or by one pass over
 the filter if the input is a file of millions of lines. --verbose reports which.
 
-A filter on Redis is asked for many lines at a time. If Redis has lost a part of it, that is an error:
-no line is taken for absent by mistake.
+A filter on Redis is queried in batches of lines. If Redis has lost a part of it, that is an error:
+no line is reported absent by mistake. With --pyrebloom, addresses are of filters of that Python
+module. Such a filter does not show a loss: it looks like a filter without keys.
 
 --column queries the filters that Parquet files have for each row group. It prints the files that
 can hold any of the keys, with -v those that cannot, with -c how many. A file without filters can
@@ -128,6 +133,7 @@ Examples:
   inbloom check --json-field id seen.ib events.jsonl
   echo alice | inbloom check -q seen.ib && echo seen
   inbloom check redis://localhost/seen new.txt
+  inbloom check --pyrebloom 100000,0.01 redis://localhost/seen new.txt
   inbloom check malware.ib -F adware.ib -F spam.ib hashes.txt
   find . -print0 | inbloom check -0 paths.ib | xargs -0 ls
   echo 4711 | inbloom check --column id -F 'data/*.parquet'
@@ -139,6 +145,8 @@ Exit status:
   2  an error; other inputs were still read, and with -q a selected line still gives 0";
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let beside = [("--column", args.column.is_some()), ("--key-file", args.open.has_key())];
+    args.pyrebloom.refuse_beside(&beside)?;
     if let Some(column) = &args.column {
         return check_column(column, args);
     }
@@ -186,7 +194,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 impl Args {
     /// Opens a filter in files, and decides how it is asked for an input of so many bytes.
-    fn open_files(&self, path: &Path, input: Option<u64>) -> Result<(Queried, Way)> {
+    fn open_files(&self, path: &Path, input: Option<u64>) -> Result<(Members, Way)> {
+        self.pyrebloom.refuse()?;
         let mut filter = self.open.open_all_now(path)?;
         let situation = Situation::new(path, &filter, self.how.free_memory, input);
         let way = situation.way();
@@ -194,16 +203,20 @@ impl Args {
             output::say(format_args!("{}: {situation}", path.display()));
         }
         lookup::prepare(&mut filter, way);
-        Ok((Queried::Local(Box::new(filter)), way))
+        Ok((Members::ByDigest(Queried::Local(Box::new(filter))), way))
     }
 
-    fn open_on_redis(&self, address: &Address) -> Result<Queried> {
+    fn open_on_redis(&self, address: &Address) -> Result<Members> {
+        if let Some(size) = self.pyrebloom.pyrebloom {
+            let (filter, rate) = (size.open(address, &self.redis)?, size.error);
+            return Ok(Members::OfPyreBloom { filter, rate });
+        }
         let filter = self.redis.open(address, self.open.key()?.as_ref())?;
         if self.how.verbose {
             let masters = numbers::counted(filter.client().masters() as u64, "master");
             output::say(format_args!("{address}: on Redis, {masters}: queried in batches"));
         }
-        Ok(Queried::Remote(Box::new(filter)))
+        Ok(Members::ByDigest(Queried::Remote(Box::new(filter))))
     }
 }
 
@@ -339,13 +352,55 @@ struct Search {
 
 /// One of the filters.
 struct Pattern {
-    filter: Queried,
+    filter: Members,
     /// As it was named on the command line, and what stands before its lines.
     name: String,
     shown: Vec<u8>,
     /// Which of the ways of hashing is its own.
     keys: usize,
     way: Way,
+}
+
+/// What knows whether a key is a member.
+enum Members {
+    ByDigest(Queried),
+    /// Hashes the bytes of keys itself.
+    OfPyreBloom {
+        filter: PyreBloom,
+        rate: f64,
+    },
+}
+
+impl Members {
+    fn rate(&self) -> f64 {
+        match self {
+            Members::ByDigest(filter) => filter.plan().rate(),
+            Members::OfPyreBloom { rate, .. } => *rate,
+        }
+    }
+
+    fn keys(&self, input: &InputArgs) -> Result<Keys> {
+        match self {
+            Members::ByDigest(filter) => filter.keys(input),
+            Members::OfPyreBloom { .. } => {
+                Ok(input.keys(Hasher::default(), Normalization::default())?.keeping_bytes())
+            }
+        }
+    }
+
+    /// Answers for the keys of a block, without the records that have none.
+    fn contains(&self, keys: &Digests, found: &mut Vec<bool>) -> inbloom_redis::Result<()> {
+        match self {
+            Members::ByDigest(filter) => filter.contains_digests(keys, found),
+            Members::OfPyreBloom { filter, .. } => {
+                let mut answers = Vec::new();
+                filter.contains_many(keys.bytes(), &mut answers)?;
+                found.clear();
+                found.extend(answers.iter().map(|answer| *answer == Found::Present));
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Pattern {
@@ -358,7 +413,7 @@ impl Pattern {
     /// (the tail of Poisson's distribution, bounded by a geometric series).
     fn has_more_than_chance(&self, found: &[bool]) -> bool {
         let count = found.iter().filter(|found| **found).count();
-        let expected = self.filter.plan().rate() * found.len() as f64;
+        let expected = self.filter.rate() * found.len() as f64;
         let beyond = count as f64 + 1.0 - expected;
         let term: f64 = (1..=count).map(|number| (expected / number as f64).ln()).sum();
         beyond > 0.0 && term - expected + ((count as f64 + 1.0) / beyond).ln() < 1e-4_f64.ln()
@@ -368,7 +423,7 @@ impl Pattern {
     /// positive of a filter with the default rate: for one line, chance is all that can be told.
     fn has_all(&self, found: &[bool]) -> bool {
         const UNLIKELY: f64 = 0.011;
-        let chance = self.filter.plan().rate().powi(found.len().min(1000) as i32);
+        let chance = self.filter.rate().powi(found.len().min(1000) as i32);
         !found.is_empty() && !found.contains(&false) && chance <= UNLIKELY
     }
 }
@@ -457,7 +512,7 @@ impl Search {
         for (pattern, found) in self.filters.iter().zip(&mut answer.found) {
             if !pattern.is_swept() {
                 let digests = &answer.digests[pattern.keys];
-                let asked = pattern.filter.contains_digests(digests, found);
+                let asked = pattern.filter.contains(digests, found);
                 asked.map_err(|error| BadRecord {
                     index: None,
                     problem: Problem::from(format!("{}: {error}", pattern.name)),
@@ -495,6 +550,7 @@ impl Search {
         let none_found = asked().all(|(_, found)| !found.contains(&true));
         for (pattern, _) in asked() {
             let keys = &self.keys[pattern.keys];
+            let Members::ByDigest(filter) = &pattern.filter else { continue };
             if !keys.are_text() {
                 continue;
             }
@@ -515,7 +571,7 @@ impl Search {
             }
             for (digests, case) in [(lower, "lowercase"), (upper, "uppercase")] {
                 let mut found = Vec::new();
-                if pattern.filter.contains_digests(&digests, &mut found).is_err() {
+                if filter.contains_digests(&digests, &mut found).is_err() {
                     continue;
                 }
                 let (lines, them) =
@@ -548,7 +604,7 @@ impl Search {
             let filters = self.filters.iter().enumerate().filter(|(_, pattern)| swept(pattern));
             for (number, pattern) in filters {
                 let mut found = Vec::new();
-                let Queried::Local(filter) = &pattern.filter else {
+                let Members::ByDigest(Queried::Local(filter)) = &pattern.filter else {
                     unreachable!("only files are swept");
                 };
                 filter.sweep_digests(&digests, &mut found);

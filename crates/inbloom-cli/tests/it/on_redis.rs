@@ -188,6 +188,74 @@ fn addresses_that_name_no_filter_are_errors_that_say_what_to_write() {
     assert!(text(&output.stderr).contains("cannot be used with"), "{output:?}");
 }
 
+/// The numbers are those of pyreBloom itself: see inbloom-redis, tests/it/pyrebloom.rs.
+#[test]
+fn filters_of_pyrebloom_are_checked_and_added_to_in_place() {
+    let Some(redis) = Redis::start(PROGRAM, &[]) else { return };
+    let live = &format!("{}/live", redis.address());
+    let size = ["--pyrebloom", "100000,0.001"];
+    let run = |words: &[&str], input: &str| inbloom(&[words, &size[..], &[live]].concat(), input);
+    let keys = &lines("key ", 5000);
+    assert_eq!(run(&["check", "-q"], keys).status.code(), Some(1));
+    assert_eq!(out(&run(&["add"], keys)), "5,000 new of 5,000 keys\n");
+    assert_eq!(redis.ask(&["BITCOUNT", "live.0"]).text(), "49201");
+    assert_eq!(out(&run(&["add"], keys)), "0 new of 5,000 keys\n");
+    assert_eq!(out(&run(&["check", "-c"], keys)), "5000\n");
+    assert_eq!(out(&run(&["check"], "key 17\nnone\n")), "key 17\n");
+    assert_eq!(out(&run(&["check", "-v", "-n"], "key 17\nnone\n")), "2:none\n");
+    // At a twentieth of its capacity it is far below its rate.
+    let found = text(&run(&["check", "-c"], &lines("absent ", 5000)).stdout);
+    assert!(found.trim().parse::<u32>().unwrap() <= 3, "{found} of 5,000 absent keys");
+    // The key is a field, and the line is printed; a record without one has no key.
+    let fields = run(&["check", "--csv", "-f", "2"], "a,key 1\nb,none\nc\nd,\"key 2\"\n");
+    assert_eq!(out(&fields), "a,key 1\nd,\"key 2\"\n");
+    assert_eq!(
+        out(&run(&["add", "-f", "2", "-d", ","], "a,more\nb\n")).split(' ').next(),
+        Some("1")
+    );
+    // Files are none of its filters.
+    let own = &format!("{}/own", redis.address());
+    out(&inbloom(&["dedup", "--filter", own, "-n", "1000"], "other\n"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own.ib");
+    let file = file.to_str().unwrap();
+    out(&inbloom(&["pull", own, file], ""));
+    for words in [&["check", live, "-F", file][..], &["add", file], &["check", file]] {
+        let refused = inbloom(&[words, &size[..]].concat(), "other\n");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(
+            text(&refused.stderr).contains("--pyrebloom only works for filters on Redis"),
+            "{refused:?}"
+        );
+    }
+    for (size, expected) in [
+        ("100000", "such as 100000,0.01"),
+        ("5e9,0.01", "at most 2^32 - 1"),
+        ("100000,2", "between 0 and 1"),
+        ("1,0.9", "bits are left"),
+    ] {
+        let refused = inbloom(&["check", "--pyrebloom", size, live], "a\n");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(text(&refused.stderr).contains(expected), "{size}: {refused:?}");
+    }
+    // Options that would be without effect are refused, before anything is sent.
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "0123456789abcdef0123456789abcdef").expect("it is free");
+    let key_file = ["--key-file", secret.to_str().unwrap()];
+    for (command, options) in [
+        ("add", &["--overfull", "stop"][..]),
+        ("add", &["--wait"]),
+        ("add", &key_file),
+        ("check", &key_file),
+        ("check", &["--column", "id"]),
+    ] {
+        let refused = run(&[&[command][..], options].concat(), "a\n");
+        assert_eq!(refused.status.code(), Some(2), "{command} {options:?}: {refused:?}");
+        let expected = format!("{} does not work for filters of pyreBloom", options[0]);
+        assert!(text(&refused.stderr).contains(&expected), "{command}: {refused:?}");
+    }
+}
+
 /// Files and filters on Redis become each other, and merge.
 fn exchange(server: &str) {
     let folder = tempfile::tempdir().unwrap();

@@ -243,14 +243,14 @@ fn change(
     input: &InputArgs,
     files: &[PathBuf],
     keys: &Keys,
-    take: impl FnMut(&mut Filter, &[Digest]) -> Result<u64>,
+    mut take: impl FnMut(&mut Filter, &[Digest]) -> Result<u64>,
 ) -> Result<Tally> {
     if files.is_empty() {
         return Ok(Tally::default());
     }
     let mut input = input.clone();
     input.files = files.to_vec();
-    edit::by_lines(filter, what, &input, keys.clone(), take)
+    edit::by_lines(filter, what, &input, keys.clone(), |filter, digests| take(filter, digests))
 }
 
 /// A slip of the hand must not replace keys by a filter, nor leave a list of them unread; and what
