@@ -6,7 +6,7 @@
 //! zip archive) is refused by its name: its bytes would be read as lines, and nobody would notice.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Cursor, IsTerminal, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, IsTerminal, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
 use bzip2::read::MultiBzDecoder;
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use inbloom::internals::format::MAGIC;
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
@@ -361,7 +361,7 @@ fn decoded(mut raw: impl Read + Send + 'static) -> io::Result<Decoded> {
     let whole = Cursor::new(first).chain(raw);
     Ok(Decoded::Reader(match content {
         Content::Gzip => {
-            Box::new(Named { reader: MultiGzDecoder::new(BufReader::new(whole)), name: "gzip" })
+            Box::new(Named { reader: GzipMembers::new(BufReader::new(whole)), name: "gzip" })
         }
         Content::Zstd => Box::new(Named { reader: zstd::Decoder::new(whole)?, name: "zstd" }),
         Content::Xz => {
@@ -376,7 +376,57 @@ fn decoded(mut raw: impl Read + Send + 'static) -> io::Result<Decoded> {
     }))
 }
 
-/// Says in its errors which decoder it was: "corrupt deflate stream" alone puzzles whoever does
+/// The members of gzip data, one after the other. The decoder of all members that the library has
+/// takes other bytes behind them for a member that is cut off.
+struct GzipMembers<R> {
+    /// The member that is being read, behind the first bytes of it that were looked at; None behind
+    /// the last one.
+    member: Option<GzDecoder<Chain<Cursor<Vec<u8>>, R>>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    /// How every member begins.
+    const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+    fn new(data: R) -> GzipMembers<R> {
+        GzipMembers { member: Some(GzDecoder::new(Cursor::default().chain(data))) }
+    }
+
+    /// Goes on to the member behind this one, if there is one.
+    fn next(&mut self) -> io::Result<()> {
+        let Some(member) = self.member.take() else { return Ok(()) };
+        let (_, mut rest) = member.into_inner().into_inner();
+        let mut first = Vec::new();
+        rest.by_ref().take(Self::MAGIC.len() as u64).read_to_end(&mut first)?;
+        if first.is_empty() {
+            return Ok(());
+        }
+        // A single byte that fits is a member that is cut off: its decoder says so.
+        if !Self::MAGIC.starts_with(&first) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "bytes that are not gzip data follow behind its end",
+            ));
+        }
+        self.member = Some(GzDecoder::new(Cursor::new(first).chain(rest)));
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            self.next()?;
+        }
+        Ok(0)
+    }
+}
+
+/// Says in its errors which decoder it was: "corrupt deflate stream" alone puzzles a user who does
 /// not know that the file is compressed.
 struct Named<R> {
     reader: R,
@@ -464,6 +514,19 @@ mod tests {
                 let twice = [compressed.clone(), compressed].concat();
                 assert_eq!(read(&twice).expect("members are joined"), [text, text].concat());
             }
+        }
+    }
+
+    #[test]
+    fn bytes_behind_gzip_data_are_named() {
+        for behind in [b"garbage and more of it".as_slice(), b"x", b"\0\0\0", b"\x1fx"] {
+            let error = read(&[&gzip(b"alice\n"), behind].concat()).expect_err("it is no member");
+            let expected = "invalid gzip data: bytes that are not gzip data follow behind its end";
+            assert_eq!(error.to_string(), expected, "{}", behind.escape_ascii());
+        }
+        for behind in [b"\x1f".as_slice(), b"\x1f\x8b", b"\x1f\x8b\x08"] {
+            let error = read(&[&gzip(b"alice\n"), behind].concat()).expect_err("it is cut off");
+            assert_eq!(error.to_string(), "the gzip data ends too early");
         }
     }
 

@@ -35,6 +35,42 @@ pub fn keep_for_a_while() {
     unsafe { mi_option_set(PURGE_DELAY, 20_000) };
 }
 
+/// Lets the allocator use small pages from now on. It advises the system to use huge ones for all that
+/// it gives out, and holds 2 MiB then where a few kilobytes are in use. `dedup` with a small filter takes
+/// 27 MiB with huge pages and 13 without (2026-11-18). A large filter has mappings of its own, which this
+/// does not touch.
+#[cfg(target_os = "linux")]
+pub fn use_small_pages() {
+    use std::ffi::c_void;
+
+    unsafe extern "C" {
+        fn madvise(start: *mut c_void, length: usize, advice: c_int) -> c_int;
+    }
+    /// `MADV_NOHUGEPAGE` of Linux, on all processors.
+    const NO_HUGE_PAGES: c_int = 15;
+    let allocated = Box::new(0_u64);
+    let Ok(mappings) = std::fs::read_to_string("/proc/self/maps") else { return };
+    if let Some(arena) = mapping_of(&mappings, (&raw const *allocated).addr()) {
+        let start = std::ptr::without_provenance_mut(arena.start);
+        // SAFETY: the advice changes no byte of the mapping. A refusal costs memory only.
+        let _ = unsafe { madvise(start, arena.len(), NO_HUGE_PAGES) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn use_small_pages() {}
+
+/// The mapping that an address is in, by the text of /proc/self/maps.
+#[cfg(target_os = "linux")]
+fn mapping_of(mappings: &str, address: usize) -> Option<std::ops::Range<usize>> {
+    let range = |line: &str| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some(number(start)?..number(end)?)
+    };
+    mappings.lines().filter_map(range).find(|range| range.contains(&address))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +88,14 @@ mod tests {
         assert_eq!((get(PURGE_DELAY), get(ARENA_OBJECT)), (10, 512));
         keep_for_a_while();
         assert_eq!(get(PURGE_DELAY), 20_000);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_address_is_found_in_the_mapping_that_has_it() {
+        let text = "1000-3000 r-xp 00000000 00:00 0  /bin/x\n3000-a000 rw-p 00000000 00:00 0 \n";
+        assert_eq!(mapping_of(text, 0x2fff), Some(0x1000..0x3000));
+        assert_eq!(mapping_of(text, 0x3000), Some(0x3000..0xa000));
+        assert_eq!(mapping_of(text, 0xa000), None);
     }
 }

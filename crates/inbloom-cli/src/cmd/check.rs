@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::blocks::{BadRecord, Block, InOrder, Job};
 use crate::columns::{self, Shown};
 use crate::filter_file::OpenArgs;
-use crate::input::Input;
+use crate::input::{Encoding, Input};
 use crate::keys::{self, Digests, InputArgs, Keys, Missing};
 use crate::lookup::{self, Situation, Way};
 use crate::normalize::Normalization;
@@ -151,6 +151,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return check_column(column, args);
     }
     let inputs = args.input.inputs();
+    refuse_parquet(args, args.filter.iter().chain(&args.more), &inputs)?;
     let search = Arc::new(Search::new(args)?);
     let reader = args.input.reader(&inputs);
     let beside = if args.how.prints_lines() { Beside::Lines } else { Beside::Nothing };
@@ -227,9 +228,41 @@ fn check_column(column: &str, args: &Args) -> Result<ExitCode> {
         Some(first) if files.is_empty() => files.push(first.clone()),
         first => input.files.splice(..0, first.clone()).for_each(drop),
     }
-    ensure!(!files.is_empty(), "name the Parquet files: --column {column} -F 'data/*.parquet'");
+    ensure!(
+        !files.is_empty(),
+        problem(format!("--column {column} needs Parquet files"), "name them: -F 'data/*.parquet'")
+    );
+    refuse_parquet(args, files.iter(), &input.inputs())?;
     let How { invert_match: inverted, count, quiet, json, .. } = args.how;
     columns::check(column, &files, &input, Shown { inverted, count, quiet, json })
+}
+
+/// Refuses Parquet files among the inputs where one is queried: the shell has made them of a pattern
+/// behind -F, which takes one file.
+fn refuse_parquet<'a>(
+    args: &Args,
+    filters: impl Iterator<Item = &'a PathBuf>,
+    inputs: &[Input],
+) -> Result<()> {
+    let is_parquet = |input: &Input| match input {
+        // A pipe would lose what is read of it.
+        Input::File(path) => input.is_file() && columns::is_parquet(path),
+        Input::Stdin | Input::Column { .. } => false,
+    };
+    let Some(input) = inputs.iter().find(|input| is_parquet(input)) else { return Ok(()) };
+    let queries_any =
+        args.column.is_some() || filters.into_iter().any(|path| columns::is_parquet(path));
+    let quote =
+        "quote a pattern of files to query, as in -F '*.parquet', or repeat -F for each file";
+    let help = match &args.column {
+        Some(_) => quote.to_owned(),
+        None => format!("pass --column NAME, and {quote}"),
+    };
+    ensure!(
+        args.input.encoding() == Encoding::Plain || !queries_any,
+        problem(format!("{} is a Parquet file, not a list of keys", input.shown()), help)
+    );
+    Ok(())
 }
 
 /// What happens to blocks that are answered, in their order.

@@ -31,7 +31,7 @@ use crate::progress::{Beside, Progress};
 use crate::remote::{self, RedisArgs};
 use crate::signals::Signals;
 use crate::sizing::{Sizing, kind_parser};
-use crate::{numbers, output};
+use crate::{memory, numbers, output};
 use on_redis::SharedMemory;
 
 /// Print the first occurrence of every line, in order
@@ -174,6 +174,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "leave one of them out"
         )
     );
+    // What keeps all lines, or their digests, is better off with huge pages.
+    if !args.exact && !args.count {
+        memory::use_small_pages();
+    }
     let hasher = args.hash.hasher(Kind::default())?;
     let normalization = args.input.normalization(&args.normalize);
     let exact_keys = || args.input.keys(hasher, normalization);

@@ -27,6 +27,29 @@ fn repetitions(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !seen.insert(*line)).collect()
 }
 
+/// The allocator's memory would come in pages of 2 MiB, most of each unused.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_small_filter_takes_no_huge_pages() {
+    let folder = Folder::new();
+    let mut child = folder.command("dedup --line-buffered").spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("piped");
+    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+    let text = first_occurrences(&repetitive(2000));
+    input.write_all(text.as_bytes()).expect("it reads");
+    let mut line = String::new();
+    for _ in text.lines() {
+        output.read_line(&mut line).expect("it prints");
+    }
+    let pages = fs::read_to_string(format!("/proc/{}/smaps_rollup", child.id())).expect("it runs");
+    drop(input);
+    assert!(child.wait().expect("it ends").success());
+    let huge = pages.lines().find_map(|line| line.strip_prefix("AnonHugePages:"));
+    let huge = huge.and_then(|rest| rest.trim().strip_suffix(" kB")).expect("kilobytes");
+    // What was in use before the program could say so.
+    assert!(huge.parse::<u64>().expect("a number") <= 6 << 10, "{huge} kB");
+}
+
 // ---- One run ------------------------------------------------------------------------------------
 
 #[test]

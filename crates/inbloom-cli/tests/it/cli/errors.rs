@@ -89,6 +89,19 @@ fn compressed_input_that_is_damaged_is_named_with_its_format() {
 }
 
 #[test]
+fn bytes_behind_gzip_data_are_an_error_that_names_them() {
+    let folder = Folder::with_names();
+    folder.write("more.txt", "alice\n");
+    let gzip = Command::new("gzip").arg("more.txt").current_dir(folder.path(".")).status();
+    assert!(gzip.expect("gzip can be run").success());
+    folder.write("more.txt.gz", [folder.read("more.txt.gz"), b"garbage".to_vec()].concat());
+    let outcome = folder.run("check names.ib more.txt.gz").expect(2);
+    let what = "bytes that are not gzip data follow behind its end";
+    assert!(outcome.stderr.contains("cannot read more.txt.gz: invalid gzip data: "));
+    assert!(outcome.stderr.contains(what), "{}", outcome.stderr);
+}
+
+#[test]
 fn what_looks_compressed_can_be_read_as_it_is() {
     let folder = Folder::with_names();
     folder.write("keys", b"\x1f\x8b\x08\nalice\n");

@@ -363,6 +363,49 @@ fn filters_of_redis_are_asked_in_every_container() {
 }
 
 #[test]
+fn a_pattern_that_the_shell_has_expanded_is_to_be_quoted() {
+    let folder = Folder::new();
+    let golden = golden().join("foreign/parquet");
+    for name in ["a.parquet", "b.parquet", "c.parquet"] {
+        fs::copy(golden.join("rust-str-10.parquet"), folder.path(name)).expect("it is copied");
+    }
+    let all = "a.parquet b.parquet c.parquet";
+    for options in [format!("--column k -F {all}"), format!("--column k {all}")] {
+        let refused = folder.run(&format!("check {options}"));
+        refused.expect_error(&["is a Parquet file", "-F '*.parquet'", "repeat -F"]);
+    }
+    folder.run(&format!("check -F {all}")).expect_error(&["pass --column NAME", "'*.parquet'"]);
+    // Each by itself, and the pattern for this program to expand.
+    let files = "-F a.parquet -F b.parquet -F c.parquet";
+    for files in [files, "-F *.parquet"] {
+        let found = folder.run_with(&format!("check -vc --column k {files}"), "no such key\n");
+        assert!([0, 1].contains(&found.code), "{}", found.stderr);
+    }
+    // Keys in a Parquet file beside a filter are another mistake.
+    folder.run("build -o k.ib --column k a.parquet").expect(0);
+    folder.run("check k.ib a.parquet").expect_error(&["is a Parquet file", "--column NAME"]);
+}
+
+#[test]
+fn a_line_that_is_not_hexadecimal_is_refused_with_its_first_other_character() {
+    let folder = Folder::new();
+    let digits = "5baa61e4c9b93f3f0682250b6cf8331b7ee68fd8";
+    let refused = |options: &str, line: String| {
+        let build = format!("build -o f.ib -n 9 --key-encoding hex {options}");
+        folder.run_with(&build, line).expect(2).stderr
+    };
+    let whole = refused("", format!("{digits}  -\n"));
+    assert!(whole.contains("line 1: ") && whole.contains("character 41 is \" \""), "{whole}");
+    assert!(whole.contains("help: if the digits are one field of the line, pass -d and -f"));
+    let field = refused("-d : -f 1", "00:1\n0\u{e9}0:2\n".to_owned());
+    assert!(field.contains("line 2: ") && field.contains("character 2 is \"\u{e9}\""), "{field}");
+    assert!(!field.contains("help: "), "{field}");
+    let odd = refused("", format!("{}\n", &digits[1..]));
+    assert!(odd.contains("an even number of hexadecimal digits, got 39"), "{odd}");
+    folder.run_with("build -o f.ib -d - -f 1 --key-encoding hex", format!("{digits}-\n")).expect(0);
+}
+
+#[test]
 fn the_values_of_a_parquet_column_are_keys() {
     let folder = Folder::new();
     let parquet = golden().join("foreign/parquet");
