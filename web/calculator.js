@@ -5,7 +5,7 @@
 
 import { curves } from "./curves.js";
 import { copy, h } from "./dom.js";
-import { hasText, kindName, rich, t } from "./i18n.js";
+import { hasText, kindName, refusal, rich, t } from "./i18n.js";
 import { brief, bytes, countInWords, exact, oneIn, rate, share, significant } from "./numbers.js";
 
 // What the fields start with, if the address says nothing.
@@ -250,7 +250,7 @@ function field(name, state, row, change) {
           )
         : null,
     ),
-    h("p", { id: `hint-${name}`, class: "hint" }, wrong ?? hint(name, row, isGiven)),
+    h("p", { id: `hint-${name}`, class: "hint" }, wrong ? sentence(wrong) : hint(name, row, isGiven)),
   );
 }
 
@@ -302,22 +302,29 @@ function problem(error) {
       "p",
       null,
       isField
-        ? t("calculator.wrongField", {
+        ? rich("calculator.wrongField", {
             field: t(`field.${error.more.parameter}`),
-            message: error.message,
+            message: sentence(error.message),
           })
         : text,
     ),
     kinds.length
       ? h(
           "ul",
-          { lang: "en" },
+          null,
           kinds.map(({ kind, refused }) =>
-            h("li", null, h("b", null, kindName(kind)), `: ${refused}`),
+            h("li", null, h("b", null, kindName(kind)), ": ", sentence(refused)),
           ),
         )
       : null,
   );
+}
+
+// A sentence of the planner, without the name of the parameter, which stands beside it.
+function sentence(text) {
+  const plain = text.replace(/^'\w+': /, "");
+  const translated = refusal(plain);
+  return h("span", { lang: translated === null ? "en" : null }, translated ?? plain);
 }
 
 // A filter that answers yes to most absent keys helps nobody, and no command makes one.
@@ -518,7 +525,7 @@ function refusedRow(row) {
   const text =
     hasText(`refused.${row.kind}`) && /needs/.test(row.refused)
       ? h("span", null, t(`refused.${row.kind}`))
-      : h("span", { lang: "en" }, row.refused);
+      : sentence(row.refused);
   return h(
     "tr",
     { class: "refused", "data-key": row.kind },

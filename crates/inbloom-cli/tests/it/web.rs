@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use inbloom::{Kind, Tier};
+use inbloom_server::calculator::advice::Needs;
 use inbloom_server::calculator::{Comparison, Question, rows_as_json};
+use inbloom_server::units;
 use inbloom_testing::{Random, program, skip};
 use serde_json::{Value, json};
 
@@ -246,6 +248,52 @@ fn parameters(question: &Question) -> Value {
     ];
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     given.map(|(name, value)| (name, json!(value))).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn every_refusal_of_the_planner_has_a_translation() {
+    let mut random = Random(22);
+    let mut sentences = BTreeSet::new();
+    for _ in 0..3000 {
+        let mut question = any_question(&mut random);
+        // Values of one kind each, in range and out of it.
+        let mut small = |share| random.one_in(share).then(|| random.below(100) as u32);
+        (question.generations, question.width) = (small(5), small(5));
+        question.growth = small(5);
+        question.tightening = small(5).map(|share| f64::from(share) / 100.0);
+        question.universe = random.one_in(3).then(|| of_any_size(&mut random, 13));
+        let window = |number: u64| units::parse_window(&format!("{number}")).unwrap();
+        question.window = random.one_in(3).then(|| window(of_any_size(&mut random, 6)));
+        // Beyond what is planned at all.
+        let beyond = random.one_in(10);
+        question.items =
+            question.items.map(|items| if beyond { items + 10_u64.pow(16) } else { items });
+        question.rate = question.rate.map(|rate| if beyond { rate * 1e-9 } else { rate });
+        let refused = question.compare().rows.into_iter().filter_map(|row| row.plan.err());
+        sentences.extend(refused.map(|error| error.to_string()));
+    }
+    for (universe, bytes) in [(0, None), (100, Some(1))] {
+        let bitmap = Question { universe: Some(universe), bytes, ..Question::default() };
+        let refused = bitmap.only(Kind::Bitmap).rows.into_iter().filter_map(|row| row.plan.err());
+        sentences.extend(refused.map(|error| error.to_string()));
+    }
+    sentences.extend(Needs::parse("fly").err());
+    // What the fields of the page are read by.
+    for text in ["many", "-1", "1.5", "1e400", "0", "2", "7dd", "\u{663}"] {
+        let parsers = [
+            units::parse_keys(text).err(),
+            units::parse_rate(text).err(),
+            units::parse_bytes(text).err(),
+            units::parse_count(text).err(),
+            units::parse_window(text).err(),
+        ];
+        sentences.extend(parsers.into_iter().flatten().map(|error| error.to_string()));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sentences");
+    fs::write(&path, sentences.into_iter().map(|line| line + "\n").collect::<String>()).unwrap();
+    let module = root().join("web/i18n.js");
+    in_node("refusals.mjs", &[module.to_str().unwrap(), path.to_str().unwrap()]);
 }
 
 #[test]

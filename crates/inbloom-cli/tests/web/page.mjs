@@ -66,8 +66,29 @@ async function calculatorExplainsWhatIsWrong() {
   await page.fill("#field-bytes", "1k");
   await page.waitForSelector(".results .notice li");
   assert.match(await page.textContent(".results .notice"), /reach a rate of/);
+  // What is out of date is dimmed, and the reason is not.
+  const opacity = await page.locator(".results .notice").evaluate((node) => {
+    let product = 1;
+    for (; node; node = node.parentElement) product *= Number(getComputedStyle(node).opacity);
+    return product;
+  });
+  assert.equal(opacity, 1);
   await page.fill("#field-bytes", "");
   await page.waitForSelector(".results:not(.stale) .hero-line");
+  // The field says its name, and the message is in the language of the page.
+  await page.fill("#field-items", "many");
+  await page.waitForSelector("#field-items[aria-invalid=true]");
+  assert.doesNotMatch(await page.textContent("#hint-items"), /'items'/);
+  await page.click("text=中文");
+  await page.waitForFunction(() =>
+    document.querySelector("#hint-items").textContent.startsWith("不是数字"),
+  );
+  await page.fill("#field-items", "1M");
+  await page.fill("#field-bytes", "1k");
+  await page.waitForSelector(".results .notice li");
+  assert.match(await page.textContent(".results .notice"), /误判率只能达到/);
+  assert.equal(await page.locator(".results [lang=en]").count(), 0);
+  await page.click("text=English");
   // Memory that makes a filter of no use is a warning, not a recommendation.
   await page.goto(`${base}#/calculator?items=1M&bytes=1k`);
   await page.waitForSelector(".results .notice >> text=too little memory");
