@@ -1,5 +1,7 @@
 //! Errors of the library become exceptions of `inbloom.exceptions`, which are written in Python.
 
+use std::io;
+
 use inbloom::Error;
 use pyo3::exceptions::{PyMemoryError, PyOSError};
 use pyo3::prelude::*;
@@ -16,13 +18,13 @@ pub fn raised_with(py: Python<'_>, error: Error, more: &str) -> PyErr {
     let text = || format!("{error}{more}");
     match &error {
         Error::Memory { .. } => PyMemoryError::new_err(text()),
-        Error::Io { action, cause } => match cause.raw_os_error() {
+        Error::Io { action, cause } => match number(cause) {
             // Python makes a FileNotFoundError, a PermissionError and so on of the number.
             Some(number) => PyOSError::new_err((number, format!("{action}: {cause}{more}"))),
-            None if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
+            None if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 exception(py, "FormatError", text())
             }
-            None => PyErr::from(std::io::Error::new(cause.kind(), text())),
+            None => PyErr::from(io::Error::new(cause.kind(), text())),
         },
         Error::ReadOnly => {
             let text = "the filter was opened read-only; open it with writable=True, change it, \
@@ -51,6 +53,23 @@ pub fn raised_with(py: Python<'_>, error: Error, more: &str) -> PyErr {
         | Error::Shards { .. } => exception(py, "FormatError", text()),
         _ => exception(py, "ParameterError", text()),
     }
+}
+
+/// The number of an error of the system, also where only its kind has come through the layers between:
+/// `OSError.errno`, which programs compare.
+fn number(cause: &io::Error) -> Option<i32> {
+    // The same on Linux, macOS and Windows.
+    let of_kind = match cause.kind() {
+        io::ErrorKind::NotFound => Some(2),
+        io::ErrorKind::PermissionDenied => Some(13),
+        io::ErrorKind::AlreadyExists => Some(17),
+        io::ErrorKind::NotADirectory => Some(20),
+        io::ErrorKind::IsADirectory => Some(21),
+        io::ErrorKind::StorageFull => Some(28),
+        io::ErrorKind::ReadOnlyFilesystem => Some(30),
+        _ => None,
+    };
+    cause.raw_os_error().or(of_kind)
 }
 
 /// A parameter that cannot be what it is.

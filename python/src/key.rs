@@ -75,8 +75,17 @@ impl Form {
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
     pub integers: Option<Form>,
-    /// Whether its text keys are UTF-16, as in Java: then only bytes can be meant.
-    is_utf16: bool,
+    text: Text,
+}
+
+/// What text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Utf8,
+    /// As in Java: only bytes can be meant.
+    Utf16,
+    /// No key: the filter holds integers, and the bytes of "7" are the integer 55.
+    Refused,
 }
 
 impl Keys {
@@ -84,15 +93,21 @@ impl Keys {
     pub fn of(filter: &inbloom::Filter) -> Keys {
         let plain = |width| Some(Form { width, is_big_endian: false });
         let reversed = |width| Some(Form { width, is_big_endian: true });
+        if filter.plan().kind().is_exact() {
+            return Keys { integers: plain(Width::Eight), text: Text::Refused };
+        }
         let integers = match filter.key_encoding() {
-            _ if filter.plan().kind().is_exact() => plain(Width::Eight),
             "i32le" => plain(Width::Four),
             "i64le" | "u64le" => plain(Width::Eight),
             "u32be" => reversed(Width::Four),
             "u64be" => reversed(Width::Eight),
             _ => None,
         };
-        Keys { integers, is_utf16: filter.key_encoding() == KeyEncoding::Utf16le.name() }
+        let text = match filter.key_encoding() == KeyEncoding::Utf16le.name() {
+            true => Text::Utf16,
+            false => Text::Utf8,
+        };
+        Keys { integers, text }
     }
 
     /// The form of integers, or the reason why there is none.
@@ -108,12 +123,14 @@ impl Keys {
     /// Refuses text of which the filter has other bytes.
     #[inline]
     pub fn check_text(&self) -> PyResult<()> {
-        match self.is_utf16 {
-            false => Ok(()),
-            true => Err(PyTypeError::new_err(
-                "the text keys of this filter are UTF-16: pass key.encode(\"utf-16-le\")",
-            )),
-        }
+        let problem = match self.text {
+            Text::Utf8 => return Ok(()),
+            Text::Utf16 => {
+                "the text keys of this filter are UTF-16: pass key.encode(\"utf-16-le\")"
+            }
+            Text::Refused => "a bitmap holds only integers, not text: pass int(key)",
+        };
+        Err(PyTypeError::new_err(problem))
     }
 
     /// Calls a function with the bytes of a key.

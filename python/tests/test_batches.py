@@ -281,13 +281,21 @@ def test_standard_arrays(filter):
 def test_random_batches_of_all_forms_agree():
     np, pa = module("numpy"), module("pyarrow")
     random_numbers = random.Random(7)
-    one, two, three = (inbloom.Filter(20_000, 0.01, int_width=8) for _ in range(3))
+    one, two, three, four, five = (
+        inbloom.Filter(20_000, 0.01, int_width=8) for _ in range(5)
+    )
     for _ in range(30):
         some = [
             random_numbers.getrandbits(64)
-            for _ in range(random_numbers.choice([1, 127, 128, 129, 4096, 4097]))
+            for _ in range(random_numbers.choice([1, 127, 128, 129, 4096, 4097, 16_385]))
         ]
         answers = one.add_many(some)
-        assert two.add_many(np.array(some, "uint64")) == answers
+        column = np.array(some, "uint64")
+        assert two.add_many(column) == answers
         assert three.add_many(pa.array(some, pa.uint64())) == answers
-    assert one == two == three
+        # Neither at a multiple of eight bytes, nor one behind the other.
+        unaligned = np.frombuffer(b"-" + column.tobytes(), "uint64", offset=1)
+        assert not unaligned.flags.aligned and four.add_many(unaligned) == answers
+        assert five.add_many(np.repeat(column, 2)[::2]) == answers
+        assert one.contains_many(column.view("int64")).count() == len(some)
+    assert one == two == three == four == five

@@ -1,5 +1,6 @@
 """Files: mapped, saved, damaged, shared between processes, and the same for every program of inbloom."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -48,18 +49,21 @@ def test_open_is_read_only_and_writable_changes_only_what_is_saved(tmp_path):
 
 
 def test_files_that_are_not_there_or_no_filters_raise_what_python_raises(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as raised:
         inbloom.open(tmp_path / "none.ib")
-    with pytest.raises(IsADirectoryError):
+    assert raised.value.errno == errno.ENOENT
+    with pytest.raises(IsADirectoryError) as raised:
         inbloom.open(tmp_path)
+    assert raised.value.errno == errno.EISDIR
     (tmp_path / "text").write_text("no filter at all, but a text of some length" * 10)
     with pytest.raises(inbloom.FormatError):
         inbloom.open(tmp_path / "text")
     (tmp_path / "empty").write_bytes(b"")
     with pytest.raises(inbloom.FormatError):
         inbloom.open(tmp_path / "empty")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as raised:
         inbloom.Filter(10).save(tmp_path / "no" / "folder" / "seen.ib")
+    assert raised.value.errno == errno.ENOENT
     with pytest.raises(inbloom.Error):
         inbloom.open(tmp_path / "text", format="nonsense")
 

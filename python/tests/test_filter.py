@@ -237,6 +237,14 @@ def test_bitmaps_are_exact():
     assert len(bits) == 5 and bits.remove(4) and 4 not in bits
     with pytest.raises(inbloom.ParameterError, match="below 1000"):
         bits.add(1000)
+    # The bytes of "7" are the integer 55: whoever adds it would not find 7.
+    for call in (bits.add, bits.remove, bits.count, bits.__contains__):
+        with pytest.raises(TypeError, match="integers"):
+            call("7")
+    for call in (bits.add_many, bits.contains_many, bits.update):
+        with pytest.raises(TypeError, match="integers"):
+            call(["7"])
+    assert 55 not in bits and (7).to_bytes(8, "little") in bits
 
 
 def test_static_filters_are_built_from_all_keys():
