@@ -262,18 +262,19 @@ impl RedisCluster {
     pub fn wait_until_whole(&self) {
         let began = Instant::now();
         let is_whole = |node: &Redis| {
-            // A replica is listed only once it has copied something.
+            // A replica is listed only once it has copied something, and every node learns of that by
+            // itself. Clients take the map of slots from any node, so all of them have to know.
             let state = node.try_ask(&["CLUSTER", "INFO"]).map(|reply| reply.text());
             let slots = node.try_ask(&["CLUSTER", "SLOTS"]);
             let has_replica =
                 |range: &Reply| matches!(range, Reply::Array(range) if range.len() > 3);
+            let replication = node.try_ask(&["INFO", "replication"]).map(|reply| reply.text());
             state.is_ok_and(|state| state.contains("cluster_state:ok"))
                 && matches!(slots, Ok(Reply::Array(ranges)) if ranges.len() >= 3
                     && ranges.iter().all(has_replica))
-                && node.info("replication", "role") == "master"
-                || node
-                    .try_ask(&["INFO", "replication"])
-                    .is_ok_and(|info| info.text().contains("master_link_status:up"))
+                && replication.is_ok_and(|text| {
+                    text.contains("role:master") || text.contains("master_link_status:up")
+                })
         };
         while !self.nodes.iter().filter(|node| node.is_running()).all(is_whole) {
             assert!(began.elapsed() < PATIENCE, "the cluster does not agree");

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use inbloom_testing::program;
@@ -20,6 +21,8 @@ struct Server {
     process: Child,
     address: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
+    /// Reads the log until the server ends.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -33,11 +36,11 @@ impl Server {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(Vec::new()));
         let (lines, kept) = (BufReader::new(process.stderr.take().unwrap()).lines(), log.clone());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line));
         });
         let any = "0.0.0.0:0".parse().unwrap();
-        let mut server = Server { process, address: any, log };
+        let mut server = Server { process, address: any, log, reader: Some(reader) };
         let ready = server.wait_for_line("inbloom: ready at ");
         server.address = ready.rsplit(' ').next().unwrap().parse().unwrap();
         server
@@ -66,7 +69,11 @@ impl Server {
 
     /// Waits until it has ended, and all of its log is read.
     fn wait(&mut self) -> ExitStatus {
-        wait_for("its end", || self.process.try_wait().unwrap())
+        let status = wait_for("its end", || self.process.try_wait().unwrap());
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        status
     }
 
     fn connect(&self) -> Client {
@@ -384,7 +391,7 @@ fn what_was_sent_before_sigterm_is_answered_in_full() {
 }
 
 /// A client that never stops asking, until it is told to or sent away.
-fn ask_on(server: &Server, until: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+fn ask_on(server: &Server, until: &Arc<AtomicBool>) -> JoinHandle<()> {
     let (mut client, until) = (server.connect(), Arc::clone(until));
     assert_eq!(client.ask("PING"), "+PONG");
     std::thread::spawn(move || {

@@ -587,8 +587,9 @@ fn filters_above_their_target_are_told() {
     loop {
         let health = both.get("/api/health").ok();
         let over = &health["filters"]["over_target"][0];
-        if over["name"] == "w" {
-            assert!(over["rate"].as_f64().unwrap() > 0.02, "{over}");
+        // The watch may have looked before the last of the keys came: then it is on the list already,
+        // at a lower rate, and the next look has the rate of all.
+        if over["name"] == "w" && over["rate"].as_f64().unwrap() > 0.02 {
             break;
         }
         assert!(begin.elapsed() < Duration::from_secs(20), "{health}");
