@@ -9,7 +9,7 @@
 //!
 //! Input is generated, and the generator knows which lines a right answer has, so that the output
 //! of every run is compared line by line, awk's as well as ours. A Bloom filter may take a new line
-//! for a repeated one: how many are lost is counted, and more than its promised rate explains ends
+//! for a repeated one: how many are lost is counted, and more than its target rate explains ends
 //! the run, as does any other difference.
 
 pub(crate) mod answers;
@@ -154,7 +154,7 @@ impl Bench {
         println!("versions  {}", versions.join("; "));
     }
 
-    /// Says below which size the memory of the last race cannot be told.
+    /// Says below which size the memory of the last race is unknown.
     fn print_floor(&self) -> Result<(), Box<dyn Error>> {
         let nothing = Program::new("true").run(&self.folder.path("nothing"))?;
         println!("a program that does nothing has a peak of {} here", megabytes(nothing.peak));
@@ -230,7 +230,7 @@ impl Bench {
         let file = self.write("distinct.txt", text)?;
         let filter = self.folder.path("built.ib");
         let build = || Program::new(&self.inbloom).arg("build").arg("-o").arg(&filter).arg(&file);
-        // A right filter has every line; that it does not claim others too is seen by 'check'.
+        // A right filter has every line; 'check' shows that it lacks others.
         let has_all = || {
             let ask = Program::new(&self.inbloom).args(["check", "-c"]).arg(&filter).arg(&file);
             Checker::of_file(ask, self.folder.path("count"), Checker::counted(text, Promise::Exact))
@@ -319,7 +319,7 @@ impl Bench {
         Ok(())
     }
 
-    /// `inbloom dedup` that is told how many distinct lines to expect, and how few to lose.
+    /// `inbloom dedup` with the expected number of distinct lines, and a rate of loss.
     fn planned_dedup(&self, text: Text, file: &Path) -> Contestant {
         let name = planned_name(text.lines());
         let arguments = name.split(' ').skip(1);

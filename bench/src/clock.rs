@@ -1,6 +1,6 @@
 //! Three clocks: what a thread worked, what all of them did, and what passed.
 //!
-//! One thread's operations are timed by the processor time of that thread, so that a neighbour on a
+//! One thread's operations are timed by the processor time of that thread, so that another guest on a
 //! busy machine costs only the cache that it takes, not the milliseconds in which it runs instead of
 //! us. What starts threads of its own to build something is timed by the work of all of them.
 //! Operations of several threads that get in each other's way are timed by the clock on the wall:

@@ -1,7 +1,7 @@
 //! A ribbon filter in a file of which nothing is in memory: how fast is it, by each way through its
 //! pages, and what do these ways cost once all of it is in memory?
 //!
-//! Before each cold run the system is told to forget the file, so that as many bytes are read from
+//! Before each cold run the system drops the file from memory, so that as many bytes are read from
 //! the disk as the way takes; these are counted. Every contestant is asked for other keys in every
 //! round, half of them members, and must answer as the filter in memory does.
 
@@ -62,7 +62,7 @@ enum Home {
 /// How keys are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// One by one, from a map about which the system was told nothing.
+    /// One by one, from a map about which the system got no advice.
     Unadvised,
     OneByOne,
     Batches(Paging),

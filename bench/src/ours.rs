@@ -1,6 +1,6 @@
 //! inbloom's filters, through the type that users hold: one by one, and in batches.
 //!
-//! Their size comes from the plan, as a user's would: the measured rate is what the plan promised.
+//! Their size comes from the plan, as a user's would: the measured rate is that of the plan.
 
 use std::fs;
 use std::hint::black_box;

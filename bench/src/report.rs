@@ -94,7 +94,7 @@ pub(crate) fn print(rows: &[Row], format: Format, out: &mut impl Write) -> io::R
         Format::Json => rows.iter().try_for_each(|row| writeln!(out, "{}", row.json()))?,
         Format::Text => print_table(rows, out)?,
     }
-    // A run takes long: whoever watches it sees each race when it is over.
+    // A run takes long: a person who watches it sees each race when it is over.
     out.flush()
 }
 

@@ -15,7 +15,7 @@
 //!
 //! The server's own processor time counts (process.rs), over loopback, with requests that are made
 //! before the clock runs and with every reply checked (script.rs, client.rs). Half of a socket's
-//! work is done by the kernel in the name of whoever sends; it is counted for that side. That is so
+//! work is done by the kernel in the name of the sender; it is counted for that side. That is so
 //! for all servers.
 
 mod client;

@@ -1,7 +1,7 @@
 //! Equal measured rate: each contestant gets the memory at which it really has the target rate.
 //!
-//! Formulas in a crate's documentation are promises; some are missed by a factor of two, and a
-//! structure that keeps its promise with too many bits is slower for it. So structures of a free
+//! Formulas in a crate's documentation are goals; some are missed by a factor of two, and a
+//! structure that reaches its rate with too many bits is slower for it. So structures of a free
 //! size are built several times over one million members and asked for absent keys, until the
 //! measured rate is the target. Bits per key found this way hold for every number of members.
 

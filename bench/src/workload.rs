@@ -53,7 +53,7 @@ pub(crate) struct Integer([u8; 8]);
 impl Key for Integer {
     const KIND: &'static str = "u64";
 
-    // Odd factors are bijections: scattered integers, which favour no hash, unlike 0, 1, 2 ...
+    // Odd factors are bijections: scattered integers, which favor no hash, unlike 0, 1, 2 ...
     fn of(identity: u64) -> Integer {
         Integer(identity.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
     }

@@ -1,7 +1,7 @@
 //! Columns that come through Arrow's C interface: pyarrow's, polars', pandas' and others', without a copy.
 //!
 //! The structures are those of https://arrow.apache.org/docs/format/CDataInterface.html and
-//! CStreamInterface.html. Whoever made them promises that buffers are as long as their number of rows
+//! CStreamInterface.html. Their producer guarantees that buffers are as long as their number of rows
 //! says: the interface has no lengths. Everything else is checked: the type, the number of buffers,
 //! signs, and every offset and view when it is read.
 

@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use inbloom::{Plan, Span};
 
-/// When a window was last told the time.
+/// When the clock of a window was last set.
 pub struct Clock {
     /// Milliseconds since 1970.
     told: AtomicU64,
-    /// How often it is told: a small part of a generation, which is what it forgets at once.
+    /// How often it is set: a small part of a generation, which is what it forgets at once.
     every: u64,
 }
 
@@ -25,14 +25,14 @@ impl Clock {
         }
     }
 
-    /// Returns the time, if the window has to be told.
+    /// Returns the time, if the window's clock has to be set.
     pub fn due(&self) -> Option<u64> {
         let now = now();
         let told = self.told.load(Ordering::Relaxed);
         (now >= told.saturating_add(self.every) || told == 0).then_some(now)
     }
 
-    /// Notes that the window was told the time.
+    /// Notes that the window's clock was set.
     pub fn tell(&self, now: u64) {
         self.told.fetch_max(now, Ordering::Relaxed);
     }

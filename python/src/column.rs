@@ -83,7 +83,7 @@ impl Validity {
             return false;
         }
         let bit = self.first + row;
-        // SAFETY: the column has a bit for each of its rows (checked or promised where it was made).
+        // SAFETY: the column has a bit for each of its rows (checked or required where it was made).
         let byte = unsafe { *self.bits.add(bit / 8) };
         byte >> (bit % 8) & 1 == 1
     }

@@ -120,7 +120,7 @@ impl Keys {
         })
     }
 
-    /// Refuses text of which the filter has other bytes.
+    /// Refuses text if its UTF-8 form is no key.
     #[inline]
     pub fn check_text(&self) -> PyResult<()> {
         let problem = match self.text {
@@ -161,7 +161,7 @@ impl Keys {
         // SAFETY: the object is an int, and the thread is attached.
         let value = unsafe { ffi::PyLong_AsUnsignedLongLong(key.as_ptr()) };
         if value == u64::MAX {
-            // Perhaps an error, which is found again by whoever asks next.
+            // Perhaps an error, which the next call finds again.
             drop(PyErr::take(key.py()));
             return None;
         }

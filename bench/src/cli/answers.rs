@@ -1,4 +1,4 @@
-//! Whether an output is right. Filters may err, in one direction and at a promised rate.
+//! Whether an output is right. Filters may err, in one direction and at a target rate.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -140,7 +140,7 @@ impl Checker {
     }
 }
 
-/// `3 lost, promised 2.43`, the mean if the rate is what is promised; nothing where none can be.
+/// `3 lost, promised 2.43`, the mean at the target rate; nothing where none can be.
 fn note(errors: u64, name: &str, promise: Promise, lines: u64) -> String {
     match promise {
         Promise::Rate(rate) if lines > 0 => {

@@ -60,7 +60,7 @@ impl Program {
         self
     }
 
-    /// Runs it with its standard output in a file. What it says on standard error is told only if
+    /// Runs it with its standard output in a file. What it prints on standard error is shown only if
     /// it fails, which is any exit status but 0.
     pub(crate) fn run(&self, output: &Path) -> Result<Usage, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());

@@ -6,7 +6,7 @@
 //! snapshot    what others notice of a snapshot under full write load     durability/snapshot.rs
 //! ```
 //!
-//! The disk decides more of this than the program does, and so do neighbours on a shared machine:
+//! The disk decides more of this than the program does, and so do other guests on a shared machine:
 //! each table has a control that does without our server.
 
 mod restart;

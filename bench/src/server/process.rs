@@ -26,7 +26,7 @@ impl Process {
     /// included that have ended.
     ///
     /// The same sum as utime + stime of /proc/PID/stat, in nanoseconds instead of ticks of 10 ms:
-    /// a run of a tenth of a second would be told to 10% only.
+    /// a run of a tenth of a second would be known to 10% only.
     pub(crate) fn worked(self) -> io::Result<Duration> {
         let process = libc::pid_t::try_from(self.0).map_err(io::Error::other)?;
         let mut clock = 0;

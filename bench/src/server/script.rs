@@ -160,8 +160,8 @@ impl Script {
     }
 }
 
-/// Adds new keys, the first of this identity, with `depth` commands in flight, until it is told to
-/// stop. `added` counts along for whoever watches.
+/// Adds new keys, the first of this identity, with `depth` commands in flight, until it is stopped.
+/// `added` counts along for a watching thread.
 ///
 /// One burst is made and gets new keys each time: requests for all that a server takes in seconds
 /// would fill the memory, and making them anew takes the client ten times as long as their keys.

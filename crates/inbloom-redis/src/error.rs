@@ -1,4 +1,4 @@
-//! Everything that can go wrong, each with what happened and what to do next.
+//! Everything that can go wrong: what happened, and what to do about it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter};
@@ -7,7 +7,10 @@ use std::time::Duration;
 /// The result of a call that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed.
+/// Describes why a call failed.
+///
+/// The text says what happened. If there is something to do about it, that follows after `; `, and
+/// [`Error::help`] returns it alone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -235,8 +235,9 @@ impl RedisFilter {
             }
         });
         if made.is_err() {
-            // What is left behind if this fails too is lost memory, and no wrong answer. The description
-            // may be ours though we were not told: without its chunks it would be of use to nobody.
+            // What is left behind if this fails too is lost memory, and no wrong answer. The
+            // description may be ours without a reply that says so: without its chunks it would be
+            // useless.
             let _ = filter.delete();
         }
         made.map(|()| filter)
@@ -811,7 +812,7 @@ fn exists(name: &[u8], wanted: &Spec, existing: &Metadata) -> Error {
     Error::Exists { name: shown(name), wanted, existing }
 }
 
-/// A plan and a hash, in words.
+/// Returns a plan and a hash, in words.
 fn described(plan: &Plan, (hash, value): (u16, u64)) -> String {
     let (items, rate, bits, probes) = (plan.items(), plan.rate(), plan.bits(), plan.probes());
     let hash =

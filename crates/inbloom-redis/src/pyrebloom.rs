@@ -1,8 +1,9 @@
 //! Filters of pyreBloom, read and written where they are.
 //!
-//! pyreBloom (<https://github.com/seomoz/pyreBloom>, MIT) is a Python module that keeps classic Bloom
-//! filters in plain Redis. Nothing on the server says what a filter was made for: whoever opens one
-//! gives its capacity and error, and other numbers give other bits. From its C source:
+//! pyreBloom (<https://github.com/seomoz/pyreBloom>, MIT) is a Python module that keeps classic
+//! Bloom filters in plain Redis. Nothing on the server says what a filter was made for: the program
+//! that opens one gives its capacity and error, and other numbers give other bits. From its C
+//! source:
 //!
 //! ```text
 //! bits    m = floor(-ln(error) * capacity / ln(2)^2)
@@ -29,7 +30,6 @@ use crate::filter::{Added, Found};
 use crate::lane::Access;
 use crate::slots::slot_of;
 
-/// The bits of one string.
 const STRING_BITS: u64 = 0xffff_ffff;
 
 /// The most hashes: those of an error of 10^-38.

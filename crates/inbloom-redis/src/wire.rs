@@ -24,7 +24,7 @@ pub(crate) enum Trouble {
 pub(crate) struct Wire {
     connection: redis::Connection,
     pub node: Node,
-    /// Whether it is to a replica, which was told that we only read.
+    /// Whether it is to a replica, after READONLY.
     pub reads_only: bool,
     used: Instant,
 }

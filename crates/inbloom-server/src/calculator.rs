@@ -46,7 +46,7 @@ pub struct Question {
 /// What was asked about: a filter of so many keys, or what each key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Keys or memory are known, so that totals can be told.
+    /// Keys or memory are known, so that totals are known.
     AllKeys,
     /// Only what a key takes.
     OneKey,

@@ -68,7 +68,7 @@ impl Clients {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.all.lock().len()
     }
@@ -110,7 +110,7 @@ impl Client {
         self.killed.notify_waiters();
     }
 
-    /// Whether a command of it is being worked on for long.
+    /// Returns whether a command of it is being worked on for long.
     pub fn is_at_work(&self) -> bool {
         self.at_work.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ impl Client {
         self.at_work.store(at_work, Ordering::Relaxed);
     }
 
-    /// Whether it was told to go.
+    /// Returns whether it is to disconnect.
     pub fn is_killed(&self) -> bool {
         self.kill.load(Ordering::Acquire)
     }
@@ -131,13 +131,13 @@ impl Client {
         self.killed.notify_waiters();
     }
 
-    /// Whether its connection ends when it has nothing more to say. Who waits for [`Client::killed`]
-    /// is woken when this changes.
+    /// Returns whether its connection ends once all received requests are answered. A change wakes
+    /// the tasks that wait for [`Client::killed`].
     pub fn is_finishing(&self) -> bool {
         self.finish.load(Ordering::Acquire)
     }
 
-    /// Waits until it is told to go.
+    /// Waits until it is to disconnect.
     pub async fn killed(&self) {
         loop {
             let killed = self.killed.notified();
@@ -146,7 +146,7 @@ impl Client {
             if self.is_killed() {
                 return;
             }
-            killed.await; // Or told to finish, and still here.
+            killed.await; // Or is to finish, and still here.
         }
     }
 }

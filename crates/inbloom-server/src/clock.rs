@@ -7,7 +7,7 @@ pub fn now() -> u64 {
     since_1970().as_millis() as u64
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 pub fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -240,7 +240,7 @@ fn admit(
     Ok(())
 }
 
-/// What is done ten times a second: keys expire, idle clients are sent away.
+/// What is done ten times a second: keys expire, idle clients are disconnected.
 fn tick(server: &Server) {
     // Most at once: some milliseconds.
     server.keyspace.expire_due(now(), 10_000);
@@ -324,7 +324,7 @@ impl Connection {
         let client = Arc::clone(&self.client);
         let mut killed = std::pin::pin!(client.killed());
         if self.server.is_stopping() {
-            client.finish(); // It came after all others were told.
+            client.finish(); // It came after all others were notified.
         }
         let result = match tls {
             // In a box, or every connection would have room for a handshake all its life.
@@ -342,7 +342,7 @@ impl Connection {
                 let is_evicted = error.kind() == io::ErrorKind::OutOfMemory;
                 if is_evicted {
                     let text = format!("-ERR {error}\r\n");
-                    // It is told if it listens.
+                    // It gets a notice if it reads.
                     poll_fn(|context| {
                         Poll::Ready(self.stream.poll_write(context, text.as_bytes())).map(drop)
                     })
@@ -364,9 +364,9 @@ impl Connection {
         self.server.clients.leave(client.id);
     }
 
-    /// Reads and drops what still comes from a client that was told that the connection ends. A
-    /// socket that is closed with bytes unread resets the connection, and the client loses the reply
-    /// that it has not read: it may be writing a request of a gigabyte before it looks.
+    /// Reads and drops what still comes from a client after a reply that the connection ends. A
+    /// socket that is closed with bytes unread resets the connection, and the client loses the
+    /// reply that it has not read: it may be writing a request of a gigabyte before it looks.
     async fn linger(&mut self) {
         // Nothing is answered any more. A session that failed at work is gone already.
         (self.input, self.arrived, self.session) = (Vec::new(), Vec::new(), None);
@@ -409,11 +409,11 @@ impl Connection {
         let client = Arc::clone(&self.client);
         let (mut quiet, mut waited) = (QUIET, Duration::ZERO);
         loop {
-            // Whoever waits keeps no buffer from others.
+            // A client that waits keeps no buffer from others.
             let mut out = Vec::new();
             let (read, mut progress) = tokio::select! {
                 biased;
-                // First, or a client that never stops sending could not be sent away.
+                // First, or a client that never stops sending could not be disconnected.
                 () = killed.as_mut() => return Ok(End::Theirs),
                 done = poll_fn(|context| self.poll_read(context, &mut out)) => done?,
                 // Last, so that what has arrived is read; woken by what wakes `killed`.
@@ -576,7 +576,7 @@ impl Connection {
         };
         let was_slow = !is_done;
         while !is_done {
-            // What it is told would stand in the middle of a reply: it is told nothing.
+            // A message would stand in the middle of a reply: there is none.
             self.hold(out.capacity())
                 .map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
             let before = written;
@@ -627,12 +627,12 @@ impl Connection {
     }
 }
 
-/// The client is told why, if nothing stands before it that is not written.
+/// The client gets the reason, if nothing stands before it that is not written.
 fn too_much(excess: Excess) -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, excess)
 }
 
-/// Ready when a client is to finish. Whoever waits has to be woken by [`Client::killed`].
+/// Ready when a client is to finish. A client that waits is woken by [`Client::killed`].
 async fn finishing(client: &Client) {
     poll_fn(|_| if client.is_finishing() { Poll::Ready(()) } else { Poll::Pending }).await;
 }

@@ -1,8 +1,8 @@
 //! Filters that are kept outside the server: what `serve --store` needs of the place that keeps them.
 //!
-//! [`FilterStore`] is the interface. The server knows no store; whoever starts it brings one, and the
-//! command line brings Redis. The bits of all filters are there, so that any number of servers can serve
-//! the same filters, and one that is killed takes nothing with it.
+//! [`FilterStore`] is the interface. The server knows no store; the program that starts it brings
+//! one, and the command line brings Redis. The bits of all filters are there, so that any number of
+//! servers can serve the same filters, and one that is killed takes nothing with it.
 //!
 //! [`StoredFilters`] is what the commands use. It adds what every store needs:
 //!

@@ -116,7 +116,7 @@ pub struct Sample {
 impl Sample {
     const MISSING: Sample = Sample { added: 0, asked: 0, hits: 0, rate: -1.0, keys: 0 };
 
-    /// Whether the server took it.
+    /// Returns whether the server took it.
     pub fn is_there(&self) -> bool {
         self.rate >= 0.0
     }

@@ -1,4 +1,4 @@
-//! HTTP: `/metrics` for Prometheus, `/healthz` for whoever restarts servers, the JSON API under `/api/`, and
+//! HTTP: `/metrics` for Prometheus, `/healthz` for supervisors, the JSON API under `/api/`, and
 //! the page.
 //!
 //! It has a thread of its own, so that it answers while all others are busy, and from before filters are

@@ -2,9 +2,9 @@
 //!
 //! A database is divided into 1,280 parts by the upper bits of a name's hash, each a hash table
 //! behind a lock of its own that is held for a look-up or a change of the table, never while a
-//! filter works. A name leads to an [`Entry`], which commands hold on to by reference count:
-//! whoever looked one up goes on with it although another client takes the name away meanwhile, as
-//! if it had come a moment earlier.
+//! filter works. A name leads to an [`Entry`], which commands hold on to by reference count: a
+//! thread that looked one up goes on with it although another client takes the name away meanwhile,
+//! as if it had come a moment earlier.
 //!
 //! **Cost.** For a filter of 100 keys at 1%, beside its name: 192 bytes of cells, 128 of entry and
 //! 30 to 60 of table; a million of them were measured at 395 each. Creation, look-up and expiry take the same time however many there are.
@@ -21,9 +21,10 @@
 //! by `apply` too, merges by [`Value::merge_alone`], and gives names all at once, by `restore`, after the
 //! last record.
 //!
-//! **Locks.** Whoever holds two parts took them in the order of database and part; the calendar's
-//! lock comes after, that of the log last. No filter is asked, changed or freed under any of them.
-//! Names are written down in the log under the lock of their part: in the order in which they change.
+//! **Locks.** A thread that holds two parts took them in the order of database and part; the
+//! calendar's lock comes after, that of the log last. No filter is asked, changed or freed under
+//! any of them. Names are written down in the log under the lock of their part: in the order in
+//! which they change.
 
 mod entry;
 mod expiry;
@@ -150,7 +151,7 @@ impl Keyspace {
         let _ = self.journal.set(journal);
     }
 
-    /// A number that was never given before.
+    /// Returns a number that was never given before.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -226,7 +227,7 @@ impl Keyspace {
         }
     }
 
-    /// The entry of a name, if there is one that has not expired.
+    /// Returns the entry of a name, if there is one that has not expired.
     pub fn get(&self, key: Key<'_>, now: u64) -> Option<Arc<Entry>> {
         let hash = self.hash(key.name);
         let table = self.existing_part(key.database, hash)?.0.read();
@@ -328,8 +329,8 @@ impl Keyspace {
         Some(slot.entry)
     }
 
-    /// Gives the entry of one name to another, in the same or another database, at once: whoever
-    /// looks finds it under one of them. Its time of expiry goes with it.
+    /// Gives the entry of one name to another, in the same or another database, at once: a client
+    /// that looks finds it under one of them. Its time of expiry goes with it.
     pub fn rename(&self, from: Key<'_>, to: Key<'_>, target: Target, now: u64) -> Renamed {
         let (from_hash, to_hash) = (self.hash(from.name), self.hash(to.name));
         if self.existing_part(from.database, from_hash).is_none() {
@@ -442,8 +443,8 @@ impl Keyspace {
         count
     }
 
-    /// The keys of a database. Expired ones are counted until they are removed, a second or so
-    /// later.
+    /// Returns the keys of a database. Expired ones are counted until they are removed, a second or
+    /// so later.
     pub fn len(&self, database: usize) -> u64 {
         self.databases[database].len.load(Ordering::Relaxed)
     }
@@ -481,12 +482,12 @@ impl Keyspace {
         self.reaper.take(removed);
     }
 
-    /// The bytes that all keys take.
+    /// Returns the bytes that all keys take.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// The bytes of the calendar in which those that expire are.
+    /// Returns the bytes of the calendar in which those that expire are.
     pub fn calendar_bytes(&self) -> u64 {
         self.calendar.bytes()
     }
@@ -537,7 +538,7 @@ impl Keyspace {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The bytes that a key takes, its name included.
+    /// Returns the bytes that a key takes, its name included.
     pub fn bytes_of(&self, name: &[u8], entry: &Entry) -> u64 {
         overhead(name) + entry.value.memory()
     }
@@ -564,7 +565,7 @@ fn part_of(hash: u64) -> usize {
     part_of_cursor(cursor_of(hash))
 }
 
-/// What a key takes beside its filter.
+/// Returns what a key takes beside its filter.
 fn overhead(name: &[u8]) -> u64 {
     ENTRY_BYTES + name.len() as u64
 }

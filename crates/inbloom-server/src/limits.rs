@@ -82,7 +82,7 @@ impl MemoryLimits {
     }
 
     /// The bytes that a filter which has some already may take in all. Filters that grow in the
-    /// same instant may each be told the same, and go beyond --max-memory by one step each;
+    /// same instant may each get the same answer, and go beyond --max-memory by one step each;
     /// --max-filter holds always.
     pub fn limit_for(&self, has: u64) -> u64 {
         let settings = self.settings.get();
@@ -109,7 +109,7 @@ impl MemoryLimits {
     /// The bytes of all keys, of filters that are being made or loaded, and of copies that are
     /// being dumped.
     pub fn in_use(&self) -> u64 {
-        // First the promises, and then the accounts: what moves from one to the other meanwhile is
+        // First the grants, and then the accounts: what moves from one to the other meanwhile is
         // entered there before it is struck here, so that it is counted once or twice, and never
         // not at all.
         let promised = self.promised.load(Ordering::Acquire);
@@ -123,8 +123,8 @@ impl MemoryLimits {
         used
     }
 
-    /// The most bytes that were in use, as far as anybody looked: whoever asks for memory does, and ten
-    /// times a second so does the server.
+    /// The most bytes that were in use, as far as anybody looked: each request for memory looks,
+    /// and ten times a second so does the server.
     pub fn peak(&self) -> u64 {
         self.in_use();
         self.most_used.load(Ordering::Relaxed)

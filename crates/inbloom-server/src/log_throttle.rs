@@ -1,4 +1,4 @@
-//! Lines for the log about what strangers can make happen a thousand times a second.
+//! Throttles log lines about what clients can make happen a thousand times a second.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl LogThrottle {
         }
     }
 
-    /// How often it happened since the last line, if one is due.
+    /// Returns how often it happened since the last line, if one is due.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         state.unsaid += 1;

@@ -126,7 +126,7 @@ impl Samples<'_, '_> {
         self.value(count.load(Ordering::Relaxed) as f64)
     }
 
-    /// One of several, told apart by a label.
+    /// One of several, with a label.
     fn labelled(&mut self, label: &str, named: &str, value: f64) -> fmt::Result {
         tell(self.kind, &mut self.encoder.encode_family(&[(label, named)])?, value)
     }
@@ -144,7 +144,7 @@ impl Samples<'_, '_> {
 }
 
 fn tell(kind: Kind, encoder: &mut MetricEncoder<'_>, value: f64) -> fmt::Result {
-    // Counts are told without a point up to 2^53: scripts read them as whole numbers.
+    // Counts are printed without a point up to 2^53: scripts read them as whole numbers.
     let is_whole = value.fract() == 0.0 && (0.0..9e15).contains(&value);
     match (kind, is_whole) {
         (Kind::Counter, true) => {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// A whole number: no sign but a minus, no blanks, no zeros in front. That is Redis's rule.
+/// Returns a whole number: no sign but a minus, no blanks, no zeros in front. That is Redis's rule.
 pub fn integer(word: &[u8]) -> Option<i64> {
     let digits = word.strip_prefix(b"-").unwrap_or(word);
     let is_plain = match digits {
@@ -16,7 +16,7 @@ pub fn integer(word: &[u8]) -> Option<i64> {
     i64::from_str(std::str::from_utf8(word).ok()?).ok()
 }
 
-/// A fraction, as C's `strtod` reads one: also `.5e-2`, `inf` and `0x1p-7`. `nan` is none.
+/// Returns a fraction, as C's `strtod` reads one: also `.5e-2`, `inf` and `0x1p-7`. `nan` is none.
 pub fn fraction(word: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(word).ok()?;
     let number = match hexadecimal(text) {
@@ -65,7 +65,7 @@ pub fn abbreviated<'a>(word: &[u8], options: &[&'a str]) -> Option<&'a str> {
     found.next().filter(|_| found.next().is_none()).copied()
 }
 
-/// Whether a word is an option, in upper or lower case.
+/// Returns whether a word is an option, in upper or lower case.
 pub fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
 }

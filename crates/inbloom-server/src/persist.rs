@@ -7,7 +7,7 @@
 //!   pack-00000000000000000017     a snapshot: filters as they were at some time
 //!   filter-18.base, ...           what is large in a filter
 //!   secret                        the key of `--keyed`
-//!   damaged-...                   what could not be read, kept for whoever can
+//!   damaged-...                   what could not be read, kept for repair
 //! ```
 //!
 //! Every change is a record of the [log], made at the same time. A `snapshot` takes the place of the log

@@ -53,7 +53,7 @@ impl Rates {
         looks.push_back(Look { at, counts });
     }
 
-    /// The rates over the last looks.
+    /// Returns the rates over the last looks.
     pub fn now(&self) -> PerSecond {
         let looks = self.looks.lock();
         let (Some(first), Some(last)) = (looks.front(), looks.back()) else {

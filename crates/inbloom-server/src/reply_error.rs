@@ -9,22 +9,22 @@ use std::fmt::Display;
 pub struct ReplyError(Cow<'static, str>);
 
 impl ReplyError {
-    /// A text that is always the same.
+    /// Returns a text that is always the same.
     pub const fn new(text: &'static str) -> ReplyError {
         ReplyError(Cow::Borrowed(text))
     }
 
-    /// A text with figures.
+    /// Returns a text with figures.
     pub fn with(text: String) -> ReplyError {
         ReplyError(Cow::Owned(text))
     }
 
-    /// An error of another module, as ours: with the code ERR.
+    /// Returns an error of another module, as ours: with the code ERR.
     pub fn because(error: impl Display) -> ReplyError {
         ReplyError(Cow::Owned(format!("ERR {error}")))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -48,7 +48,7 @@ impl ReplyError {
     }
 }
 
-/// The beginning of bytes from a client, as text for an error.
+/// Returns the beginning of bytes from a client, as text for an error.
 pub fn excerpt(bytes: &[u8], most: usize) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
 }

@@ -16,7 +16,7 @@
 //! People who type into `nc` or `telnet` send a line instead, divided at blanks, with quotes where
 //! an argument contains blanks: `BF.EXISTS code "forty two"`. Whatever does not begin with `*` is
 //! such a line. There is nothing else: the arrays within arrays that the protocol could express are
-//! no requests, so [`Parser`] needs no recursion, and a stranger finds no stack to exhaust.
+//! no requests, so [`Parser`] needs no recursion, and untrusted input finds no stack to exhaust.
 //!
 //! Requests may follow each other without waiting for replies (a pipeline), and arrive in pieces
 //! of any size. The connection keeps the bytes; [`Parser`] keeps only where in them the arguments

@@ -76,7 +76,7 @@ pub struct Server {
     pub health: Health,
     /// What is read again when the operator asks for it.
     pub reloads: Reloads,
-    /// Clients that were sent away at once, for the log.
+    /// Clients that were refused at once, for the log.
     pub refusals: LogThrottle,
     /// Requests of HTTP, for the log.
     pub http_requests: LogThrottle,
@@ -183,7 +183,7 @@ impl Server {
             && local.is_none_or(|local| local.to_canonical() != address)
     }
 
-    /// What a client that has just come is told instead of being served, if it is not.
+    /// The error for a client that has just come, if it is not served.
     pub fn refusal(&self, address: IpAddr, local: Option<IpAddr>) -> Option<Cow<'static, [u8]>> {
         if self.is_protected_from(address, local) {
             return Some(Cow::Borrowed(DENIED));

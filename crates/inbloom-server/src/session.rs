@@ -609,7 +609,7 @@ fn check_names(command: &Command, arguments: Arguments<'_>, raw: &[u8]) -> Resul
     }
 }
 
-/// What is counted while a batch of requests is worked on, and told at its end, all at once.
+/// What is counted while a batch of requests is worked on, and reported at its end, all at once.
 struct Tally<'a> {
     server: &'a Server,
     /// As they were when the batch began.

@@ -83,7 +83,7 @@ impl Scratch {
         clear(counts, kept);
     }
 
-    /// The bytes that it takes.
+    /// Returns the bytes that it takes.
     fn bytes(&self) -> usize {
         let Scratch { digests, hashes, answers, counts } = self;
         digests.capacity() * size_of::<Digest>()
@@ -119,7 +119,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// What they take: a node of the tree, a name, and the place of an entry that may be deleted.
+    /// Returns what they take: a node of the tree, a name, and the place of an entry that may be
+    /// deleted.
     fn bytes(&self) -> usize {
         self.name_bytes + self.keys.len() * 320
     }
@@ -140,7 +141,7 @@ pub enum ReplyMode {
 }
 
 impl SessionState {
-    /// A client that has just come.
+    /// Returns a client that has just come.
     pub fn new(client: Arc<Client>, server: &Server) -> SessionState {
         let mut session = SessionState {
             client,
@@ -177,7 +178,7 @@ impl SessionState {
             let Some(found) = find(&users, &server.settings().require_pass) else { return false };
             self.client.state.lock().user = Some(Arc::clone(&found.name));
             self.identity = Some(found);
-            // Whoever changes the users looks at all clients afterwards: it has seen this one as it
+            // A change of the users looks at all clients afterwards: it has seen this one as it
             // is now, or what it has changed is seen here.
             if Arc::ptr_eq(&users, &server.users()) {
                 return true;
@@ -192,12 +193,12 @@ impl SessionState {
         self.client.state.lock().user = None;
     }
 
-    /// Whether the client may run commands of a class.
+    /// Returns whether the client may run commands of a class.
     pub fn may(&self, class: Class) -> bool {
         class == Class::Open || self.identity.as_ref().is_some_and(|it| it.role.may(class))
     }
 
-    /// The bytes that the client holds, without its replies.
+    /// Returns the bytes that the client holds, without its replies.
     pub fn held(&self) -> u64 {
         let queued = self.transaction.as_ref().map_or(0, |it| it.requests.capacity());
         let own = self.named + self.watched.bytes() + queued + self.scratch.bytes();
@@ -246,7 +247,8 @@ impl SessionState {
     }
 }
 
-/// What counts of a buffer of replies: small ones are lent by a thread from one client to the next.
+/// Returns what counts of a buffer of replies: small ones are lent by a thread from one client to
+/// the next.
 pub fn counted(capacity: usize) -> usize {
     if capacity > MANY_REPLIES { capacity } else { 0 }
 }

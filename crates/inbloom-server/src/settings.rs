@@ -97,11 +97,11 @@ pub struct Settings {
     pub max_multi: usize,
     /// Clients at once.
     pub max_clients: usize,
-    /// Seconds after which a client that does not read its replies is sent away; 0: never.
+    /// Seconds after which a client that does not read its replies is disconnected; 0: never.
     pub write_timeout: u64,
     /// Whether clients of other machines are refused as long as nobody needs a password.
     pub protected_mode: bool,
-    /// Seconds after which an idle client is sent away; 0: never.
+    /// Seconds after which an idle client is disconnected; 0: never.
     pub timeout: u64,
     /// Commands that take at least so many microseconds are remembered; negative: none.
     pub slowlog_log_slower_than: i64,
@@ -116,7 +116,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What a request of a client that has said who it is may take.
+    /// Returns what a request of a client that has said who it is may take.
     pub fn limits(&self) -> Limits {
         Limits {
             argument_bytes: self.max_argument,
@@ -165,7 +165,7 @@ impl SharedSettings {
         SharedSettings(RwLock::new(Arc::new(settings)))
     }
 
-    /// The settings as they are now.
+    /// Returns the settings as they are now.
     pub fn get(&self) -> Arc<Settings> {
         Arc::clone(&self.0.read())
     }

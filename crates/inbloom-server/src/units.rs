@@ -135,7 +135,7 @@ fn parse_fraction(text: &str) -> Option<f64> {
     }
 }
 
-/// What a suffix, in small letters, multiplies a number by.
+/// What a suffix, in lowercase, multiplies a number by.
 type Units = fn(&str) -> Option<u64>;
 
 const COUNTS: Units = |suffix| match suffix.strip_suffix('i') {

@@ -72,8 +72,8 @@ thread_local! {
     static FOUND: Cell<Option<ReplyError>> = const { Cell::new(None) };
 }
 
-/// What was found wrong with a file that this thread has read since it was last asked: whatever was made
-/// of what was read is not to be told.
+/// What was found wrong with a file that this thread has read since it was last asked: whatever was
+/// made of what was read is not returned.
 pub fn take_found() -> Option<ReplyError> {
     FOUND.take()
 }

@@ -33,7 +33,7 @@ impl Shop {
         Some(row)
     }
 
-    /// The guard learns of a row before the back end has it: it must never deny one that is there.
+    /// The guard learns of a row before the back end has it: it must never report one that is there as absent.
     fn put(&mut self, id: u64, row: String) {
         if let Some(guard) = &mut self.guard {
             guard.insert(id);

@@ -1,5 +1,5 @@
 //! A list of spam addresses, built once, saved, and mapped by every mail server: a sixteenth
-//! of the bytes. The few customers that it would claim by accident are found when it is opened, and
+//! of the bytes. The few customers that would be false positives are found when it is opened, and
 //! go into an allow-list. Run it with `cargo run --release -p inbloom --example spam_addresses`.
 
 use std::collections::HashSet;

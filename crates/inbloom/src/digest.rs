@@ -11,11 +11,12 @@
 //! | 2  | SipHash-1-3-128     | first 8 bytes, little-endian  | next 8 bytes, little-endian |
 //! | 3  | integers, not hashed| the integer itself            | 0                           |
 //!
-//! Ids are on disk: they are never reused. Hashes of other programs (`interop/`) have numbers from 64
-//! on. Go's has 256 bits: there two digests, one behind the other, stand for a key
-//! ([`Hasher::digests_per_key`]), and filters of that hash take them in pairs. XXH3 is the default because it is specified, stable, and among the fastest on
-//! short keys. A seed is not a key: XXH3 has collisions that hold under every seed, so whoever can
-//! choose keys can craft false positives. Against such people use SipHash under a secret [`SecretKey`].
+//! Ids are on disk: they are never reused. Hashes of other programs (`interop/`) have numbers from
+//! 64 on. Go's has 256 bits: there two digests, one behind the other, stand for a key
+//! ([`Hasher::digests_per_key`]), and filters of that hash take them in pairs. XXH3 is the default
+//! because it is specified, stable, and among the fastest on short keys. A seed is not a key: XXH3
+//! has collisions that hold under every seed, so an attacker who can choose keys can craft false
+//! positives. Against such people use SipHash under a secret [`SecretKey`].
 
 use alloc::format;
 use alloc::string::ToString;
@@ -48,13 +49,16 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Picks one of `n` choices by multiply-shift, and returns with it the digest whose `place` is
-    /// the randomness that is left.
+    /// Picks one of `n` choices by multiply-shift. It also returns the digest of the remaining
+    /// randomness.
     ///
-    /// Read `place` as a fraction of 2^64. The choice is the integer part of `place * n`, the rest
-    /// its fractional part, so that a second pick is independent of the first by construction, and
-    /// picking `a` then `b` is the same as picking `a * b` at once. Taking two choices from the same
-    /// bits instead (shard and block, say) leaves most blocks of a shard empty.
+    /// Read `place` as a fraction of 2^64. The choice is the integer part of `place * n`, and the
+    /// rest is its fractional part. A second pick is therefore independent of the first by
+    /// construction. Picking `a` then `b` is the same as picking `a * b` at once. Taking two
+    /// choices from the same bits instead (shard and block, for example) leaves most blocks of a
+    /// shard empty.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use inbloom::Hasher;
@@ -81,6 +85,8 @@ impl Digest {
     /// # Panics
     ///
     /// Panics if there is no such choice.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use inbloom::{Digest, Hasher};
@@ -109,8 +115,8 @@ impl SecretKey {
         SecretKey(bytes)
     }
 
-    /// A value that files keep in order to recognise the right key. It is the hash of a fixed text
-    /// under the key: it tells nothing about the key itself that a digest would not.
+    /// Returns a value that files keep in order to recognize the right key. It is the hash of a
+    /// fixed text under the key: it tells nothing about the key itself that a digest would not.
     pub(crate) fn check(&self) -> u64 {
         SipHasher13::new_with_key(&self.0).hash(b"inbloom key check").h1
     }
@@ -172,33 +178,34 @@ impl Default for Hasher {
 }
 
 impl Hasher {
-    /// XXH3-128 under `seed`. The default, with seed 0. Filters whose answers are combined by "and"
-    /// should differ in it, see [above](Hasher#when-the-seed-matters).
+    /// Creates XXH3-128 with `seed`. Seed 0 is the default. Filters with results that are combined
+    /// by "and" should differ in their seed, see [above](Hasher#when-the-seed-matters).
     #[must_use]
     pub const fn xxh3(seed: u64) -> Hasher {
         Hasher(Scheme::Xxh3 { seed })
     }
 
-    /// SipHash-1-3 with 128 bits of output under a secret key: nobody without the key can craft
-    /// keys that collide. Costs about five times XXH3 on short keys.
+    /// Creates SipHash-1-3 with 128 bits of output under a secret key. Without the key nobody can
+    /// craft keys that collide. It takes about five times as long as XXH3 on short keys.
     #[must_use]
     pub const fn sip13(key: SecretKey) -> Hasher {
         Hasher(Scheme::Sip13 { key })
     }
 
-    /// No hash at all: a key is an unsigned integer in at most 8 little-endian bytes. The scheme of
-    /// [`Bitmap`](crate::Bitmap), which is exact.
+    /// Creates the scheme without a hash: a key is an unsigned integer in at most 8 little-endian
+    /// bytes. It is the scheme of [`Bitmap`](crate::Bitmap), which is exact.
     #[must_use]
     pub const fn integers() -> Hasher {
         Hasher(Scheme::Integers)
     }
 
-    /// The hash of another program.
+    /// Returns the hash of another program.
     pub(crate) const fn foreign(hash: &'static ForeignHash, seed: u64) -> Hasher {
         Hasher(Scheme::Foreign { hash, seed })
     }
 
-    /// The secret key, of a scheme that has one: what files of its filters are opened with.
+    /// Returns the secret key, if the scheme has one. Files of its filters are opened with this
+    /// key.
     #[must_use]
     pub fn key(&self) -> Option<&SecretKey> {
         match &self.0 {
@@ -207,7 +214,7 @@ impl Hasher {
         }
     }
 
-    /// The seed, of a scheme that has one.
+    /// Returns the seed, if the scheme has one.
     #[must_use]
     pub fn seed(&self) -> Option<u64> {
         match self.0 {
@@ -255,7 +262,7 @@ impl Hasher {
     #[must_use]
     pub fn digest(&self, key: impl AsKey) -> Digest {
         let key = key.as_key();
-        // The default scheme in line, the others by a call: 2 of 8 ns on a URL.
+        // The default hash in line, without the arithmetic of a seed. The others by a call.
         match self.0 {
             Scheme::Xxh3 { seed: 0 } => Digest::of_hash(xxh3_128(key.as_ref())),
             _ => self.digest_otherwise(key.as_ref()),
@@ -341,7 +348,7 @@ impl Hasher {
         }
     }
 
-    /// The scheme's name, as `info` prints it.
+    /// Returns the scheme's name, as `info` prints it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self.0 {

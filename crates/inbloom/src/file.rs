@@ -29,10 +29,16 @@ pub use options::{OpenOptions, split_part};
 pub use watch::Watch;
 
 impl Filter {
-    /// Opens a file to query it, without a secret key: see [`OpenOptions::open`], which can do more.
+    /// Opens a file to query it, without a secret key. [`OpenOptions::open`] can do more.
     ///
     /// The file is mapped, not read. Inserts are refused; [`OpenOptions::writable`] allows them.
     /// The header is checked, the payload is not: see [`OpenOptions::verify`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or is not a filter.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -55,18 +61,22 @@ impl Filter {
     /// `path`.
     ///
     /// Whatever happens, `path` is the old file or the new one, never half of it. An existing
-    /// file's permissions are kept; a symbolic link is followed and stays a link.
+    /// file's permissions are kept. A symbolic link is followed and stays a link.
     ///
-    /// A filter that came in the format of another program is written in that format:
+    /// A filter in the format of another program is written in that format.
     /// [`Filter::set_container`] chooses another one.
     ///
-    /// On Linux the temporary file has no name until it is complete, so that a kill leaves nothing
+    /// On Linux the temporary file has no name until it is complete, so a kill leaves nothing
     /// behind. Elsewhere, and on file systems that cannot do that, it is called `.inbloom-*.tmp`.
     ///
-    /// A filter in shards is saved in as many files beside each other: with the path `seen.ib` or
-    /// `seen`, in `seen.000-of-016.ib` and so on. Each file is the old one or the new one. If it
-    /// fails half-way, some shards are new and some old. Refused if there is a file at `path`
-    /// itself: that would be opened in their place.
+    /// A filter in shards is saved in one file per shard: with the path `seen.ib` or `seen`, in
+    /// `seen.000-of-016.ib` and so on. Each file is the old one or the new one. After an error some
+    /// shards may be new and some old.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Io`] if a file cannot be written. Refuses to save shards if there is a
+    /// file at `path` itself, because that file would be opened in their place.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let [_, _, ..] = self.shards() else { return save_one(self, path) };
@@ -80,7 +90,7 @@ impl Filter {
     }
 }
 
-/// The format of another program that the bytes of a file are in, if they are.
+/// Returns the format of another program that the bytes of a file are in, if they are.
 fn foreign_format(bytes: &[u8]) -> Result<Option<Container>> {
     if bytes.starts_with(&format::MAGIC) {
         return Ok(None);
@@ -88,9 +98,13 @@ fn foreign_format(bytes: &[u8]) -> Result<Option<Container>> {
     Ok(Format::recognize(bytes)?.map(Container::from))
 }
 
-/// Checks every byte of a file: the header, the checksum of every section,
-/// and what the kind requires of its payload. Formats of other programs have no checksums: of them
-/// it is checked that they can be read.
+/// Checks every byte of a file: the header, the checksum of every section, and what the kind
+/// requires of its payload. Formats of other programs have no checksums. For them it checks that
+/// they can be read.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read, or is damaged. The error names what is wrong.
 pub fn verify(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     if split_part(path).is_some() {
@@ -142,7 +156,8 @@ fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
     file.sync_all().map_err(failed("cannot sync", path))
 }
 
-/// The file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem `seen`.
+/// Returns the file of one shard, from 0: `seen.003-of-016.ib` for shard 3 of 16 of the stem
+/// `seen`.
 #[must_use]
 pub fn shard_path(stem: impl AsRef<Path>, shard: u32, shards: u32) -> PathBuf {
     let mut path = stem.as_ref().as_os_str().to_owned();
@@ -150,8 +165,11 @@ pub fn shard_path(stem: impl AsRef<Path>, shard: u32, shards: u32) -> PathBuf {
     path.into()
 }
 
-/// The files of a stem's shards that are there, by their names, in order: all, some or none. Fails
-/// if the folder cannot be read.
+/// Returns the existing files of a stem's shards, by their names, in order: all, some or none.
+///
+/// # Errors
+///
+/// Fails if the folder cannot be read.
 pub fn shard_paths(stem: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     let stem = stem.as_ref();
     let mut found = shards_of(stem)?;
@@ -159,7 +177,8 @@ pub fn shard_paths(stem: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(count, shard)| shard_path(stem, shard, count)).collect())
 }
 
-/// What the names of a filter's shards begin with: `seen` for `seen.ib`, and for `seen` itself.
+/// Returns the beginning of the names of a filter's shards: `seen` for `seen.ib`, and for `seen`
+/// itself.
 #[must_use]
 pub fn stem_of(path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
@@ -169,7 +188,8 @@ pub fn stem_of(path: impl AsRef<Path>) -> PathBuf {
     }
 }
 
-/// The files of all shards of a stem, in order, of which these were found. Fails if one is missing.
+/// Returns the files of all shards of a stem, in order, of which these were found. Fails if one is
+/// missing.
 fn all_shards(stem: &Path, mut found: Vec<(u32, u32)>) -> Result<Vec<PathBuf>> {
     found.sort_unstable();
     let (count, _) = found[0];
@@ -237,7 +257,7 @@ fn map(file: &File, path: &Path) -> Result<Option<Mmap>> {
     }
     // SAFETY: the bytes must not change under the map. Nobody can make sure of that for a file; the
     // documentation asks for it, and `Filter::save` never writes into an existing file. All that
-    // reads the bytes checks them as a stranger's and indexes within bounds fixed at opening.
+    // reads the bytes checks them as untrusted input and indexes within bounds fixed at opening.
     let map = unsafe { Mmap::map(file) };
     map.map(Some).map_err(failed("cannot map", path))
 }

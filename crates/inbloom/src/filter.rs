@@ -41,7 +41,7 @@ pub(crate) use content::Content;
 pub(crate) use texts::{MAX_TEXT, Texts};
 pub use view::{View, blocked_bytes};
 
-/// Where files stop counting inserts, so that whoever reads one can go on.
+/// Where files stop counting inserts, so that a reader can go on.
 #[cfg(feature = "std")]
 pub(crate) const MAX_INSERTED: u64 = 1 << 63;
 
@@ -59,8 +59,8 @@ pub(crate) const MAX_INSERTED: u64 = 1 << 63;
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 ///
-/// It never denies a key that was inserted. It may claim one that was not, at the rate that the
-/// [`Plan`] promises for the number of keys it was made for. Keys are bytes, text
+/// It never reports an inserted key as absent. False positives come at the rate that the
+/// [`Plan`] gives for the number of keys it was made for. Keys are bytes, text
 /// and integers: `filter.insert(42)`.
 pub struct Filter {
     pub(crate) hasher: Hasher,
@@ -72,26 +72,37 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// An empty filter, hashing with XXH3-128 under seed 0 (a bitmap does not hash).
+    /// Creates an empty filter that hashes with XXH3-128 under seed 0. A bitmap does not hash.
     ///
-    /// Fails if the system does not give the memory, which [`Plan::bytes`] tells beforehand.
+    /// # Errors
+    ///
+    /// Fails with [`Error::Memory`] if the system does not give the memory. [`Plan::bytes`] is the
+    /// amount.
     pub fn new(plan: Plan) -> Result<Filter> {
         Filter::with_hasher(plan, plan.kind().default_hasher())
     }
 
-    /// An empty filter with a hash of your choice.
+    /// Creates an empty filter with a hash of your choice.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::new`] does, and if the hash does not fit the kind: [`Hasher::integers`]
+    /// is for bitmaps, and only for them.
     pub fn with_hasher(plan: Plan, hasher: Hasher) -> Result<Filter> {
         check_hasher(&plan, &hasher)?;
         Ok(Filter::from_parts(hasher, Content::new(plan)?, 0))
     }
 
-    /// Creates a classic filter over the bits of these words, of which each key has `probes`: for
-    /// those who keep bits themselves, as with `From` of Go's bits-and-blooms. The words are
-    /// copied; the filter's keys are hashed by XXH3-128 under seed 0.
+    /// Creates a classic filter over the bits of these words, with `probes` bits per key. It is for
+    /// programs that keep bits themselves, as with `From` of Go's bits-and-blooms. The words are
+    /// copied. Keys are hashed by XXH3-128 under seed 0.
     ///
     /// # Errors
     ///
-    /// Refuses no words, and numbers of probes that the kind cannot have: see [`Plan::exact`].
+    /// Refuses an empty slice, and numbers of probes that the kind cannot have: see
+    /// [`Plan::exact`].
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::Filter;
@@ -114,8 +125,9 @@ impl Filter {
         Ok(Filter::from_parts(plan.kind().default_hasher(), content, inserted))
     }
 
-    /// Returns the words of a filter that [`Filter::from_words`] makes again: of a whole classic
-    /// filter with the default hash. Of others it is `None`, as their words would deny their keys.
+    /// Returns the words that [`Filter::from_words`] turns into this filter again. They exist for a
+    /// whole classic filter with the default hash. For other filters the result is `None`, because
+    /// their words would give a filter that lacks their keys.
     #[must_use]
     pub fn to_words(&self) -> Option<Vec<u64>> {
         let plan = self.plan();
@@ -129,14 +141,20 @@ impl Filter {
         Some(storage::words(bits.cells.bytes()).collect())
     }
 
-    /// A filter of content that is there already; the hasher was checked.
+    /// Returns a filter of content that is there already; the hasher was checked.
     pub(crate) fn from_parts(hasher: Hasher, content: Content, inserted: u64) -> Filter {
         Filter { hasher, content, inserted, auto_clear: None, texts: Texts::default() }
     }
 
-    /// A filter of all these digests, which must come from the hasher that is given: how the static kinds
-    /// ([`Kind::is_static`]) are made, which take no inserts. The other kinds start empty and have them
-    /// inserted.
+    /// Builds a filter from all these digests, which must come from the given hasher. The static
+    /// kinds ([`Kind::is_static`]) are made in this way, and take no inserts. The other kinds start
+    /// empty, and the digests are inserted.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::with_hasher`] and [`Filter::insert_digests`] do.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Hasher, Kind, Plan};
@@ -149,6 +167,9 @@ impl Filter {
     /// assert!(filter.insert("dave").is_err());
     /// # Ok::<(), inbloom::Error>(())
     /// ```
+    ///
+    /// Digests of another hasher are not noticed: the filter then reports its own keys as absent.
+    /// [`Filter::build_from`] takes keys, and hashes them itself.
     pub fn build(plan: Plan, hasher: Hasher, digests: &[Digest]) -> Result<Filter> {
         let Some(build) = plan.kind().row().build else {
             let mut filter = Filter::with_hasher(plan, hasher)?;
@@ -194,8 +215,12 @@ impl Filter {
         Ok(Filter::from_parts(hasher, Content::other(ribbon), inserted))
     }
 
-    /// An empty filter, unless it would take more than `limit` bytes: to be used where the plan comes
-    /// from somebody else.
+    /// Creates an empty filter, unless it would take more than `limit` bytes. Use it for plans from
+    /// untrusted input.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Limit`] above the limit, and as [`Filter::with_hasher`] does.
     pub fn new_within(plan: Plan, limit: u64) -> Result<Filter> {
         if plan.bytes() > limit {
             return Err(Error::Limit { bytes: plan.bytes(), limit });
@@ -203,11 +228,14 @@ impl Filter {
         Filter::new(plan)
     }
 
-    /// Records a key. `Ok(true)`: it is certainly new. `Ok(false)`: it was probably there.
+    /// Inserts a key. `Ok(true)`: it is certainly new. `Ok(false)`: it was probably present.
     ///
-    /// Refused if the filter is open read-only, if a bitmap cannot hold the key, or with
-    /// [`Error::Full`] if a cuckoo filter (or a scalable one that may not grow) has no room. A
-    /// cuckoo filter that holds the key 8 times refuses it with [`Error::Copies`].
+    /// # Errors
+    ///
+    /// - [`Error::ReadOnly`] if the filter is open read-only.
+    /// - [`Error::Full`] if a cuckoo filter, or a scalable one that may not grow, has no room.
+    /// - [`Error::Copies`] if a cuckoo filter holds the key 8 times.
+    /// - Another error if a bitmap cannot hold the key, or a static kind takes no inserts.
     #[inline]
     pub fn insert(&mut self, key: impl AsKey) -> Result<bool> {
         if let Content::Other(_) = self.content
@@ -227,11 +255,16 @@ impl Filter {
         Ok(new == [true])
     }
 
-    /// Records a key unless it is probably there: the answer of [`Filter::insert`], and no second copy.
+    /// Inserts a key unless it is probably present. It returns what [`Filter::insert`] returns, and
+    /// never adds a second copy.
     ///
-    /// For most kinds the two are the same. A counting or cuckoo filter counts every insert, and a key
-    /// has to be removed as often; a window begins anew for a key that is inserted again. Where keys
-    /// come repeatedly and that is not wanted, this is the call.
+    /// For most kinds the two calls are the same. A counting or cuckoo filter counts every insert,
+    /// and a key must be removed as often. A window keeps a key for another full time when it is
+    /// inserted again. Use this call where keys come repeatedly and neither is wanted.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     pub fn insert_if_absent(&mut self, key: impl AsKey) -> Result<bool> {
         if self.hasher.digests_per_key() != 1 {
             return self.insert(key); // Those of several digests keep no copies.
@@ -239,7 +272,11 @@ impl Filter {
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
-    /// [`Filter::insert_if_absent`] for a key that is hashed already.
+    /// Does the same as [`Filter::insert_if_absent`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     pub fn insert_digest_if_absent(&mut self, digest: Digest) -> Result<bool> {
         if self.contains_digest(digest) {
             return Ok(false);
@@ -247,7 +284,7 @@ impl Filter {
         self.insert_digest(digest)
     }
 
-    /// Whether a key may have been inserted: false is certain, true is probable.
+    /// Returns whether a key may have been inserted: false is certain, true is probable.
     #[inline]
     #[must_use]
     pub fn contains(&self, key: impl AsKey) -> bool {
@@ -261,18 +298,28 @@ impl Filter {
         self.contains_digest(self.hasher.digest(key))
     }
 
-    /// Takes a key out. `Ok(false)`: it was not in, and nothing has changed.
+    /// Removes a key. `Ok(false)`: it was absent, and nothing has changed.
     ///
-    /// Bitmap, counting and cuckoo filters can; in the other kinds keys share bits, and to clear one
-    /// key's would deny others. **Remove only what you have inserted.** A key that was never inserted
-    /// may be claimed all the same, and to remove it takes away what belongs to others, who are then
-    /// denied: the one way to a false negative. (A list that [`Filter::into_overlay`] made denies
-    /// the key and no other.)
+    /// Bitmap, counting and cuckoo filters can remove keys. In other kinds keys share bits.
+    ///
+    /// **Remove only what you have inserted.** A key that was never inserted may match by chance.
+    /// Removing it takes bits away from members, and later queries report those members as absent.
+    /// This is the one way to a false negative. An overlay ([`Filter::into_overlay`]) is safe: it
+    /// excludes the key and no other.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Unsupported`] if the kind cannot remove keys, and with
+    /// [`Error::ReadOnly`] if the filter is open read-only.
     pub fn remove(&mut self, key: impl AsKey) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
 
-    /// [`Filter::remove`] for a key that is hashed already.
+    /// Does the same as [`Filter::remove`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::remove`] does.
     pub fn remove_digest(&mut self, digest: Digest) -> Result<bool> {
         let plan = *self.plan();
         let removable = self.content.state_mut().removable();
@@ -283,8 +330,11 @@ impl Filter {
         Ok(removed)
     }
 
-    /// [`Filter::remove_digest`] for many keys, in order; tells how many were taken out. On an
-    /// error, those before it are out.
+    /// Removes many keys, in order, and returns how many were present.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::remove`] does. The keys before the failing one are removed then.
     pub fn remove_digests(&mut self, digests: &[Digest]) -> Result<u64> {
         let mut removed = 0;
         match self.as_overlay_mut() {
@@ -301,11 +351,11 @@ impl Filter {
         Ok(removed)
     }
 
-    /// How often a key was inserted and not removed, where the kind can tell: counting filters up to
-    /// the maximum of a counter (where they stop), cuckoo filters up to 8. The others know 0 and 1.
+    /// Returns how often a key was inserted and not removed. Counting filters count up to the
+    /// maximum of a counter, cuckoo filters up to 8. Other kinds return 0 or 1.
     ///
-    /// As a query may claim a foreign key, so may this: it is never less than the truth below that
-    /// maximum, and more at most at the filter's rate.
+    /// Below that maximum the result is never less than the truth. It is more at most at the
+    /// filter's rate of false positives.
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
         if self.hasher.digests_per_key() != 1 {
@@ -314,17 +364,25 @@ impl Filter {
         self.content.state().count(self.hasher.digest(key))
     }
 
-    /// Lets a window's clock go on to `now`, in milliseconds since any moment that you like: what was
-    /// inserted longer ago than the window is forgotten, within a generation. Time moves only here, and
-    /// never back. Only the window kind has a clock.
+    /// Moves a window's clock on to `now`, in milliseconds since any moment that you choose. Keys
+    /// that were inserted longer ago than the window expire, within a generation. Time moves only
+    /// here, and never back.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Unsupported`] for other kinds, which have no clock.
     pub fn advance(&mut self, now: u64) -> Result<()> {
         let plan = *self.plan();
         let clocked = self.content.state_mut().clocked();
         clocked.ok_or_else(|| cannot_advance(&plan))?.advance(now)
     }
 
-    /// Records many keys, in order: the answers of [`Filter::insert`], one for each. `new` is emptied
-    /// first. On an error its length says how many keys were recorded.
+    /// Inserts many keys, in order. `new` is emptied first, and then has the result of
+    /// [`Filter::insert`] for each key.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does. The length of `new` is then the number of inserted keys.
     pub fn insert_many<K: AsKey>(&mut self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         if self.auto_clear.is_some() {
             let mut digests = Vec::with_capacity(keys.len() * self.hasher.digests_per_key());
@@ -340,10 +398,11 @@ impl Filter {
         result
     }
 
-    /// Asks for many keys, in order: the answers of [`Filter::contains`], one for each. `found` is
-    /// emptied first.
+    /// Queries many keys, in order. `found` is emptied first, and then has the result of
+    /// [`Filter::contains`] for each key.
     ///
-    /// Many times as fast as single calls on filters that do not fit into the processor's cache.
+    /// It is several times as fast as single calls on filters that do not fit into the processor's
+    /// cache.
     pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         match self.as_sharded() {
             Some(sharded) => sharded.contains_keys(&self.hasher, keys, found),
@@ -351,15 +410,20 @@ impl Filter {
         }
     }
 
-    /// The digest of a key under this filter's hash: for asking several filters of one hash while
-    /// hashing once. Where two stand for a key, the first: see [`Hasher::append_digests`].
+    /// Returns the digest of a key under this filter's hash. Use it to query several filters of one
+    /// hash and hash only once. If two digests stand for a key, this is the first: see
+    /// [`Hasher::append_digests`].
     #[inline]
     #[must_use]
     pub fn digest(&self, key: impl AsKey) -> Digest {
         self.hasher.digest(key)
     }
 
-    /// [`Filter::insert`] for a key that is hashed already.
+    /// Does the same as [`Filter::insert`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     #[inline]
     pub fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
         // The default kind in line, the others by a call, here and in `contains_digest`.
@@ -381,7 +445,7 @@ impl Filter {
         Ok(new)
     }
 
-    /// [`Filter::contains`] for a key that is hashed already.
+    /// Does the same as [`Filter::contains`], for a key that is hashed already.
     #[inline]
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
@@ -396,7 +460,11 @@ impl Filter {
         self.content.members().contains_digest(digest)
     }
 
-    /// [`Filter::insert_many`] for keys that are hashed already.
+    /// Does the same as [`Filter::insert_many`], for keys that are hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert_many`] does.
     pub fn insert_digests(&mut self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         if self.auto_clear.is_none() {
             let result = self.content.members_mut().insert_digests(digests, new);
@@ -424,17 +492,19 @@ impl Filter {
         Ok(())
     }
 
-    /// [`Filter::contains_many`] for keys that are hashed already.
+    /// Does the same as [`Filter::contains_many`], for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         self.content.members().contains_digests(digests, found);
     }
 
-    /// The answers of [`Filter::contains_digests`], by one pass over the filter from front to back:
-    /// for a file that is larger than memory, and so many keys that they touch most of its pages.
-    /// It takes 16 bytes of memory for each digest, beside the digests and the answers.
+    /// Returns what [`Filter::contains_digests`] returns, in one pass over the filter from front to
+    /// back. It is for files that are larger than memory, and so many keys that they touch most of
+    /// its pages. It takes 16 bytes of memory per digest, beside the digests and the results.
     ///
-    /// Ribbon filters, and blocked ones of one line, lie in the order of their digests. The other
+    /// Ribbon filters, and blocked ones with one line, lie in the order of their digests. Other
     /// kinds scatter them, and gain nothing.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Hasher, Kind, Plan};
@@ -470,9 +540,9 @@ impl Filter {
         self.content.state().expect(Order::Random);
     }
 
-    /// Says how the pages of a mapped file come into memory when keys are looked up in batches. Only
-    /// a ribbon that was opened from a file follows it, also as the base of a list that has
-    /// changed; to others it makes no difference.
+    /// Sets how the pages of a mapped file come into memory when keys are queried in batches. Only
+    /// a ribbon that was opened from a file follows it, also as the base of an overlay. For other
+    /// filters it makes no difference.
     pub fn set_paging(&mut self, paging: Paging) {
         self.content.state_mut().set_paging(paging);
     }
@@ -481,33 +551,35 @@ impl Filter {
         self.inserted += new.iter().map(|new| u64::from(*new)).sum::<u64>();
     }
 
-    /// The shape of the filter and what it promises.
+    /// Returns the plan: the sizes of the filter and its target rate.
     #[inline]
     #[must_use]
     pub fn plan(&self) -> &Plan {
         self.content.state().plan()
     }
 
-    /// The hash of the filter.
+    /// Returns the hash of the filter.
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// The share of bits that are set, from 0 to 1. Always known, at no cost.
+    /// Returns the share of bits that are set, from 0 to 1. It is always known, at no cost.
     #[must_use]
     pub fn fill(&self) -> f64 {
         self.content.measured().fill()
     }
 
-    /// How full each of so many slices of the filter's array is: reads all of it.
+    /// Returns how full each of a number of slices of the filter's array is. It reads all of the
+    /// array.
     ///
-    /// A good hash fills them alike, within chance; a broken one leaves bands, which
-    /// [`Slice::stands_out`] finds. The slices of a filter of several arrays (the generations of a
-    /// window, the tables of a scalable filter) come one array after another, at least four of a
-    /// generation and one of a table.
-    /// There are fewer slices than asked for if there are fewer blocks, buckets or bits. A bitmap
-    /// does not hash: its slices show where its members are.
+    /// A good hash fills all slices alike, within chance. A broken one leaves bands, which
+    /// [`Slice::stands_out`] finds. In a filter of several arrays (the generations of a window, the
+    /// tables of a scalable filter) the slices come one array after another, at least four of a
+    /// generation and one of a table. There are fewer slices if there are fewer blocks, buckets or
+    /// bits. A bitmap does not hash: its slices show where its members are.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -526,67 +598,78 @@ impl Filter {
         self.content.measured().profile(slices.max(1))
     }
 
-    /// The number of bits that are set.
+    /// Returns the number of occupied slots: bits that are set, counters above 0, or entries.
     #[must_use]
     pub fn occupied(&self) -> u64 {
         self.content.measured().occupied()
     }
 
-    /// How many inserts were told "new". A lower bound of the number of distinct keys, short by the
-    /// share of false positives among them. After a merge it is an estimate within what is possible.
+    /// Returns how many inserts reported a new key. This is a lower bound of the number of distinct
+    /// keys, short by the false positives among them. After a merge it is an estimate within what
+    /// is possible.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.as_sharded().map_or(self.inserted, Sharded::inserted)
     }
 
-    /// Estimates how many distinct keys were inserted, each counted once however often it came.
-    /// Exact for bitmaps and ribbons.
+    /// Estimates how many distinct keys were inserted, each counted once however often it came. The
+    /// result is exact for bitmaps and ribbons.
     ///
-    /// Most kinds tell it from the share of set bits. Cuckoo and scalable filters and lists that
-    /// [`Filter::into_overlay`] made count the keys that were new. To these they add the keys that
-    /// they took for others: at each moment of the growth, the rate of that moment. After a merge
-    /// of scalable filters, keys that both had may count twice. A window counts a key once for each
+    /// Most kinds compute it from the share of set bits. Cuckoo and scalable filters and overlays
+    /// ([`Filter::into_overlay`]) count the keys that were new. They add an estimate of the keys
+    /// that were taken for others, from the rate at each moment of their growth. After a merge of
+    /// scalable filters, keys that both had may count twice. A window counts a key once for each
     /// generation that it came in.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         self.content.measured().estimate(Some(self.inserted))
     }
 
-    /// How many more distinct keys the filter takes, about, before its rate is above the promise, or
-    /// before it is full. `u64::MAX` if it grows: then [`Filter::next_growth`] tells when it does next.
+    /// Returns about how many more distinct keys fit before the rate passes its target, or before
+    /// the filter is full. The result is `u64::MAX` for a filter that grows: see
+    /// [`Filter::next_growth`].
     #[must_use]
     pub fn room(&self) -> u64 {
         self.content.measured().room()
     }
 
-    /// How many keys a scalable filter will hold, about, when a part of it grows next; None for what
-    /// does not grow.
+    /// Returns about how many keys a scalable filter will hold when it grows next. The result is
+    /// `None` for a filter that does not grow.
     #[must_use]
     pub fn next_growth(&self) -> Option<u64> {
         self.content.measured().next_growth()
     }
 
-    /// The rate at which a foreign key is claimed now, from the bits that are really set.
+    /// Returns the current false-positive rate, from the bits that are set.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.content.measured().rate()
     }
 
-    /// Forgets every key. Notes stay.
+    /// Removes all keys. Texts stay.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::ReadOnly`] if the filter is open read-only, and for static kinds.
     pub fn clear(&mut self) -> Result<()> {
         self.content.state_mut().clear()?;
         self.inserted = 0;
         Ok(())
     }
 
-    /// The share of set bits above which the next insert empties the filter first, if any.
+    /// Returns the share of set bits above which the next insert clears the filter first, if there
+    /// is one.
     #[must_use]
     pub fn auto_clear(&self) -> Option<f64> {
         self.shards()[0].auto_clear
     }
 
-    /// Lets the filter empty itself when an insert finds more than this share of bits set. The key
-    /// of that insert is kept: only older ones are forgotten. Every shard empties itself alone.
+    /// Lets the filter clear itself when an insert finds more than this share of bits set. The key
+    /// of that insert is kept, and older ones are removed. Every shard clears itself alone.
+    ///
+    /// # Errors
+    ///
+    /// Refuses shares that are not between 0 and 1, and kinds that cannot clear themselves.
     pub fn set_auto_clear(&mut self, share: Option<f64>) -> Result<()> {
         if let Some(sharded) = self.as_sharded_mut() {
             return sharded.shards_mut().iter_mut().try_for_each(|one| one.set_auto_clear(share));
@@ -610,20 +693,25 @@ impl Filter {
         Ok(())
     }
 
-    /// The most set bits that are left alone.
+    /// Returns the most set bits that are left alone.
     pub(crate) fn auto_clear_ones(&self) -> u64 {
         self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().cells() as f64) as u64)
     }
 
-    /// The positions of the cells that stand for a key. Other filters of the same plan and hash have the
-    /// same. Kinds that move what they hold have none to tell.
+    /// Returns the positions of the slots that stand for a key. Other filters of the same plan and
+    /// hash have the same positions.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Unsupported`] for kinds that move their entries.
     pub fn positions(&self, key: impl AsKey) -> Result<Vec<u64>> {
         let positioned = self.content.state().positioned();
         let positioned = positioned.ok_or_else(|| has_no_positions(self.plan()))?;
         positioned.positions(self.hasher.digest(key))
     }
 
-    /// Whether the bits at all these positions are set; a position outside the filter is not.
+    /// Returns whether the bits at all these positions are set. A position outside the filter is
+    /// not set.
     #[must_use]
     pub fn contains_positions(&self, positions: &[u64]) -> bool {
         let positioned = self.content.state().positioned();
@@ -631,7 +719,7 @@ impl Filter {
         positions.iter().all(is_set)
     }
 
-    /// The bitmap, if that is what the filter is: to walk its integers in order.
+    /// Returns the bitmap, if the filter is one: to walk its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
         (self.content.state() as &dyn Any).downcast_ref()
@@ -644,22 +732,24 @@ impl Filter {
         window.map_or(Vec::new(), |window| window.steps().collect())
     }
 
-    /// What is particular to the kind's state, as names and values: the load of a cuckoo filter, the
-    /// saturated counters of a counting one, the generations of a window.
+    /// Returns what is particular to the kind, as names and values: the load of a cuckoo filter,
+    /// the saturated counters of a counting one, the generations of a window.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
         self.content.measured().details()
     }
 
-    /// The bytes that the cells take now. For the kinds that do not grow, those of the plan.
+    /// Returns the bytes that the slots take now. For kinds that do not grow they are those of the
+    /// plan.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.content.measured().bytes()
     }
 
-    /// The bytes of memory that the filter takes beside its own: [`bytes`](Filter::bytes) of cells, the
-    /// structures around them, and what an allocator adds by rounding up. A window counts with all its generations, those
-    /// included that are still to come. Cells in a mapped file do not count.
+    /// Returns the bytes of memory that the filter takes: the slots ([`bytes`](Filter::bytes)), the
+    /// structures around them, and what an allocator adds by rounding up. A window counts with all
+    /// its generations, also with those that are still to come. Slots in a mapped file do not
+    /// count.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let measured = self.content.measured();
@@ -670,27 +760,35 @@ impl Filter {
         structure + if measured.is_read_only() { 0 } else { measured.memory() }
     }
 
-    /// Whether the filter was opened read-only, so that its bytes are a file's, or somebody else's:
-    /// inserts are refused then. (A static kind refuses them in any case.)
+    /// Returns whether the filter was opened read-only, over the bytes of a file or of the caller.
+    /// Inserts are refused then. A static kind refuses them in any case.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.content.measured().is_read_only()
     }
 
-    /// Turns the filter over to many threads, without copying (unless it is open read-only, and of
-    /// a kind that takes inserts). The way back is [`SharedFilter::into_exclusive`].
+    /// Turns the filter into one for many threads, without copying. A filter that is open
+    /// read-only, of a kind that takes inserts, is copied. [`SharedFilter::into_exclusive`] is the
+    /// way back.
     ///
-    /// Refused for shards that clear themselves, each alone. A blocked filter is read all through, and refused if a bit is set that no key sets:
-    /// its lines are locked by it.
+    /// # Errors
+    ///
+    /// Refuses shards that clear themselves, each alone. Refuses a blocked filter with a bit that
+    /// no key sets, because that bit locks its line. It reads a blocked filter completely.
     #[cfg(feature = "std")]
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
     }
 
-    /// A filter of another plan with this one's hash and texts, from the keys, where they are at hand: the
-    /// way to compact a filter that has grown, or to change its kind or its rate.
+    /// Builds a filter with another plan and this one's hash and texts, from the keys. Use it to
+    /// compact a filter that has grown, or to change its kind or its rate.
     ///
-    /// Refused if this filter denies one of the keys: then they are not the keys it was made from.
+    /// # Errors
+    ///
+    /// Fails if this filter lacks one of the keys: they are then not the keys that it was made
+    /// from.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -743,7 +841,12 @@ impl Filter {
         }
     }
 
-    /// As `clone`, for those who would rather be told that there is no memory than stop.
+    /// Clones the filter, and returns an error instead of stopping the program if there is no
+    /// memory.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Memory`] if the system does not give the memory.
     pub fn try_clone(&self) -> Result<Filter> {
         Ok(Filter {
             hasher: self.hasher,

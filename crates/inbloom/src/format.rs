@@ -1,9 +1,9 @@
 //! Bytes to filter and back. The layout is drawn in `docs/format.md`, and only there.
 //!
-//! Everything here takes the bytes for a stranger's: every field is checked before it is used, every
-//! length before memory is taken for it. [`Filter::view`] and [`Filter::open`] check the
-//! header and trust the payload, at a cost that does not depend on its size; [`Filter::read_from`] and
-//! [`verify`] check everything.
+//! Everything here treats the bytes as untrusted input: every field is checked before it is used,
+//! every length before memory is taken for it. [`Filter::view`] and [`Filter::open`] check the
+//! header and trust the payload, at a cost that does not depend on its size; [`Filter::read_from`]
+//! and [`verify`] check everything.
 
 mod filters;
 
@@ -57,14 +57,15 @@ const HASH_INTEGERS: u16 = 3;
 const BITS: [u8; 4] = *b"BITS";
 const NOTE: [u8; 4] = *b"note";
 const NORMALIZATION: [u8; 4] = *b"norm";
-/// The encoding of keys, by its name. Whoever does not know it would deny keys that are given as text.
+/// The encoding of keys, by its name. A reader that does not know it would report keys given as
+/// text as absent.
 const KEYS: [u8; 4] = *b"KEYS";
 /// What a file of another program has beside its filter.
 const DATA: [u8; 4] = *b"data";
 /// The keys that were added to a static filter later, or that are in the growing part of another
 /// one, as a whole file of a scalable filter.
 const MORE: [u8; 4] = *b"MORE";
-/// Of a static filter: the digests that are denied.
+/// Of a static filter: the excluded digests.
 const GONE: [u8; 4] = *b"GONE";
 
 /// The remedy for something unknown in a header with the right checksum, which is not damaged.
@@ -76,7 +77,7 @@ pub const RETIRED: &str =
 
 /// What is copied at once of a filter that is in use, and so the memory that its file takes.
 const PIECE: u64 = 1 << 20;
-/// What is checked at once, so that whoever looks at it next finds it in the nearest caches.
+/// What is checked at once, so that the next reader finds it in the nearest caches.
 const LOOK: usize = 32 << 10;
 
 fn unknown(what: &'static str, expected: impl Display, got: impl Display) -> Error {
@@ -198,7 +199,7 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     writer.flush().map_err(failed)
 }
 
-/// The texts of a filter that are not empty.
+/// Returns the texts of a filter that are not empty.
 fn texts_of(filter: &Filter) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     let texts = [
         (NOTE, filter.texts.get(Texts::NOTE).as_bytes()),
@@ -218,9 +219,9 @@ pub(crate) struct Written {
     pub ones: u64,
 }
 
-/// What stands before a large payload that is written first, because its length is not known: the
-/// header, the hash and texts of `filter`, and zeros up to a page. It is as long whatever was
-/// written.
+/// Returns what stands before a large payload that is written first, because its length is not
+/// known: the header, the hash and texts of `filter`, and zeros up to a page. It is as long
+/// whatever was written.
 pub(crate) fn before(filter: &Filter, plan: Plan, written: &Written) -> Vec<u8> {
     let texts: Vec<([u8; 4], &[u8])> = texts_of(filter).collect();
     let mut end = (FIXED + ENTRY * (texts.len() + 1)) as u64;
@@ -251,7 +252,7 @@ pub(crate) fn before(filter: &Filter, plan: Plan, written: &Written) -> Vec<u8> 
     bytes
 }
 
-/// The header's own checksum, of a file that begins so.
+/// Returns the header's own checksum, of a file that begins so.
 pub(crate) fn header_checksum(start: &[u8]) -> u64 {
     u64::from_le_bytes(start[CHECKSUM].try_into().expect("8 bytes of the header"))
 }
@@ -377,12 +378,14 @@ impl Header {
 
 // ---------------------------------------------------------------------------------------- reading
 
-/// A field that is beyond the end of the header, whose length was checked: no file leads here.
+/// Returns a field that is beyond the end of the header, whose length was checked: no file leads
+/// here.
 fn cut() -> Error {
     mismatch("header", "all of its fields", "fewer bytes")
 }
 
-/// The length of the whole header, from its first bytes: all that can be said before its checksum is.
+/// Returns the length of the whole header, from its first bytes: all that can be said before its
+/// checksum is.
 fn header_length(start: &[u8]) -> Result<usize> {
     if start.len() < MAGIC.len() || start[..MAGIC.len()] != MAGIC {
         let start = start[..start.len().min(MAGIC.len())].escape_ascii().to_string();
@@ -407,7 +410,7 @@ fn header_length(start: &[u8]) -> Result<usize> {
     Ok(FIXED + ENTRY * sections)
 }
 
-/// Reads a whole header, of the length that [`header_length`] told.
+/// Reads a whole header, of the length that [`header_length`] returned.
 fn decode_header(header: &[u8]) -> Result<Header> {
     let stored = u64::from_le_bytes(header[CHECKSUM].try_into().expect("eight bytes"));
     let mut hash = Xxh3Default::new();
@@ -610,8 +613,8 @@ impl Header {
         Ok(())
     }
 
-    /// Whether there may be keys beside the payload: a shard would have other shards' keys there,
-    /// and a filter that clears itself would keep what it forgets.
+    /// Returns whether there may be keys beside the payload: a shard would have other shards' keys
+    /// there, and a filter that clears itself would keep what it forgets.
     fn can_have_more(&self) -> bool {
         let kind = self.plan.kind();
         let grows = kind.can_outgrow() && self.plan.shard().is_none() && self.auto_clear.is_none();
@@ -649,7 +652,7 @@ impl Header {
         hasher_of(self.hash, key)
     }
 
-    /// The state of the filter, from a payload that is in these cells.
+    /// Returns the state of the filter, from a payload that is in these cells.
     fn any(&self, cells: Cells) -> Result<Content> {
         if self.plan.is_sparse() {
             self.payload().check(cells.bytes())?;
@@ -762,7 +765,7 @@ impl Parsed {
         self.header.payload().check_sum(sum.digest())
     }
 
-    /// The filter over these cells, which hold the payload.
+    /// Returns the filter over these cells, which hold the payload.
     pub(crate) fn into_filter(self, cells: Cells, key: Option<&SecretKey>) -> Result<Filter> {
         let (header, hasher) = (&self.header, self.header.hasher(key)?);
         let content = match (header.section(MORE), header.section(GONE)) {
@@ -782,7 +785,7 @@ impl Parsed {
         Ok(Filter { hasher, content, inserted, auto_clear, texts: self.texts })
     }
 
-    /// The filter of section MORE, which these cells hold.
+    /// Returns the filter of section MORE, which these cells hold.
     fn into_added(self, section: Cells, key: Option<&SecretKey>) -> Result<Filter> {
         let (offset, length) = self.payload;
         let payload = offset..offset + length;
@@ -802,8 +805,12 @@ pub(crate) fn view<'a>(bytes: &'a [u8], key: Option<&SecretKey>) -> Result<View<
 /// Checks every byte of a file: header, texts, payload, padding, and the count of set bits. A filter
 /// with a secret key is checked without it.
 ///
-/// [`Filter::view`] and [`Filter::open`] check only what they must, so as not to
-/// read a large file through.
+/// [`Filter::view`] and [`Filter::open`] check only what they must, so they do not read a large
+/// file completely.
+///
+/// # Errors
+///
+/// Fails if the bytes are not a filter, or are damaged.
 pub fn verify(bytes: &[u8]) -> Result<()> {
     let Parsed { header, added, .. } = parse(bytes)?;
     verify_one(bytes, &header)?;
@@ -952,7 +959,7 @@ fn append(reader: &mut impl Read, bytes: &mut Vec<u8>, length: u64) -> Result<()
 
 /// Reads the payload into memory of our own.
 ///
-/// The length is a stranger's claim. So the first MiB must have arrived before memory is asked for,
+/// The length is untrusted. So the first MiB must have arrived before memory is asked for,
 /// and that memory is only reserved then: pages become resident as bytes come in to fill them.
 fn read_payload(reader: &mut impl Read, length: u64) -> Result<Cells> {
     let mut first = Vec::new();

@@ -14,6 +14,9 @@
 //! room for, and in a half round drops it from the one word of the pair that it does not fall into:
 //! no instruction is spent on any of this.
 //!
+//! Apart from these are the kernels of other structures and programs: [`ribbon`], `split_block.rs`, and
+//! `modulus.rs`, `murmur3.rs` and `xxh64.rs` with `eight.rs`.
+//!
 //! Counting has the same lines with counters for bits: 64 / w to a word, from the lowest bits up,
 //! none reserved. An index takes log2(64 / w) bits of the digest, and one more in a half round. All
 //! that is said below of bits holds for counters: one is set when it is above zero.

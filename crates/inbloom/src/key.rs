@@ -42,6 +42,28 @@ use alloc::vec::Vec;
 /// let hasher = Hasher::default();
 /// assert_eq!(hasher.digest(UserId(7)), hasher.digest(7u64));
 /// ```
+///
+/// A key of several parts needs the length of each part that varies. Otherwise `("ab", "c")` and
+/// `("a", "bc")` are one key:
+///
+/// ```
+/// # use inbloom::{AsKey, Hasher};
+/// struct Visit {
+///     user: String,
+///     page: String,
+/// }
+///
+/// impl AsKey for Visit {
+///     fn as_key(&self) -> impl AsRef<[u8]> {
+///         let length = self.user.len() as u64;
+///         [&length.to_le_bytes(), self.user.as_bytes(), self.page.as_bytes()].concat()
+///     }
+/// }
+///
+/// # let visit = |user: &str, page: &str| Visit { user: user.to_owned(), page: page.to_owned() };
+/// let hasher = Hasher::default();
+/// assert_ne!(hasher.digest(visit("ab", "c")), hasher.digest(visit("a", "bc")));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key",
     note = "keys are bytes, text, integers up to 64 bits, and references to them; of another type, \

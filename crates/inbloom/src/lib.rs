@@ -1,6 +1,6 @@
-//! Have I seen this key? For thousands to tens of billions of keys, in a fraction of the memory that
-//! storing them takes, with one kind of error only, and that one chosen in advance: "certainly not"
-//! is always true, "probably yes" is wrong at most at the rate you asked for.
+//! Have I seen this key? inbloom answers for thousands to tens of billions of keys, in a small
+//! fraction of the memory that the keys take. "No" is always right. "Yes" is wrong at most at the
+//! rate that you choose.
 //!
 //! ```
 //! use inbloom::BloomFilter;
@@ -17,15 +17,43 @@
 //! # Ok::<(), inbloom::Error>(())
 //! ```
 //!
-//! # Two levels
+//! "No" stops being right in two cases only: when a key is removed that was never inserted, and in
+//! a file that was damaged after it was saved. [`file::verify`](fn@file::verify) finds damage.
 //!
-//! [`BloomFilter`] takes two numbers and cannot fail: what most programs need. [`Filter`] is any kind
-//! of filter, from any source, and returns an error where a call can fail:
+//! # Which type
+//!
+//! | you want | type |
+//! |---|---|
+//! | a Bloom filter from two numbers, without errors | [`BloomFilter`] |
+//! | another kind, or the filter of another program | [`Filter`] with a [`Plan`] |
+//! | many threads | [`SharedFilter`] |
+//! | a file: changed, checked, or with a secret key | [`OpenOptions`] |
+//! | keys that others choose | [`Hasher`] with a [`SecretKey`] |
+//! | several filters per key | [`Digest`]: hash once |
+//! | a filter of Guava, Go, Spark, Parquet or RedisBloom | [`interop`](mod@interop) |
+//! | a test of the false-positive rate | [`measure`](fn@measure) |
+//!
+//! # Which kind
+//!
+//! | kind | bits per key at 1%, 0.1%, 0.01% | a query waits for | use it |
+//! |---|---|---|---|
+//! | [`Blocked`](Kind::Blocked) | 10.1, 15.8, 22.2 | one cache line | by default |
+//! | [`Classic`](Kind::Classic) | 9.6, 14.4, 19.2 | up to k lines | for few bits, and never full |
+//! | [`Cuckoo`](Kind::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys |
+//! | [`Ribbon`](Kind::Ribbon) | 7.0, 10.0, 14.0 | 3 or 4 lines at once | for keys known beforehand |
+//! | [`Counting`](Kind::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove and count keys |
+//! | [`Scalable`](Kind::Scalable) | 18, 22.5, 27 when grown | two lines | for an unknown number of keys |
+//! | [`Window`](Kind::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | for the last days, or keys |
+//! | [`Bitmap`](Kind::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
+//!
+//! # Plan, and choose a kind: `Filter`
+//!
+//! A [`Plan`] computes every size before a byte is allocated. [`Filter`] is any kind of filter,
+//! from any source, and returns an error where a call can fail.
 //!
 //! ```
 //! use inbloom::{Filter, Kind, Plan};
 //!
-//! // Plan first: how many keys, at which rate? The plan tells what that takes.
 //! let plan = Plan::builder(Kind::Cuckoo).items(1_000_000).rate(0.001).build()?;
 //! assert!(plan.bytes() < 1_800_000);
 //!
@@ -36,43 +64,111 @@
 //! # Ok::<(), inbloom::Error>(())
 //! ```
 //!
-//! [`OpenOptions`] opens files of any kind: to query or to change them, with a secret key, checked or
-//! as they are. [`SharedFilter`] is for many threads.
+//! # Keys known beforehand: ribbon
 //!
-//! # Which kind
+//! A ribbon filter takes the fewest bits. It is built once, from all keys.
 //!
-//! | kind | bits per key at 1%, 0.1%, 0.01% | a query waits for | use it |
-//! |---|---|---|---|
-//! | [`Blocked`](Kind::Blocked) | 10.1, 15.8, 22.2 | one cache line | unless you know better |
-//! | [`Classic`](Kind::Classic) | 9.6, 14.4, 19.2 | up to k lines | when bits matter most |
-//! | [`Cuckoo`](Kind::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys; fewest bits below 1% |
-//! | [`Ribbon`](Kind::Ribbon) | 7.0, 10.0, 14.0 | 3 or 4 lines at once | fewest bits of all, for keys known beforehand |
-//! | [`Counting`](Kind::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove keys, and never be full |
-//! | [`Scalable`](Kind::Scalable) | 18, 22.5, 27 when grown | two lines | when the number of keys is unknown |
-//! | [`Window`](Kind::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | to forget what is old |
-//! | [`Bitmap`](Kind::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |
+//! ```
+//! # use inbloom::{Filter, Hasher, Kind, Plan};
+//! let blocked_pages: Vec<String> = (0..1000).map(|n| format!("/page/{n}")).collect();
+//! let plan = Plan::builder(Kind::Ribbon).items(1000).rate(0.001).build()?;
+//! let list = Filter::build_from(plan, Hasher::default(), &blocked_pages)?;
+//! assert!(list.contains("/page/7"));
+//! # Ok::<(), inbloom::Error>(())
+//! ```
 //!
-//! # Three ideas
+//! # An unknown number of keys: scalable
 //!
-//! A [`Digest`] stands for a key: it is hashed once, and shards, filters and files see only its 128
-//! bits. A [`Plan`] computes every size before a byte is allocated. And a filter's bits are a pure
-//! function of the two, so that memory, a file and a socket are only places to keep them.
+//! A scalable filter grows, and keeps its target rate at any size. A plan without items begins with
+//! 100.
+//!
+//! ```
+//! # use inbloom::{Filter, Kind, Plan};
+//! let mut seen = Filter::new(Plan::builder(Kind::Scalable).rate(0.01).build()?)?;
+//! for key in 0..100_000 {
+//!     seen.insert(key)?;
+//! }
+//! assert!(seen.contains(99_999));
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! If you know about how many keys will come, plan a blocked filter that may grow:
+//! [`PlanBuilder::growing`](PlanBuilder::growing) and [`Filter::into_growing`]. It takes fewer bits.
 //!
 //! # Many keys at once
 //!
-//! [`Filter::insert_many`] and [`Filter::contains_many`] are the fast way in: on filters larger than
-//! the processor's cache they are several times as fast as single calls, because the memory that
-//! one key needs travels while others are worked on. [`Filter::into_shared`] gives a handle that any
-//! number of threads insert into and query at once.
+//! [`Filter::insert_many`] and [`Filter::contains_many`] are several times as fast as single calls
+//! on filters larger than the processor's cache. The memory of one key is fetched while others are
+//! worked on.
+//!
+//! ```
+//! # use inbloom::BloomFilter;
+//! let mut seen = BloomFilter::new(1_000_000, 0.001);
+//! let (mut new, mut found) = (Vec::new(), Vec::new());
+//! seen.insert_many(&["alice", "bob", "alice"], &mut new);
+//! assert_eq!(new, [true, true, false]);
+//! seen.contains_many(&["bob", "carol"], &mut found);
+//! assert_eq!(found, [true, false]);
+//! ```
+//!
+//! # Many threads: `SharedFilter`
+//!
+//! ```
+//! # use inbloom::{Filter, Kind, Plan};
+//! let plan = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+//! let seen = Filter::new(plan)?.into_shared()?;
+//! let firsts = std::thread::scope(|scope| {
+//!     let threads = [(); 4].map(|()| scope.spawn(|| seen.insert("alice").unwrap()));
+//!     threads.into_iter().map(|thread| thread.join().unwrap()).filter(|new| *new).count()
+//! });
+//! assert_eq!(firsts, 1); // exactly one thread was the first
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! # Files: `OpenOptions`
+//!
+//! ```
+//! use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("phones.ib");
+//! let key = SecretKey::new([7; 16]); // from a random source: nobody without it can test guesses
+//! let plan = Plan::builder(Kind::Blocked).items(1000).build()?;
+//! let mut phones = Filter::with_hasher(plan, Hasher::sip13(key))?;
+//! phones.insert("+49 30 123456")?;
+//! phones.save(&path)?;
+//!
+//! let mut phones = OpenOptions::new().secret(&key).writable(true).verify(true).open(&path)?;
+//! phones.insert("+49 30 654321")?;
+//! phones.save(&path)?;
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! # Several filters: `Digest`
+//!
+//! A [`Digest`] stands for a key: 128 bits, hashed once. Shards, filters and files see only
+//! digests. The bits of a filter are a function of plan, hash and digest, so they are the same in
+//! memory, in a file and on another machine.
+//!
+//! ```
+//! # use inbloom::BloomFilter;
+//! let mut days = [BloomFilter::new(1000, 0.001), BloomFilter::new(1000, 0.001)];
+//! days[1].insert("alice");
+//! let alice = days[0].digest("alice");
+//! assert!(days.iter().any(|day| day.contains_digest(alice)));
+//! ```
 //!
 //! # Features
 //!
 //! | feature | default | brings |
 //! |---|---|---|
-//! | `std` | yes | files, streams, threads; without it the library needs only an allocator |
+//! | `std` | yes | streams, views, threads, `interop`, `measure`; without it: an allocator alone |
 //! | `file` | yes | [`file`](mod@file): mapping, saving and watching; memory in huge pages |
 //! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
 //! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
+//!
+//! With `default-features = false` the library is `no_std`: all kinds work in memory, and nothing is
+//! saved or opened.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![warn(missing_debug_implementations)]

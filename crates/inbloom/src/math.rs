@@ -10,12 +10,13 @@ pub(crate) use libm::{
     sqrt,
 };
 
-/// The part behind the point.
+/// Returns the part behind the point.
 pub(crate) fn fract(x: f64) -> f64 {
     x - libm::trunc(x)
 }
 
-/// A power by repeated squaring, which takes the same products in the same order everywhere.
+/// Returns a power by repeated squaring, which takes the same products in the same order
+/// everywhere.
 pub(crate) fn powi(base: f64, exponent: i32) -> f64 {
     let (mut square, mut left) = (base, exponent.unsigned_abs());
     let mut power = 1.0;

@@ -1,4 +1,4 @@
-//! The promise put to the test: the false-positive rate as it is, with its confidence interval.
+//! Measures the false-positive rate, with its confidence interval.
 
 use crate::digest::{Digest, Hasher};
 use crate::error::Result;
@@ -7,18 +7,18 @@ use crate::key::AsKey;
 use crate::math;
 use crate::plan::{Plan, Span};
 
-/// A measured rate beside the promised one.
+/// A measured rate beside the target rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     /// Keys that were inserted.
     pub inserted: u64,
     /// Foreign keys that were asked for.
     pub probed: u64,
-    /// How many of them were claimed.
+    /// How many of them were false positives.
     pub false_positives: u64,
-    /// The rate that the plan promises.
+    /// The target rate of the plan.
     pub promised: f64,
-    /// The share of foreign keys that were claimed.
+    /// The share of absent keys that were reported as present.
     pub rate: f64,
     /// The lower end of the 99% confidence interval of the rate.
     pub low: f64,
@@ -27,8 +27,10 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// What was counted, with the rate and its interval: for those who ask the keys themselves, or
-    /// take several measurements of one plan together.
+    /// Computes the rate and its interval from counts, for programs that query the keys themselves,
+    /// or combine several measurements of one plan.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::Measurement;
@@ -53,16 +55,22 @@ impl Measurement {
         Measurement { inserted, probed, false_positives, promised, rate, low, high: high.min(1.0) }
     }
 
-    /// Whether the promise is within the interval or above it: the measurement does not speak
-    /// against it.
+    /// Returns whether the target rate is within the interval or above it. The measurement does not
+    /// contradict it then.
     #[must_use]
     pub fn keeps_promise(&self) -> bool {
         self.low <= self.promised
     }
 }
 
-/// Builds a filter from the plan, fills it with as many keys as it is for, asks for `probes` others,
-/// and reports how many of those it claims. `seed` varies the keys.
+/// Builds a filter from the plan, fills it with its planned number of keys, queries `probes`
+/// others, and reports the false positives. `seed` varies the keys.
+///
+/// # Errors
+///
+/// Fails as [`Filter::new`] does.
+///
+/// # Examples
 ///
 /// ```
 /// use inbloom::{Kind, Plan, measure};
@@ -80,7 +88,7 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
     };
     let (mut digests, mut answers) = (Vec::new(), Vec::new());
     let mut filter = if plan.kind().is_static() {
-        // It has seen to it that none of them is denied.
+        // It has checked that none of them is absent.
         Filter::build(*plan, hasher, &keys(0, plan.items()).collect::<Vec<_>>())?
     } else {
         Filter::new(*plan)?
@@ -125,7 +133,7 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
     Ok(Measurement::new(items, probes, claimed, plan.rate()))
 }
 
-/// Asks a filter for keys that are known to be absent and reports how many it claims.
+/// Queries keys that are known to be absent, and reports the false positives.
 pub fn measure_absent<K: AsKey>(
     filter: &Filter,
     absent: impl IntoIterator<Item = K>,
@@ -141,8 +149,8 @@ pub fn measure_absent<K: AsKey>(
     Measurement::new(filter.inserted(), probed, claimed, filter.plan().rate())
 }
 
-/// The digest of the key that a number stands for: the number and the seed, or, for a bitmap, which
-/// takes integers below a bound, the number itself.
+/// Returns the digest of the key that a number stands for: the number and the seed, or, for a
+/// bitmap, which takes integers below a bound, the number itself.
 fn digest(hasher: &Hasher, plan: &Plan, seed: u64, number: u64) -> Digest {
     if plan.kind().is_exact() {
         return hasher.digest(number.to_le_bytes());

@@ -1,7 +1,7 @@
 //! What allocators take for a piece of memory.
 
-/// The bytes that an allocator takes for so many. It rounds up to one of four sizes for each power of
-/// two, as mimalloc and jemalloc do, and to 16 bytes at least.
+/// Returns the bytes that an allocator takes for so many. It rounds up to one of four sizes for
+/// each power of two, as mimalloc and jemalloc do, and to 16 bytes at least.
 ///
 /// ```
 /// use inbloom::internals::memory::allocated;

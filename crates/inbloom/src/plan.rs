@@ -1,7 +1,7 @@
 //! Every size in inbloom is computed here and in the `plan.rs` of each kind, and nowhere else.
 //!
 //! A [`Plan`] fixes the shape of a filter before a byte is allocated: its kind, how many keys it is
-//! for, the rate promised at that number, how many bits it takes and how many of them a key sets.
+//! for, the target rate at that number, how many bits it takes and how many of them a key sets.
 //! Give [`PlanBuilder`] any sufficient subset and it finds the rest:
 //!
 //! | given                         | found                                   |
@@ -58,7 +58,7 @@ impl Tier {
     /// Every tier, from the smallest.
     pub const ALL: &'static [Tier] = &[Tier::VerySmall, Tier::Small, Tier::Middle, Tier::High];
 
-    /// The tier's bits per key.
+    /// Returns the tier's bits per key.
     #[must_use]
     pub fn bits_per_key(self) -> f64 {
         match self {
@@ -69,7 +69,7 @@ impl Tier {
         }
     }
 
-    /// The tier's name on the command line.
+    /// Returns the tier's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ pub const MAX_BITS: u64 = 1 << 56;
 /// The most shards that a filter is divided into.
 pub(crate) const MAX_SHARDS: u32 = 1 << 20;
 
-/// The shape of a filter, and what it promises.
+/// The sizes of a filter, and its target rate.
 ///
 /// ```
 /// use inbloom::{Kind, Plan};
@@ -173,15 +173,21 @@ impl fmt::Display for Span {
 }
 
 impl Plan {
-    /// Starts a plan for a kind. The rate is 0.01 unless it is given or follows from the rest.
+    /// Starts a plan for a kind. The rate is 0.01 unless it is given or follows from other numbers.
     pub fn builder(kind: Kind) -> PlanBuilder {
         PlanBuilder::new(kind)
     }
 
-    /// A plan from its bits and probes, as other programs state theirs (m and k).
+    /// Makes a plan from its bits and probes, as other programs give them (m and k).
     ///
-    /// It is taken to be for the number of items at which half of the bits are set, and promises the
-    /// rate at that number.
+    /// The plan is for the number of items at which half of the bits are set. Its target rate is
+    /// the rate at that number.
+    ///
+    /// # Errors
+    ///
+    /// Refuses numbers that the kind cannot have.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Kind, Plan};
@@ -202,7 +208,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// A plan of which nothing is known but the kind.
+    /// Returns a plan of which nothing is known but the kind.
     pub(crate) const fn blank(kind: Kind) -> Plan {
         Plan {
             kind,
@@ -265,126 +271,128 @@ impl Plan {
         if fits { Ok(()) } else { parameter("kind", kind, "one that has the other fields") }
     }
 
-    /// The structure behind the filter.
+    /// Returns the kind: the structure behind the filter.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The number of distinct keys that the filter is for. It takes more, at a higher rate.
+    /// Returns the number of distinct keys that the filter is for. It takes more, at a higher rate.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// The rate promised at [`Plan::items`] keys; 0 for the exact kinds.
+    /// Returns the target rate: the false-positive rate at [`Plan::items`] keys. It is 0 for exact
+    /// kinds.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// The bits of the filter. For a bitmap, the number of possible values.
+    /// Returns the bits of the filter. For a bitmap it is the number of possible values.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// The bytes that hold the bits, in memory and in a file (which adds a header, the texts, and up
-    /// to a page of padding). For a sparse bitmap an upper estimate from the planned items, and for a
-    /// ribbon filter a bound, which it stays below by about 1%.
+    /// Returns the bytes that hold the bits, in memory and in a file. A file adds a header, the
+    /// texts, and up to a page of padding. For a sparse bitmap this is an upper estimate from the
+    /// planned items. For a ribbon filter it is a bound, and the filter is about 1% smaller.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.kind.planner().bytes(self)
     }
 
-    /// Bits per planned key.
+    /// Returns the bits per planned key.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         self.kind.planner().all_bits(self) / self.items.max(1) as f64
     }
 
-    /// The bits that a key sets and a query tests.
+    /// Returns the number of bits that a key sets and a query tests.
     #[must_use]
     pub fn probes(&self) -> u32 {
         self.probes
     }
 
-    /// For the blocked kind, the cache lines that a key touches: 1 or 2.
+    /// Returns the cache lines that a key of a blocked filter touches: 1 or 2.
     #[must_use]
     pub fn lines(&self) -> u32 {
         self.lines
     }
 
-    /// The cache lines that a query of a member touches: what it waits for, beyond the cache.
+    /// Returns the cache lines that a query of a member touches, beyond the cache.
     #[must_use]
     pub fn cache_lines(&self) -> u32 {
         self.kind.planner().cache_lines(self)
     }
 
-    /// The bits of a cell: 1, unless cells are counters or fingerprints. Of a large ribbon filter some are one
-    /// bit narrower.
+    /// Returns the bits of a slot: 1, unless slots are counters or fingerprints. Some slots of a
+    /// large ribbon filter are one bit narrower.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// For the scalable kind, the factor by which a part of it grows when it is full; 0 if it does not
-    /// grow and says "full".
+    /// Returns the factor by which a shard of a scalable filter grows when it is full. The result
+    /// is 0 if it does not grow.
     #[must_use]
     pub fn growth(&self) -> u32 {
         self.growth
     }
 
-    /// For the scalable kind, the share of the rate not yet spent that each growth leaves to later ones.
+    /// Returns the share of the unused rate that each growth of a scalable filter leaves to later
+    /// ones.
     #[must_use]
     pub fn tightening(&self) -> f64 {
         self.tightening
     }
 
-    /// For the window kind, how far back it reaches.
+    /// Returns the length of a window.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
         self.span
     }
 
-    /// For the window kind, the steps in which it forgets. What falls out of the window is forgotten
-    /// within one step more.
+    /// Returns the number of steps in which keys of a window expire. A key expires at most one step
+    /// late.
     #[must_use]
     pub fn generations(&self) -> u32 {
         self.generations
     }
 
-    /// Which shard, from 0, of how many the plan is for, if it is not for a whole filter.
+    /// Returns the shard, from 0, and the number of shards, if the plan is not for a whole filter.
     #[must_use]
     pub fn shard(&self) -> Option<(u32, u32)> {
         (self.shards > 1).then_some((self.shard, self.shards))
     }
 
-    /// Whether [`Plan::bytes`] tells the bytes of the payload exactly.
+    /// Returns whether [`Plan::bytes`] tells the bytes of the payload exactly.
     pub(crate) fn has_fixed_size(&self) -> bool {
         self.kind.planner().has_fixed_size(self)
     }
 
-    /// The most keys that are sure to fit, if the filter refuses keys when it is full.
+    /// Returns the largest number of keys that certainly fit, if the filter can be full.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.kind.planner().capacity(self)
     }
 
-    /// Whether keys may be refused once so many cells are in use.
+    /// Returns whether keys may be refused with this number of occupied slots.
     #[must_use]
     pub fn is_full(&self, occupied: u64) -> bool {
         self.kind.planner().is_full(self, occupied)
     }
 
-    /// The share of counters expected to have reached their maximum at the planned items: those are
-    /// never lowered again. 0 for the kinds without counters.
+    /// Returns the share of counters that is expected at their maximum with the planned items.
+    /// Those are never lowered again. The result is 0 for kinds without counters.
     #[must_use]
     pub fn saturation(&self) -> f64 {
         self.kind.planner().saturation(self)
     }
 
-    /// Whether a bitmap is kept compressed.
+    /// Returns whether a bitmap is kept compressed.
     #[must_use]
     pub fn is_sparse(&self) -> bool {
         self.sparse
@@ -395,21 +403,23 @@ impl Plan {
         self.kind.planner().cells(self)
     }
 
-    /// The share of cells in use, from 0 to 1, if so many are.
+    /// Returns the share of cells in use, from 0 to 1, if so many are.
     pub(crate) fn fill_of(&self, ones: u64) -> f64 {
         // A damaged file may have counted wrong; more than all is never set.
         (ones as f64 / self.cells() as f64).min(1.0)
     }
 
-    /// How many distinct keys so many cells in use speak for. A cuckoo filter has an entry for every
-    /// insert, and from their number alone copies of a key count as keys.
+    /// Estimates the number of distinct keys from the number of occupied slots. A cuckoo filter has
+    /// an entry for every insert, so copies of a key count as keys here.
     #[must_use]
     pub fn estimate(&self, ones: u64) -> Estimate {
         let (items, error) = self.kind.planner().estimate(self, ones);
         Estimate { items, error }
     }
 
-    /// The rate when the filter holds `items` distinct keys.
+    /// Returns the false-positive rate of a filter that holds `items` distinct keys.
+    ///
+    /// # Examples
     ///
     /// ```
     /// # use inbloom::{Kind, Plan};
@@ -424,19 +434,19 @@ impl Plan {
         self.kind.planner().rate_at(self, items)
     }
 
-    /// The most items at which the rate is still at most `rate`.
+    /// Returns the largest number of items at which the rate is at most `rate`.
     #[must_use]
     pub fn items_at(&self, rate: f64) -> u64 {
         self.kind.planner().items_at(self, rate)
     }
 
-    /// The share of bits expected to be set when the filter holds `items` distinct keys.
+    /// Returns the expected share of set bits when the filter holds `items` distinct keys.
     #[must_use]
     pub fn fill_at(&self, items: f64) -> f64 {
         if items <= 0.0 { 0.0 } else { self.kind.planner().fill_at(self, items) }
     }
 
-    /// The number of keys that a share of set bits speaks for, with one standard deviation.
+    /// Estimates the number of keys from a share of set bits, with one standard deviation.
     ///
     /// A filter whose bits are all set says only "many": the answer is then that for half a bit
     /// short of full.
@@ -446,18 +456,18 @@ impl Plan {
         self.kind.planner().items_at_fill(self, fill)
     }
 
-    /// The rate when this share of bits is set.
+    /// Returns the rate when this share of bits is set.
     pub(crate) fn rate_at_fill(&self, fill: f64) -> f64 {
         self.kind.planner().rate_at_fill(self, fill)
     }
 
-    /// The first field in which two plans differ that must not differ between filters whose bits are
-    /// combined, with both values. Items and rate may differ: they say what was intended.
+    /// Returns the first field in which two plans differ that must not differ between filters whose
+    /// bits are combined, with both values. Items and rate may differ: they say what was intended.
     pub(crate) fn difference(&self, other: &Plan) -> Option<(&'static str, String, String)> {
         let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
         let span = |plan: &Plan| plan.span.map_or("none".to_owned(), |span| span.to_string());
         let shard = |plan: &Plan| format!("{} of {}", plan.shard, plan.shards);
-        // The content of one that grows depends on what it promises; the others' only on their shape.
+        // The content of one that grows depends on its rate; the others' only on their shape.
         let scales = self.kind.can_grow();
         let promise = |plan: &Plan| if scales { plan.rate.to_string() } else { String::new() };
         // Most callers chose keys and a rate, and never saw the bits that follow from them.
@@ -526,7 +536,8 @@ pub fn base_share(items: u64) -> f64 {
     if items <= SMALL { 0.1 } else { 0.5 }
 }
 
-/// The largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not after.
+/// Returns the largest n in 0..=max for which `fits` holds; `fits` must hold up to some n and not
+/// after.
 pub(crate) fn largest(max: u64, fits: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, max + 1); // fits(low), and not fits(high)
     while high - low > 1 {

@@ -42,14 +42,15 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Whether the slice is fuller or emptier than chance explains: by more than five deviations.
+    /// Returns whether the slice is fuller or emptier than chance explains: by more than five
+    /// deviations.
     #[must_use]
     pub fn stands_out(&self) -> bool {
         (self.fill - self.expected).abs() > self.limit
     }
 
-    /// Whether the slice would stand out if it were empty: with a few keys in it, chance alone may
-    /// leave it so, and nothing can be concluded.
+    /// Returns whether the slice would stand out if it were empty. If not, it has so few keys that
+    /// chance alone may leave it empty, and nothing can be concluded.
     #[must_use]
     pub fn is_telling(&self) -> bool {
         self.expected > self.limit && self.deviation > 0.0
@@ -92,7 +93,7 @@ pub(crate) fn divide(units: u64, slices: usize) -> impl Iterator<Item = Range<u6
     (0..count).map(move |i| start(i)..start(i + 1))
 }
 
-/// The slices of one array, which are expected to be as full as all of it.
+/// Returns the slices of one array, which are expected to be as full as all of it.
 pub(crate) fn slices_of(counts: &[Count], spread: Spread) -> Vec<Slice> {
     let all: u64 = counts.iter().map(|count| count.cells).sum();
     let used: u64 = counts.iter().map(|count| count.used).sum();
@@ -108,7 +109,8 @@ pub(crate) fn slices_of(counts: &[Count], spread: Spread) -> Vec<Slice> {
     counts.iter().map(slice).collect()
 }
 
-/// The variance of the number of cells in use in a slice, and by how much one key can change it.
+/// Returns the variance of the number of cells in use in a slice, and by how much one key can
+/// change it.
 fn variance(cells: f64, fill: f64, spread: Spread) -> (f64, f64) {
     match spread {
         // A full one has nothing left to vary.
@@ -124,7 +126,7 @@ fn variance(cells: f64, fill: f64, spread: Spread) -> (f64, f64) {
     }
 }
 
-/// A slice from the variance of its number of cells in use.
+/// Returns a slice from the variance of its number of cells in use.
 pub(crate) fn slice(fill: f64, expected: f64, variance: f64, step: f64, cells: f64) -> Slice {
     /// Five deviations: e^(-5^2 / 2).
     const UNLIKELY: f64 = 12.5;
@@ -141,7 +143,7 @@ mod tests {
 
     const SLICES: usize = 64;
 
-    /// A filter of each kind for so many keys, in one array or several.
+    /// Returns a filter of each kind for so many keys, in one array or several.
     fn filters(items: u64) -> Vec<Filter> {
         let plan = |kind| Plan::builder(kind).items(items).rate(0.01);
         let plans = [

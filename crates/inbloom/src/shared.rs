@@ -7,7 +7,7 @@
 //! shards side by side where that is too slow.
 //!
 //! **What holds.** A key whose insert has returned is found by every query that starts later, in
-//! the sense of happens-before: the inserting thread told the querying one, by whatever means.
+//! the sense of happens-before: the inserting thread notified the querying one, by whatever means.
 //! Cells are changed by atomic read-modify-write, or with their line locked, and only a removal
 //! lowers what its own key has raised, so that nothing is lost, and relaxed ordering is enough: a
 //! filter's cells carry no other data.
@@ -50,6 +50,11 @@ use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, unpoisoned};
 
 /// A filter that many threads insert into and query at once.
+///
+/// Queries never wait in the kinds bitmap, classic, counting, blocked and scalable. Inserts into
+/// bitmap, classic and counting filters take no lock. An insert into a blocked filter locks one
+/// cache line, and one into a scalable filter one of its tables. In the other kinds a writer locks
+/// the whole filter.
 ///
 /// ```
 /// use inbloom::{Filter, Kind, Plan};
@@ -165,8 +170,8 @@ impl SharedFilter {
         })
     }
 
-    /// Turns the filter back, without copying. It takes the only handle, so that no thread is still
-    /// at it: behind an `Arc`, use `Arc::into_inner` first.
+    /// Turns the filter back into a [`Filter`], without copying. It takes the only handle, so no
+    /// thread uses the filter any more. Behind an `Arc`, use `Arc::into_inner` first.
     #[must_use]
     pub fn into_exclusive(self) -> Filter {
         let content = match self.content {
@@ -186,9 +191,12 @@ impl SharedFilter {
         }
     }
 
-    /// Records a key. `Ok(true)`: it is certainly new, though in a classic or counting filter
-    /// another thread that inserts it at this very instant may be told the same. Refused as
-    /// [`Filter::insert`] is.
+    /// Inserts a key. `Ok(true)`: it is certainly new. In a classic or counting filter, another
+    /// thread that inserts the key at the same instant may get the same result.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     pub fn insert(&self, key: impl AsKey) -> Result<bool> {
         match self.hasher.pair(&key) {
             None => self.insert_digest(self.hasher.digest(key)),
@@ -203,9 +211,15 @@ impl SharedFilter {
         Ok(new == [true])
     }
 
-    /// Inserts a key unless it is probably present, as [`Filter::insert_if_absent`] does. Of several
-    /// threads that insert a new key at once through this call, exactly one gets `Ok(true)`; the
-    /// others change nothing, so that a counting or cuckoo filter has the key once.
+    /// Inserts a key unless it is probably present, as [`Filter::insert_if_absent`] does. If
+    /// several threads insert a new key at once through this call, exactly one gets `Ok(true)`. The
+    /// others change nothing, so a counting or cuckoo filter has the key once.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -226,13 +240,18 @@ impl SharedFilter {
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
-    /// Takes a key out: see [`Filter::remove`], also for what must not be removed. In a counting filter
-    /// the removal of a key that is not in may deny others, until it is undone, for an instant.
+    /// Removes a key: see [`Filter::remove`], also for what must not be removed. While a counting
+    /// filter removes an absent key, it may report other keys as absent for an instant, until the
+    /// removal is undone.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::remove`] does.
     pub fn remove(&self, key: impl AsKey) -> Result<bool> {
         self.remove_digest(self.hasher.digest(key))
     }
 
-    /// How often a key was inserted and not removed: see [`Filter::count`].
+    /// Returns how often a key was inserted and not removed: see [`Filter::count`].
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
         if self.hasher.digests_per_key() != 1 {
@@ -250,7 +269,7 @@ impl SharedFilter {
         }
     }
 
-    /// Whether a key may have been inserted: false is certain, true is probable.
+    /// Returns whether a key may have been inserted: false is certain, true is probable.
     #[must_use]
     pub fn contains(&self, key: impl AsKey) -> bool {
         match self.hasher.pair(&key) {
@@ -263,17 +282,25 @@ impl SharedFilter {
         }
     }
 
-    /// [`SharedFilter::insert`] for many keys, in order. `new` is emptied first.
+    /// Inserts many keys, in order, as [`SharedFilter::insert`] does. `new` is emptied first.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert_many`] does.
     pub fn insert_many<K: AsKey>(&self, keys: &[K], new: &mut Vec<bool>) -> Result<()> {
         insert_keys(&mut &*self, &self.hasher, keys, new)
     }
 
-    /// [`SharedFilter::contains`] for many keys, in order. `found` is emptied first.
+    /// Queries many keys, in order, as [`SharedFilter::contains`] does. `found` is emptied first.
     pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         contains_keys(&self, &self.hasher, keys, found);
     }
 
-    /// [`SharedFilter::insert`] for a key that is hashed already.
+    /// Does the same as [`SharedFilter::insert`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     pub fn insert_digest(&self, digest: Digest) -> Result<bool> {
         let _gate = self.make_room(digest)?;
         self.insert_inside(digest)
@@ -292,7 +319,11 @@ impl SharedFilter {
         Ok(new)
     }
 
-    /// [`SharedFilter::remove`] for a key that is hashed already.
+    /// Does the same as [`SharedFilter::remove`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::remove`] does.
     pub fn remove_digest(&self, digest: Digest) -> Result<bool> {
         let (removed, is_left) = match &self.content {
             SharedContent::Words(words) => {
@@ -313,7 +344,11 @@ impl SharedFilter {
         Ok(removed)
     }
 
-    /// Lets a window's clock go on: see [`Filter::advance`].
+    /// Moves a window's clock on: see [`Filter::advance`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::advance`] does.
     pub fn advance(&self, now: u64) -> Result<()> {
         match &self.content {
             SharedContent::Words(_) | SharedContent::Scalable(_) => Err(cannot_advance(&self.plan)),
@@ -324,7 +359,11 @@ impl SharedFilter {
         }
     }
 
-    /// [`SharedFilter::insert_if_absent`] for a key that is hashed already.
+    /// Does the same as [`SharedFilter::insert_if_absent`], for a key that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does.
     pub fn insert_digest_if_absent(&self, digest: Digest) -> Result<bool> {
         // Most inserts in a stream with repetitions end here.
         if self.contains_digest(digest) {
@@ -401,11 +440,15 @@ impl SharedFilter {
         }
     }
 
-    /// Copies the filter while other threads go on. The copy has every key whose insert returned
-    /// before the call, and some of those that are inserted meanwhile.
+    /// Copies the filter while other threads continue. The copy has every key that an insert
+    /// returned for before the call, and some of those that are inserted meanwhile.
     ///
-    /// Fails if there is no memory for a second copy. Inserts wait only in the kinds behind a lock
-    /// (see the head of this file), and into the shard of a scalable filter that is being copied.
+    /// Inserts wait in kinds in which a writer locks the whole filter, and into the table of a
+    /// scalable filter that is being copied.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Memory`] if there is no memory for a second copy.
     pub fn snapshot(&self) -> Result<Filter> {
         let _gate = self.auto_clear.as_ref().map(|auto| unpoisoned(auto.gate.read()));
         let mut filter = match &self.content {
@@ -427,7 +470,13 @@ impl SharedFilter {
     }
 
     /// Saves a [snapshot](SharedFilter::snapshot) to a file, as [`Filter::save`] does, while other
-    /// threads go on.
+    /// threads continue.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`SharedFilter::snapshot`] and [`Filter::save`] do.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -447,10 +496,14 @@ impl SharedFilter {
 
     /// Removes every key that was inserted before the call. Texts stay.
     ///
-    /// A key whose insert overlaps with the call may be lost, or be there: insert it again after
-    /// the call, and do not remove it before. A filter that must not lose such keys belongs behind
-    /// a lock of the caller's. (One that clears itself has such a lock: what is inserted after the
-    /// clearing began stays.)
+    /// A key that is inserted during the call may be lost or present. Insert it again after the
+    /// call, and do not remove it before. If your program must not lose such keys, put the filter
+    /// behind a lock. A filter that clears itself has such a lock: what is inserted after the
+    /// clearing began stays.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::clear`] does.
     pub fn clear(&self) -> Result<()> {
         let _alone = self.auto_clear.as_ref().map(|auto| unpoisoned(auto.gate.write()));
         self.clear_inside()
@@ -481,7 +534,7 @@ impl SharedFilter {
         Ok(())
     }
 
-    /// [`SharedFilter::contains`] for a key that is hashed already.
+    /// Does the same as [`SharedFilter::contains`], for a key that is hashed already.
     #[must_use]
     pub fn contains_digest(&self, digest: Digest) -> bool {
         match &self.content {
@@ -491,12 +544,16 @@ impl SharedFilter {
         }
     }
 
-    /// [`SharedFilter::insert_many`] for keys that are hashed already.
+    /// Does the same as [`SharedFilter::insert_many`], for keys that are hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert_many`] does.
     pub fn insert_digests(&self, digests: &[Digest], new: &mut Vec<bool>) -> Result<()> {
         Membership::insert_digests(&mut &*self, digests, new)
     }
 
-    /// [`SharedFilter::contains_many`] for keys that are hashed already.
+    /// Does the same as [`SharedFilter::contains_many`], for keys that are hashed already.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         let width = self.hasher.digests_per_key();
         if width == 1 {
@@ -514,19 +571,19 @@ impl SharedFilter {
         found.resize(digests.len().div_ceil(width), true);
     }
 
-    /// The shape of the filter and what it promises.
+    /// Returns the plan: the sizes of the filter and its target rate.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The hash of the filter.
+    /// Returns the hash of the filter.
     #[must_use]
     pub fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// The number of cells in use: exact whenever no insert is under way.
+    /// Returns the number of occupied slots. It is exact while no insert is under way.
     #[must_use]
     pub fn occupied(&self) -> u64 {
         match &self.content {
@@ -536,7 +593,7 @@ impl SharedFilter {
         }
     }
 
-    /// The share of cells in use, from 0 to 1.
+    /// Returns the share of occupied slots, from 0 to 1.
     #[must_use]
     pub fn fill(&self) -> f64 {
         match &self.content {
@@ -546,7 +603,7 @@ impl SharedFilter {
         }
     }
 
-    /// How many inserts were told "new", less those that were removed.
+    /// Returns how many inserts reported a new key, less the keys that were removed.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.inserted.total()
@@ -564,7 +621,7 @@ impl SharedFilter {
         }
     }
 
-    /// The rate at which a foreign key is claimed now, from the cells that are really in use.
+    /// Returns the current false-positive rate, from the slots that are occupied.
     #[must_use]
     pub fn rate(&self) -> f64 {
         match &self.content {
@@ -587,7 +644,7 @@ impl fmt::Debug for SharedFilter {
 }
 
 impl Words {
-    /// The cells as a filter of one thread, without the locks of lines.
+    /// Returns the cells as a filter of one thread, without the locks of lines.
     fn copy(&self, plan: &Plan) -> Result<Content> {
         let words = self.cells.words();
         let mut cells = Cells::zeroed(words.len() as u64 * 8)?;
@@ -809,13 +866,14 @@ impl Counter {
 
     fn total(&self) -> u64 {
         let stripes = self.stripes.iter().map(|stripe| stripe.0.load(Ordering::Relaxed));
-        // Below zero if more keys were removed than were told new: some were taken for others.
+        // Below zero if more keys were removed than were reported as new: some were taken for
+        // others.
         let total = stripes.fold(0, u64::wrapping_add);
         if total > i64::MAX as u64 { 0 } else { total }
     }
 }
 
-/// The stripe of this thread: threads take them in turn.
+/// Returns the stripe of this thread: threads take them in turn.
 #[cfg(not(loom))]
 fn stripe() -> usize {
     use std::sync::atomic::AtomicUsize;

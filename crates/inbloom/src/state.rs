@@ -134,7 +134,7 @@ pub(crate) trait Measured {
     fn payload(&self) -> Cow<'_, [u8]>;
 
     /// Returns whether the cells must not be changed: those of a file that is mapped to read, or
-    /// lent. (A static kind takes no inserts in any case; whoever accounts for memory asks it too.)
+    /// lent. (A static kind takes no inserts in any case; accounts of memory call it too.)
     fn is_read_only(&self) -> bool;
 }
 

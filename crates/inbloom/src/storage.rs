@@ -1,9 +1,9 @@
 //! Where bits live: in memory of our own, in a mapped file, or in bytes that somebody lends us.
 //!
-//! [`Cells`] is a run of bytes with an owner. Kinds read it as one slice whoever owns it, so that one
-//! implementation serves all of them. Memory of our own starts on a cache line (unless it is small), and from 2 MiB
-//! up on a huge page: a random access into gigabytes otherwise costs a page walk on top of the miss
-//! (20 to 40% of the time of a query, measured).
+//! [`Cells`] is a run of bytes with an owner. Kinds read it as one slice with any owner, so that
+//! one implementation serves all of them. Memory of our own starts on a cache line (unless it is
+//! small), and from 2 MiB up on a huge page: a random access into gigabytes otherwise costs a page
+//! walk on top of the miss (20 to 40% of the time of a query, measured).
 //!
 //! [`Shared`] is the same memory, turned over to many threads: from then on it is only touched
 //! through atomics (or through vector loads written in assembly, see `kernels`), until it is turned back.
@@ -34,10 +34,10 @@ const LINE: usize = 64;
 /// The size of a huge page on x86-64 and on most ARM systems.
 #[cfg(feature = "file")]
 const HUGE_PAGE: usize = 2 << 20;
-/// From this size on the system is told in which order a mapped file is read. Keys jump about, and
-/// reading ahead would bring in 16 pages or more for each one that is asked for (93 times the memory,
-/// measured); but a whole pass without reading ahead waits for every page (23 s instead of 2 for a
-/// GiB that is not in memory, measured). A smaller file is best brought in at once.
+/// From this size on the system is advised in which order a mapped file is read. Keys jump about,
+/// and reading ahead would bring in 16 pages or more for each one that is asked for (93 times the
+/// memory, measured); but a whole pass without reading ahead waits for every page (23 s instead of
+/// 2 for a GiB that is not in memory, measured). A smaller file is best brought in at once.
 pub(crate) const LARGE: usize = 16 << 20;
 
 /// The order in which the bytes of a mapped file are going to be read.
@@ -129,7 +129,7 @@ fn heap_layout(size: usize) -> Option<Layout> {
 /// Cells of fewer bytes may begin within a cache line.
 const SMALL: usize = 1024;
 
-/// The bytes of memory that cells of so many bytes take.
+/// Returns the bytes of memory that cells of so many bytes take.
 pub(crate) fn allocated(len: u64) -> u64 {
     #[cfg(feature = "file")]
     if len >= HUGE_PAGE as u64 {
@@ -193,7 +193,6 @@ impl Cells {
         })
     }
 
-    /// The bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the owner keeps `len` bytes from `start` alive as long as `self`, and writing
@@ -201,13 +200,13 @@ impl Cells {
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// The bytes to change, or the error that says they are not ours to change.
+    /// Returns the bytes to change, or the error that says they are not ours to change.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.writable().ok_or(Error::ReadOnly)
     }
 
-    /// The bytes to change, if they are ours to change.
+    /// Returns the bytes to change, if they are ours to change.
     #[inline]
     pub(crate) fn writable(&mut self) -> Option<&mut [u8]> {
         if !self.is_writable() {
@@ -217,6 +216,7 @@ impl Cells {
         Some(unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) })
     }
 
+    // No call and no loop: both would be in the way of every single insert.
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
         match self.owner {
@@ -228,8 +228,8 @@ impl Cells {
         }
     }
 
-    /// Tells the system in which order a large mapped file is going to be read. Whoever announces a
-    /// pass over all of it goes back to [`Order::Random`] afterwards.
+    /// Tells the system in which order a large mapped file is going to be read. A caller that
+    /// announces a pass over all of it goes back to [`Order::Random`] afterwards.
     pub(crate) fn expect(&self, order: Order) {
         if let Owner::Part { whole, .. } = &self.owner {
             return whole.expect(order);
@@ -240,8 +240,8 @@ impl Cells {
         let _ = order;
     }
 
-    /// Whether the bytes are those of a mapped file, of which the system keeps in memory what it
-    /// sees fit.
+    /// Returns whether the bytes are those of a mapped file, of which the system keeps in memory
+    /// what it sees fit.
     pub(crate) fn is_mapped(&self) -> bool {
         match &self.owner {
             #[cfg(feature = "file")]
@@ -264,9 +264,9 @@ impl Cells {
         }
     }
 
-    /// Whether the page of a byte is in memory, so that to touch it is not to wait for the disk.
-    /// One system call. Yes where the system does not tell: Linux tells only those who own a file
-    /// or may write to it.
+    /// Returns whether the page of a byte is in memory, so that to touch it is not to wait for the
+    /// disk. One system call. Yes where the system does not tell: Linux tells only those who own a
+    /// file or may write to it.
     pub(crate) fn is_resident(&self, at: usize) -> bool {
         assert!(at < self.len, "a byte of these cells");
         #[cfg(feature = "file")]
@@ -276,12 +276,12 @@ impl Cells {
         true
     }
 
-    /// A copy in memory of our own.
+    /// Returns a copy in memory of our own.
     pub(crate) fn copy(&self) -> Result<Cells> {
         self.copy_part(0..self.len)
     }
 
-    /// A copy of some of the bytes, a multiple of 8, in memory of our own.
+    /// Returns a copy of some of the bytes, a multiple of 8, in memory of our own.
     pub(crate) fn copy_part(&self, part: Range<usize>) -> Result<Cells> {
         let mut copy = Cells::zeroed(part.len() as u64)?;
         self.expect(Order::Ascending);
@@ -296,7 +296,7 @@ impl Cells {
         Ok(())
     }
 
-    /// The number of set bits: reads everything.
+    /// Returns the number of set bits: reads everything.
     pub(crate) fn count_ones(&self) -> u64 {
         words(self.bytes()).map(|word| u64::from(word.count_ones())).sum()
     }
@@ -331,7 +331,7 @@ impl Bits {
         (!stray).then(|| self.cells.count_ones())
     }
 
-    /// The set bits of slices of the first `used` bits.
+    /// Returns the set bits of slices of the first `used` bits.
     pub(crate) fn counts(&self, used: u64, slices: usize) -> Vec<Count> {
         let bytes = self.cells.bytes();
         let (words, _) = bytes.as_chunks::<8>();
@@ -358,8 +358,8 @@ impl Bits {
         counts
     }
 
-    /// The cells in use in slices of whole blocks. `marks` gives a bit for each cell of a word that
-    /// is in use; a block has so many `cells`.
+    /// Returns the cells in use in slices of whole blocks. `marks` gives a bit for each cell of a
+    /// word that is in use; a block has so many `cells`.
     pub(crate) fn block_counts(
         &self,
         slices: usize,
@@ -421,7 +421,7 @@ impl PartialEq for Bits {
     }
 }
 
-/// The bytes as little-endian words.
+/// Returns the bytes as little-endian words.
 pub(crate) fn words(bytes: &[u8]) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
     let (chunks, rest) = bytes.as_chunks::<8>();
     debug_assert!(rest.is_empty());

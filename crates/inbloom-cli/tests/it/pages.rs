@@ -1,5 +1,5 @@
-//! The pages as a whole: links lead somewhere, both READMEs have the same content, and the chart
-//! shows the recorded runs.
+//! Checks the pages as a whole: their links and their prose, both READMEs for the same content, and
+//! the chart against the recorded runs.
 
 use std::collections::HashSet;
 use std::fs;
@@ -123,4 +123,33 @@ fn the_chart_shows_the_recorded_runs() {
     let output = python.arg(root().join("scripts/chart")).arg("--check").output();
     let output = output.expect("python3 is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn sentences_are_short_and_words_are_those_of_the_list() {
+    let Some(mut python) = inbloom_testing::program("python3", "python3") else { return };
+    let output = python.arg(root().join("scripts/prose")).arg("--check").output();
+    let output = output.expect("python3 is there");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_check_of_the_prose_notices_what_breaks_a_rule() {
+    let Some(mut python) = inbloom_testing::program("python3", "python3") else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("page.md");
+    let long = "word ".repeat(31);
+    let wide = "wide ".repeat(21);
+    let text = format!(
+        "# Title\n\nA key is denied.\n\n{long}\n\n| a |\n|---|\n| {} |\n\n{wide}\n",
+        "x".repeat(61)
+    );
+    fs::write(&page, text).expect("the folder can be written to");
+    let output = python.arg(root().join("scripts/prose")).arg(&page).output();
+    let output = output.expect("python3 is there");
+    let found = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{found}");
+    for problem in [":3: \"denied\"", ":5: 31 words", "a cell of 61 characters", "columns"] {
+        assert!(found.contains(problem), "{problem} is not among:\n{found}");
+    }
 }

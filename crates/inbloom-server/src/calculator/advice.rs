@@ -185,7 +185,8 @@ pub fn curves(question: &Question, plan: &Plan) -> Value {
         let items = plan.items() as f64 * 2.0 * f64::from(step) / f64::from(RATE_POINTS);
         json!({ "items": items.round(), "rate": rate_at(plan, items) })
     };
-    // The memory for the same keys at other rates: whatever else told the rate or the memory is left out.
+    // The memory for the same keys at other rates: whatever else gave the rate or the memory is
+    // left out.
     let asked = |rate: f64| Question {
         items: Some(plan.items()),
         rate: Some(rate),

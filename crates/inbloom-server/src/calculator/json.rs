@@ -80,7 +80,7 @@ fn plan_as_json(plan: &Plan, scope: Scope) -> Value {
     fields
 }
 
-/// A number that depends on how many keys there are, if they were asked about.
+/// Returns a number that depends on how many keys there are, if they were asked about.
 fn total(scope: Scope, value: Value) -> Value {
     if scope == Scope::AllKeys { value } else { Value::Null }
 }

@@ -79,7 +79,7 @@ impl Clients {
     }
 
     /// Ends the connection of the client that holds the most, unless enough is about to be freed by
-    /// clients that were told to go.
+    /// clients that are to disconnect.
     fn evict_largest(&self, excess: u64) -> bool {
         let held = |client: &Arc<Client>| client.held.load(Ordering::Relaxed);
         let (going, staying): (Vec<_>, Vec<_>) =

@@ -1,9 +1,9 @@
-//! What a client says about itself and its connection. Replies and errors are those of Redis 7.4,
-//! which clients look at to decide what they may use.
+//! Commands about a client and its connection. Replies and errors are those of Redis 7.4: clients
+//! read them to decide which features they may use.
 //!
-//! Commands for which there is nothing behind are refused in words that say so, instead of being
-//! unknown: publish and subscribe, tracking, the cluster. `CLIENT MAINT_NOTIFICATIONS` is unknown
-//! on purpose: go-redis takes an OK for a promise that later connections are held to.
+//! The server has no publish and subscribe, no tracking and no cluster. It knows their commands, and
+//! its error says that the feature is missing. `CLIENT MAINT_NOTIFICATIONS` is unknown on purpose:
+//! after an OK, go-redis expects the same of later connections.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
-//! CF.*: RedisBloom's cuckoo filter, bit for bit, and its answers, to the byte.
+//! CF.*: RedisBloom's cuckoo filter, equal in every bit, with replies that are equal in every byte.
 //!
-//! Where we deviate on purpose, docs/server.md says so and why: options that nobody knows are
-//! errors and are not looked for in the place of the key, there is neither a ceiling of 2^30 items
-//! nor one of 32 sub-filters, a filter that would not fit into memory is refused with the figures,
-//! CF.COMPACT is the writing command that it is, and a filter of more than 65,536 slots is
-//! compacted when CF.COMPACT says so, never inside CF.DEL.
+//! It differs on purpose in these points. docs/server.md gives the reasons.
+//!
+//! - Unknown options are errors. Options are not looked for in the place of the key.
+//! - There is no limit of 2^30 items, and none of 32 sub-filters.
+//! - A filter that does not fit into memory is refused, and the error gives both numbers.
+//! - CF.COMPACT has the flag of a command that writes.
+//! - A filter of more than 65,536 slots is compacted by CF.COMPACT only, never inside CF.DEL.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -648,7 +650,7 @@ fn compact(call: &mut Call<'_>) -> Result<(), ReplyError> {
         if is_last[0] || !entry.is_live(call.now) {
             break;
         }
-        // Whoever waits for the lock is to have it.
+        // A thread that waits for the lock gets it.
         std::thread::yield_now();
     }
     call.reply.ok();

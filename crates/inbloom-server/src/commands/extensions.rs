@@ -335,7 +335,7 @@ pub(super) struct Estimated {
     pub(super) estimate: f64,
     pub(super) fill: f64,
     pub(super) rate: f64,
-    /// Not a number where nothing was promised.
+    /// Not a number where there is no target rate.
     pub(super) promised: f64,
 }
 

@@ -12,7 +12,7 @@
 //! ones wherever they begin. One place to go back to, no recursion (Redis's own overflowed the
 //! stack: CVE-2024-31228), and at most the product of both lengths in steps.
 
-/// Whether a pattern matches the whole of a text.
+/// Returns whether a pattern matches the whole of a text.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut done) = (0, 0);
     // Behind the last star, and up to where it reached so far.

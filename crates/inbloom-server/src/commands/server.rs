@@ -56,7 +56,7 @@ pub const MODULE_VERSION: i64 = 80_800;
 
 const SERVER: Command = Command { group: "server", on_store: OnStore::Same, ..Command::NONE };
 
-/// Whether a name is as a pattern says, in upper or lower case: names of ours are in lower.
+/// Returns whether a name is as a pattern says, in upper or lower case: names of ours are in lower.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     glob::matches(&pattern.to_ascii_lowercase(), name)
 }

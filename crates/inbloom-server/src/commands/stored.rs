@@ -3,10 +3,10 @@
 //! The rows are with the commands; this is their other half. Replies are those of a filter in memory where
 //! the store can tell as much, and an error where it cannot:
 //!
-//! * `UNKNOWN`: the item is in the filter, but whether it was new is not known. Sending the add again
-//!   answers 0, because the item is in the filter by now.
-//! * `LOST`: the store has lost the part of the filter that would answer. Never 0, which would claim that
-//!   the item is absent.
+//! * `UNKNOWN`: the item is in the filter, but whether it was new is not known. Sending the add
+//!   again answers 0, because the item is in the filter by now.
+//! * `LOST`: the store has lost the part of the filter that would answer. Never 0, which would mean
+//!   that the item is absent.
 //! * `STOREDOWN`: the store did not answer in time. The item of an add may be in the filter.
 //!
 //! In the array of BF.MADD, BF.INSERT and BF.MEXISTS, each item has its answer or its error.

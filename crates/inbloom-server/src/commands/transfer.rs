@@ -2,10 +2,10 @@
 //!
 //! **Forms.** Filters that are RedisBloom's (all of CF.*, and those of BF.* that came from it or
 //! were reserved with KIND redisbloom) are dumped in its form, which it loads. Our own are dumped
-//! in ours, drawn in `value/dump_format.rs`. LOADCHUNK and RESTORE take both, told apart by the first
-//! bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later iterator
-//! is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a MiB.
-//! (Iterators of our form may carry the number of a copy in addition.)
+//! in ours, drawn in `value/dump_format.rs`. LOADCHUNK and RESTORE take both, which differ in the
+//! first bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later
+//! iterator is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a
+//! MiB. (Iterators of our form may carry the number of a copy in addition.)
 //!
 //! **Dumping while others add.** No key that was acknowledged before iterator 0 was asked for is
 //! missing from the copy. Where bits are only ever added (the base of our filters, RedisBloom's
@@ -16,9 +16,9 @@
 //! until nobody has asked for a piece for a minute; if it is gone, that is an error and not an end.
 //!
 //! **Several dumps of one filter at once.** Each goes on with its own copy. In our own form the
-//! number of the copy is a part of the iterators. In RedisBloom's form iterators are positions, which
-//! RedisBloom reads, so that the connection tells which copy is meant. A client that goes on over
-//! another connection is served if there is but one dump, and told to begin again otherwise.
+//! number of the copy is a part of the iterators. In RedisBloom's form iterators are positions,
+//! which RedisBloom reads, so that the connection tells which copy is meant. A client that goes on
+//! over another connection is served if there is but one dump, and gets an error otherwise.
 //!
 //! **Loading.** What arrives is out of sight until all of it has: pieces come in any order,
 //! repeated, of any size. Then the filter is checked, and published if its name is still free. What

@@ -36,7 +36,7 @@ const SOON: f64 = 7.0 * 86_400.0;
 /// Above this share of its capacity a filter is nearly full.
 const NEARLY: f64 = 0.9;
 
-/// What the counts of a filter give reason for.
+/// Returns what the counts of a filter give reason for.
 fn from_counts(summary: &Summary, rate: Option<f64>) -> Vec<(Urgency, &'static str)> {
     let mut found = Vec::new();
     if rate.is_some_and(|rate| summary.is_over_target(rate)) {
@@ -114,8 +114,8 @@ fn from_all(
     found
 }
 
-/// The seconds until a filter has as many keys as it is for, at the speed of late; None if it has them, or
-/// does not get there.
+/// Returns the seconds until a filter has as many keys as it is for, at the speed of late; None if
+/// it has them, or does not get there.
 pub fn full_in(summary: &Summary, growth: Option<Growth>) -> Option<f64> {
     let takes = !summary.forgets && !summary.is_fixed;
     let speed = growth?.keys_per_second;
@@ -123,12 +123,12 @@ pub fn full_in(summary: &Summary, growth: Option<Growth>) -> Option<f64> {
     (takes && speed > 0.0).then(|| left as f64 / speed)
 }
 
-/// A capacity for twice the keys.
+/// Returns a capacity for twice the keys.
 fn twice(summary: &Summary) -> u64 {
     summary.keys.max(summary.capacity.unwrap_or(0)).saturating_mul(2)
 }
 
-/// The memory of a filter like this one for so many keys.
+/// Returns the memory of a filter like this one for so many keys.
 fn bytes_for(summary: &Summary, items: u64) -> Option<u64> {
     let question =
         Question { items: Some(items), rate: summary.target_rate, ..Question::default() };

@@ -142,7 +142,7 @@ pub struct ApiCall<'a> {
 ///
 /// # Errors
 ///
-/// What is to be told instead.
+/// The reply instead.
 pub fn answer(call: &ApiCall<'_>) -> Result<Value, ApiError> {
     let mut parameters = Parameters::parse(call.query)?;
     let segments: Vec<&str> = call.path.split('/').collect();
@@ -189,7 +189,7 @@ pub fn answer(call: &ApiCall<'_>) -> Result<Value, ApiError> {
             return Err(ApiError::not_found(message));
         }
     };
-    // A mapped file that has changed: what was read of it is not to be told.
+    // A mapped file that has changed: what was read of it is not returned.
     if let Some(failure) = take_found() {
         return Err(ApiError::new(StatusCode::CONFLICT, "refused", failure.text()));
     }

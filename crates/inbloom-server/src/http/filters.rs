@@ -133,7 +133,7 @@ pub fn list(server: &Server, parameters: &mut Parameters) -> Result<Value, ApiEr
     }))
 }
 
-/// The part of a list that a page shows, in order; the rest is not sorted.
+/// Returns the part of a list that a page shows, in order; the rest is not sorted.
 fn page_of<T>(
     all: &mut [T],
     offset: usize,
@@ -154,7 +154,7 @@ fn page_of<T>(
     &all[offset..end]
 }
 
-/// Whether a name has this in it, whatever the case of ASCII letters.
+/// Returns whether a name has this in it, whatever the case of ASCII letters.
 fn contains(name: &[u8], lowercase: &[u8]) -> bool {
     lowercase.is_empty() || memchr::memmem::find(&name.to_ascii_lowercase(), lowercase).is_some()
 }
@@ -183,7 +183,7 @@ fn row(database: usize, listed: &Listed, speed: Option<Speed>) -> Value {
     Value::Object(object)
 }
 
-/// What a watched filter did a second, lately.
+/// Returns what a watched filter did a second, lately.
 pub fn per_second(speed: &Speed) -> Value {
     json!({
         "added": speed.added,
@@ -193,7 +193,7 @@ pub fn per_second(speed: &Speed) -> Value {
     })
 }
 
-/// The databases that have filters.
+/// Returns the databases that have filters.
 pub fn databases(server: &Server) -> Vec<Value> {
     let count = |database: usize| (database, server.keyspace.len(database));
     (0..DATABASES)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Characters of a name that are shown.
 const SHOWN: usize = 512;
 
-/// The name in a segment of a path; None if it is not written properly.
+/// Returns the name in a segment of a path; None if it is not written properly.
 pub fn read(segment: &str) -> Option<Vec<u8>> {
     match segment.strip_prefix('=') {
         Some(encoded) => base64_decode(encoded, URL),
@@ -19,7 +19,7 @@ pub fn read(segment: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// A name as a segment of a path.
+/// Returns a name as a segment of a path.
 pub fn path(name: &[u8]) -> String {
     if matches!(name, b"." | b"..") {
         return format!("={}", base64_encode(name, URL));
@@ -41,7 +41,8 @@ pub fn percent_encode(bytes: &[u8]) -> String {
     text
 }
 
-/// A name as text to show: bytes that are not UTF-8 as `\xff`, and the beginning of a long one.
+/// Returns a name as text to show: bytes that are not UTF-8 as `\xff`, and the beginning of a long
+/// one.
 pub fn text(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
@@ -66,7 +67,7 @@ pub fn insert(object: &mut Map<String, Value>, name: &[u8]) {
     object.insert("path".to_owned(), json!(path(name)));
 }
 
-/// The bytes of percent-encoded text; None if a `%` is not followed by two digits.
+/// Returns the bytes of percent-encoded text; None if a `%` is not followed by two digits.
 pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -121,7 +122,7 @@ pub fn base64_encode(bytes: &[u8], alphabet: Alphabet) -> String {
     text
 }
 
-/// The bytes of base64; None if it is none. Padding may be left out.
+/// Returns the bytes of base64; None if it is none. Padding may be left out.
 pub fn base64_decode(text: &str, alphabet: Alphabet) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);

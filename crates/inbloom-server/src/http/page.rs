@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A file of `web/`.
+/// A file of the page, compiled in.
 pub struct WebFile {
     /// Its path there, and its address behind the slash.
     pub path: &'static str,

@@ -85,7 +85,8 @@ pub struct Stamp {
 }
 
 impl Entry {
-    /// A filter with its number, and until when it lives. It is on no account before it has a name.
+    /// Returns a filter with its number, and until when it lives. It is on no account before it has
+    /// a name.
     pub fn new(id: u64, value: Value, expires: Option<u64>) -> Entry {
         Entry {
             id,
@@ -105,7 +106,7 @@ impl Entry {
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Whether it is not as the last snapshot has it; from now on it counts as if.
+    /// Returns whether it is not as the last snapshot has it; from now on it counts as if.
     pub fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::AcqRel)
     }
@@ -115,7 +116,7 @@ impl Entry {
         self.expires.store(at.unwrap_or(NEVER), Ordering::Relaxed);
     }
 
-    /// Whether it can still be reached by its name at this time.
+    /// Returns whether it can still be reached by its name at this time.
     pub fn is_live(&self, now: u64) -> bool {
         self.accounted.load(Ordering::Acquire) != GONE && now < self.expires.load(Ordering::Relaxed)
     }
@@ -125,7 +126,7 @@ impl Entry {
         Some(self.expires.load(Ordering::Relaxed)).filter(|at| *at != NEVER)
     }
 
-    /// The number of its counters, if it is watched.
+    /// Returns the number of its counters, if it is watched.
     #[inline]
     pub fn watched(&self) -> Option<usize> {
         usize::from(self.watched.load(Ordering::Relaxed)).checked_sub(1)

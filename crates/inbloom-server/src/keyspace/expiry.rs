@@ -29,7 +29,8 @@ pub(super) struct Calendar {
 /// What a page takes: its place in the tree, and the smallest table.
 const PAGE: u64 = 240;
 
-/// What an entry takes on its page: a place in a table that is half full, and its name once more.
+/// Returns what an entry takes on its page: a place in a table that is half full, and its name once
+/// more.
 fn item_bytes(item: &DueEntry) -> u64 {
     64 + allocated(item.name.len() as u64)
 }
@@ -91,7 +92,7 @@ impl Calendar {
         due
     }
 
-    /// The bytes that all of it takes.
+    /// Returns the bytes that all of it takes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -109,14 +110,14 @@ impl Calendar {
         }
     }
 
-    /// How many entries are on its pages.
+    /// Returns how many entries are on its pages.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.pages.lock().values().map(HashTable::len).sum()
     }
 }
 
-/// A hash of where an entry is. An allocator's choice, not a client's: nobody can make them
+/// Returns a hash of where an entry is. An allocator's choice, not a client's: nobody can make them
 /// collide.
 fn place(entry: &Arc<Entry>) -> u64 {
     let address = Arc::as_ptr(entry) as u64;

@@ -61,7 +61,7 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// The filters that are gone by it.
+    /// Returns the filters that are gone by it.
     pub fn removed(&self) -> &[u64] {
         match self {
             Record::Create { replaced, .. } | Record::Rename { replaced, .. } => match replaced {

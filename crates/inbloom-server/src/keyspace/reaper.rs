@@ -1,7 +1,7 @@
 //! Frees large filters on a thread of its own: to give a gigabyte back takes the kernel tens of
 //! milliseconds, which no client should wait for.
 //!
-//! A filter that was deleted while somebody asks it is freed by whoever lets go of it last. So the
+//! A filter that was deleted while it is in use is freed by its last user. So the
 //! reaper waits until it is the last itself.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -57,7 +57,7 @@ impl Keyspace {
         0
     }
 
-    /// A key of a database, if there is one, each as likely as the others.
+    /// Returns a key of a database, if there is one, each as likely as the others.
     pub fn any(&self, database: usize, seed: u64, now: u64) -> Option<Vec<u8>> {
         /// So often is an expired key drawn only if there is hardly another.
         const TRIES: u64 = 100;
@@ -88,7 +88,7 @@ impl Keyspace {
     }
 }
 
-/// The place of a hash in the order of scanning.
+/// Returns the place of a hash in the order of scanning.
 pub(super) fn cursor_of(hash: u64) -> u64 {
     hash >> (64 - CURSOR_BITS)
 }

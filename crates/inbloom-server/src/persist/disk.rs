@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files in one folder.
 pub trait Disk: Send + Sync {
-    /// The names of all files.
+    /// Returns the names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
     /// Reads a file from its beginning.
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send>>;
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     fn length(&self, name: &str) -> io::Result<u64>;
-    /// Where a file is, if it is one that can be mapped.
+    /// Returns where a file is, if it is one that can be mapped.
     fn path(&self, name: &str) -> Option<PathBuf>;
-    /// A new file, empty, in the place of any of that name.
+    /// Returns a new file, empty, in the place of any of that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file another name, in the place of any of that name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -45,7 +45,7 @@ pub trait DiskFile: Send + Sync {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An existing folder.
+    /// Returns an existing folder.
     pub fn new(path: impl Into<PathBuf>) -> Folder {
         Folder(path.into())
     }
@@ -86,7 +86,7 @@ impl Disk for Folder {
 
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
         let path = self.at(name);
-        // A file that is mapped must not change: whoever has it keeps it.
+        // A file that is mapped must not change: its users keep it.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -1,12 +1,12 @@
 //! The log: what was changed, on its way to the disk.
 //!
-//! Whoever changes a filter appends a record at the same time, under the same lock where order
-//! matters, so that the order of records is that in which changes were made. Records gather in
-//! memory. A client's replies wait until its records are written (or synced, as the policy says):
-//! whoever comes first writes for all who have appended by then, the others wait. So a write takes
-//! as many records as came during the last one, and nobody waits for a thread to wake up when there
-//! is no crowd. While the disk is busy with a sync or a snapshot, a write may take as long as that: then
-//! a thread of its own writes, and connections that only ask go on.
+//! A thread that changes a filter appends a record at the same time, under the same lock where
+//! order matters, so that the order of records is that in which changes were made. Records gather
+//! in memory. A client's replies wait until its records are written (or synced, as the policy
+//! says): the first thread to commit writes every record appended so far; the others wait. So a
+//! write takes as many records as came during the last one, and nobody waits for a thread to wake
+//! up when there is no crowd. While the disk is busy with a sync or a snapshot, a write may take as
+//! long as that: then a thread of its own writes, and connections that only ask go on.
 //!
 //! **Trouble.** A write that fails, on a full disk say, is cut off and kept in memory, to be tried
 //! again twice a second. Until it succeeds nothing is acknowledged and no change is begun; queries
@@ -200,7 +200,7 @@ impl Log {
         self.progress.notify_waiters();
     }
 
-    /// The number of the last record.
+    /// Returns the number of the last record.
     pub fn last(&self) -> u64 {
         self.pending.lock().last
     }
@@ -210,7 +210,7 @@ impl Log {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether everything up to a record may be acknowledged now; None: not yet.
+    /// Returns whether everything up to a record may be acknowledged now; None: not yet.
     fn poll(&self, sequence: u64) -> Option<Result<(), ReplyError>> {
         if self.is_kept(sequence) {
             return Some(Ok(()));
@@ -231,7 +231,7 @@ impl Log {
             } else {
                 let written = self.write(&mut segment);
                 self.release(segment);
-                // Only what is new is told, or those who wait would tell each other that nothing is.
+                // Only news is announced, or waiting threads would wake each other for nothing.
                 if let Ok(true) = written {
                     self.progress.notify_waiters();
                 }
@@ -261,7 +261,7 @@ impl Log {
         }
     }
 
-    /// The same for a thread that may wait.
+    /// Returns the same for a thread that may wait.
     pub fn commit_here(&self, sequence: u64) -> Result<(), ReplyError> {
         if !self.is_kept(sequence) {
             let written = self.write(&mut self.segment.lock());
@@ -278,7 +278,7 @@ impl Log {
         }
     }
 
-    /// Lets others write. Who has appended meanwhile and found the file taken waits to be told.
+    /// Lets others write, and wakes threads that appended meanwhile and found the file taken.
     fn release(&self, segment: MutexGuard<'_, Segment>) {
         drop(segment);
         if !self.pending.lock().chunks.is_empty() {
@@ -441,7 +441,7 @@ impl Log {
         Ok(border)
     }
 
-    /// The snapshot that began there has failed: the next one is told again what was removed.
+    /// The snapshot that began there has failed: the next one gets the removals again.
     pub fn give_back(&self, border: Border) {
         self.pending.lock().removed.extend(border.removed);
         self.bytes.fetch_max(border.bytes, Ordering::Relaxed);

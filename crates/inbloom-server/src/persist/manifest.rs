@@ -47,7 +47,7 @@ pub struct Manifest {
     pub packs: Vec<u64>,
 }
 
-/// How a hash is told from others: by its name, and by what it makes of a text.
+/// How a hash is recognized: by its name, and by what it makes of a text.
 pub fn hash_name(hasher: &Hasher) -> String {
     format!("{} {:016x}", hasher.name().replace(' ', "_"), hasher.digest("inbloom").place)
 }

@@ -223,8 +223,8 @@ fn put_hashes<H: Logged>(
     hashes.iter().for_each(|hash| hash.put(out));
 }
 
-/// The record of the body of a frame whose checksum was right. None: it is of a newer version, or was
-/// never written by us.
+/// Returns the record of the body of a frame whose checksum was right. None: it is of a newer
+/// version, or was never written by us.
 pub fn parse<'a>(body: &'a [u8], buffers: &'a mut HashBuffers) -> Option<Record<'a>> {
     let mut fields = Decoder(body);
     let record = match fields.u8()? {
@@ -289,7 +289,8 @@ fn database(fields: &mut Decoder<'_>) -> Option<usize> {
     usize::try_from(fields.varint()?).ok().filter(|database| *database < DATABASES)
 }
 
-/// The first frame of some bytes: its body, and what comes after. None: it is not whole, or damaged.
+/// Returns the first frame of some bytes: its body, and what comes after. None: it is not whole, or
+/// damaged.
 pub fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<FRAME>()?;
     let length = u32::from_le_bytes(head[..4].try_into().expect("4 bytes")) as usize;

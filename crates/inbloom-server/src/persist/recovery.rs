@@ -4,16 +4,20 @@
 //! Then the log after them, record by record. While that goes on filters are found by their number:
 //! names may be out of date until the last record is read, and then are right all at once.
 //!
-//! **What is torn.** A log ends where its last record that is whole ends: what comes behind was never
-//! acknowledged, or not synced, and is cut off and reported. If there are whole records behind it, it
-//! may also be damage: what is cut off is kept then. If they are in a later file it must be, as a file
-//! is synced before the next one begins: the server does not start, unless it is told to `--repair`. An
-//! image that cannot be read is set aside, and the filter with it; all others start.
+//! **What is torn.** A log ends where its last record that is whole ends: what comes behind was
+//! not acknowledged, or not yet synced, and is cut off and reported. If there are whole records
+//! behind it, it may also be damage: what is cut off is kept then. If they are in a later file it
+//! must be, as a file is synced before the next one begins: the server does not start without
+//! `--repair`. An image that is damaged is set aside, and the filter with it; all others start.
 //!
-//! **What is missing.** The manifest names the snapshots, the first file of the log and the newest one
-//! that there was when it was written. If one of them is gone, or records before the newest, the server
-//! does not start either, unless it is told to `--repair`: then what was in it counts as lost, and what
-//! comes after it with it.
+//! **What another version wrote.** An image may be intact and have a layout that this inbloom does not
+//! read: a retired one, or one of a newer inbloom. If the log does not remove the filter, the server
+//! does not start without `--repair`: with an inbloom that reads it, nothing is lost.
+//!
+//! **What is missing.** The manifest names the snapshots, the first file of the log and the newest
+//! one that there was when it was written. If one of them is gone, or records before the newest,
+//! the server does not start either without `--repair`. With it, what was in it counts as lost, and
+//! what comes after it with it.
 //!
 //! Nothing is written, renamed or removed before it is clear that the server starts.
 
@@ -40,7 +44,7 @@ pub struct Found {
     pub filters: u64,
     /// Records of the log that were replayed.
     pub records: u64,
-    /// Bytes at the end of the log that were no whole record.
+    /// Bytes at the end of the log that were no whole record, and are not among what is damaged.
     pub cut: u64,
     /// What could not be read, and was set aside.
     pub damaged: Vec<String>,
@@ -187,7 +191,7 @@ struct Recovery<'a> {
     /// A number that none of them has.
     next: u64,
     found: Found,
-    /// What is to be kept for whoever can read it, when it is clear that the server starts.
+    /// What is to be kept for repair, when it is clear that the server starts.
     aside: Vec<Aside>,
     /// By the numbers of filters, what of them is intact and cannot be read.
     unreadable: BTreeMap<u64, Vec<Damage>>,

@@ -22,17 +22,17 @@ pub const VERSION: u32 = 1;
 /// The bytes before the first frame.
 pub const HEADER: usize = 32;
 
-/// The name of the log's file that begins with a record.
+/// Returns the name of the log's file that begins with a record.
 pub fn name(first: u64) -> String {
     format!("log-{first:020}")
 }
 
-/// The name of the file of a snapshot.
+/// Returns the name of the file of a snapshot.
 pub fn pack_name(last: u64) -> String {
     format!("pack-{last:020}")
 }
 
-/// The record that a file of the log begins with, by its name.
+/// Returns the record that a file of the log begins with, by its name.
 pub fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-")?;
     (digits.len() == 20).then(|| digits.parse().ok())?
@@ -125,24 +125,25 @@ impl Frames {
         Ok(Ok(Frames { file, left, buffer: Vec::new(), start: 0, position }))
     }
 
-    /// Where the next frame begins.
+    /// Returns where the next frame begins.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The bytes from there to the end of the file.
+    /// Returns the bytes from there to the end of the file.
     pub fn rest(&self) -> u64 {
         self.left + (self.buffer.len() - self.start) as u64
     }
 
-    /// The bytes from the next frame on, to the end of the file.
+    /// Returns the bytes from the next frame on, to the end of the file.
     pub fn tail(mut self) -> io::Result<Vec<u8>> {
         let mut tail = self.buffer.split_off(self.start);
         self.file.take(self.left).read_to_end(&mut tail)?;
         Ok(tail)
     }
 
-    /// The body of the next frame. None at the end, and at what is no frame: see [`Frames::rest`].
+    /// Returns the body of the next frame. None at the end, and at what is no frame: see
+    /// [`Frames::rest`].
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.fill(FRAME)?;
         let unread = &self.buffer[self.start..];

@@ -207,7 +207,7 @@ pub struct Done {
 }
 
 impl Store {
-    /// Saves what has changed since the last snapshot. One at a time: whoever comes meanwhile waits.
+    /// Saves what has changed since the last snapshot. One at a time: others wait.
     pub fn snapshot(&self, owner: &dyn Owner) -> Result<Done, Error> {
         let mut kept = self.kept.lock();
         let _busy = self.log.keep_busy();
@@ -276,7 +276,7 @@ impl Store {
             }
         }
         if let Err(error) = result {
-            // Whether the new manifest counts cannot be told: both find their files.
+            // Whether the new manifest counts is unknown: both find their files.
             drop(files);
             self.log.give_back(border);
             return Err(error);

@@ -57,7 +57,7 @@ impl<'a> Reply<'a> {
         Reply { out, protocol, allowance: None }
     }
 
-    /// The same, as long as the client may hold them.
+    /// Returns the same, as long as the client may hold them.
     pub fn within(
         out: &'a mut Vec<u8>,
         protocol: Protocol,
@@ -73,7 +73,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The protocol that is written.
+    /// Returns the protocol that is written.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         self.protocol
@@ -84,7 +84,7 @@ impl<'a> Reply<'a> {
         self.protocol = protocol;
     }
 
-    /// Where the next value will begin, for [`truncate`](Reply::truncate).
+    /// Returns where the next value will begin, for [`truncate`](Reply::truncate).
     #[inline]
     pub fn mark(&self) -> usize {
         self.out.len()
@@ -95,7 +95,7 @@ impl<'a> Reply<'a> {
         self.out.truncate(mark);
     }
 
-    /// Where replies go, for a reply that is made of those of other commands.
+    /// Returns where replies go, for a reply that is made of those of other commands.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -181,7 +181,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// An array of as many elements as `write` writes and counts: it need not know before.
+    /// Returns an array of as many elements as `write` writes and counts: it need not know before.
     pub fn array_of(&mut self, write: impl FnOnce(&mut Reply<'a>) -> usize) {
         let mark = self.mark();
         let count = write(self);
@@ -254,7 +254,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Whether so many more bytes may be written.
+    /// Returns whether so many more bytes may be written.
     #[inline]
     fn reserve(&mut self, more: usize) -> bool {
         self.out.capacity() - self.out.len() >= more || self.grow(more)
@@ -340,9 +340,9 @@ fn spell_truth(protocol: Protocol, value: bool) -> &'static [u8; SHORTEST] {
     }
 }
 
-/// A double as Redis 7.2 spells it: integers up to 2^62 by all their digits, others by the fewest
-/// digits that read back as the same value; plainly where that is not much longer than with an
-/// exponent, which always has a sign: `0.01`, `12.5`, `1e-10`, `1e+100`.
+/// Returns a double as Redis 7.2 spells it: integers up to 2^62 by all their digits, others by the
+/// fewest digits that read back as the same value; plainly where that is not much longer than with
+/// an exponent, which always has a sign: `0.01`, `12.5`, `1e-10`, `1e+100`.
 fn spell(value: f64) -> String {
     const LARGEST_INTEGER: f64 = (1u64 << 62) as f64;
     if value.is_nan() {
@@ -369,7 +369,7 @@ fn spell(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// What a reply is in RESP2 and in RESP3.
+    /// Returns what a reply is in RESP2 and in RESP3.
     fn both(write: impl Fn(&mut Reply<'_>)) -> (String, String) {
         let spoken = |protocol| {
             let mut out = Vec::new();

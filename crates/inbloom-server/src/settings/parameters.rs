@@ -242,7 +242,7 @@ pub static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "requirepass",
-        // Redis shows it. Whoever may look may change it too, but need not learn it.
+        // Redis shows it. A user who may read it may change it too, but need not learn it.
         get: |_, settings| {
             let is_none = settings.require_pass.is_empty();
             Some(if is_none { "" } else { "(not shown)" }.to_owned())
@@ -332,7 +332,8 @@ fn suggestion(nearest: Option<&str>) -> String {
 
 /// The name that somebody meant who wrote another, if one is near enough.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// As clap has it for options: `maxmemroy` is 0.98 from `maxmemory`, strangers are below 0.6.
+    /// As clap has it for options: `maxmemroy` is 0.98 from `maxmemory`, unrelated words are below
+    /// 0.6.
     const NEAR: f64 = 0.7;
     let given = given.to_ascii_lowercase();
     names
@@ -351,7 +352,7 @@ impl Settings {
     /// settings.change("max-memory", "2gb").unwrap();
     /// assert_eq!(settings.max_memory, 2 << 30);
     /// let refused = settings.change("maxmemroy", "2gb").unwrap_err().to_string();
-    /// assert_eq!(refused, "there is no setting 'maxmemroy'; did you mean 'maxmemory'?");
+    /// assert_eq!(refused, "no setting 'maxmemroy'; did you mean 'maxmemory'?");
     /// ```
     pub fn change(&mut self, name: &str, value: &str) -> Result<(), Refused> {
         let row = find(name.as_bytes()).ok_or_else(|| Refused::Unknown {

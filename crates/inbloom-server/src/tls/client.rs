@@ -94,8 +94,8 @@ pub fn system_authorities() -> Option<PathBuf> {
 
 /// Trusts the certificates that it was given, and those that the authorities among them vouch for.
 ///
-/// A certificate that vouches for itself is usually marked as one of an authority, which webpki does
-/// not take for a server's: whoever has given it means it all the same.
+/// A certificate that vouches for itself is usually marked as one of an authority, which webpki
+/// does not take for a server's: the user has chosen it all the same.
 #[derive(Debug)]
 struct Known {
     certificates: Vec<CertificateDer<'static>>,

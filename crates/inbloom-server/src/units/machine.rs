@@ -32,9 +32,10 @@ fn reported(field: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The lowest limit of the control groups that a process is in, which `/proc/self/cgroup` lists, and of
-/// those above them. Version 2 has one tree (`0::/system.slice/inbloom.service`), version 1 one for each
-/// resource (`4:memory:/docker/7c3f`). In a container the tree begins with the container's own group.
+/// Returns the lowest limit of the control groups that a process is in, which `/proc/self/cgroup`
+/// lists, and of those above them. Version 2 has one tree (`0::/system.slice/inbloom.service`),
+/// version 1 one for each resource (`4:memory:/docker/7c3f`). In a container the tree begins with
+/// the container's own group.
 fn group_limit(groups: &str, root: &Path) -> u64 {
     let limits = groups.lines().flat_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);

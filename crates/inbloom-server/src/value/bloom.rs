@@ -11,9 +11,9 @@
 //! [`base_share`] of it, and what comes after takes the rest. A filter that may not grow has all of
 //! it for its base.
 //!
-//! **Racing adds.** Exactly one of several clients that add a new key at once is told that it is new:
+//! **Racing adds.** Exactly one of several clients that add a new key at once gets "new":
 //! inside the base its blocks see to it, and when the base is closed, `gate` makes sure that nobody
-//! is still adding to it. A claim on the count is made before keys are added, so that a filter
+//! is still adding to it. A place in the count is reserved before keys are added, so that a filter
 //! that may not grow never takes one more than it is for.
 
 use std::num::NonZeroU32;
@@ -176,7 +176,8 @@ impl Bloom {
         } else {
             if self.rest.get().is_none() {
                 drop(gate);
-                // Nobody else adds now, so that no claim is under way that may still be given back.
+                // Nobody else adds now, so no reservation is under way that may still be given
+                // back.
                 let alone = self.gate.write();
                 if self.rest.get().is_none() && self.insert_last(digests, new) < digests.len() {
                     result = self.open_rest(limit);
@@ -372,7 +373,7 @@ impl Bloom {
         self.expansion
     }
 
-    /// The rate that was promised.
+    /// Returns the target rate.
     pub fn rate(&self) -> f64 {
         let base = self.base.plan();
         base.rate() / base_part(self.expansion, base.items())
@@ -385,7 +386,7 @@ impl Bloom {
 
     /// A copy, while others may add: what was added before is in it.
     pub fn copy(&self, hasher: Hasher) -> Result<Bloom, Error> {
-        // At this moment nobody adds to the base, and no claim is under way.
+        // At this moment nobody adds to the base, and no reservation is under way.
         let items = {
             let _gate = self.gate.write();
             self.items()
@@ -400,9 +401,10 @@ impl Bloom {
         Bloom::from_parts(base, rest, items, self.expansion)
     }
 
-    /// Adds all that another filter of the same reservation has, while others may add to both. Refused
-    /// if it would have more than it was reserved for, or if both have grown. On an error nothing was
-    /// added. `note` is given the number of its items afterwards, as far as it can be told.
+    /// Adds all that another filter of the same reservation has, while others may add to both.
+    /// Refused if it would have more than it was reserved for, or if both have grown. On an error
+    /// nothing was added. `note` is given the number of its items afterwards, as far as it is
+    /// known.
     pub(super) fn unite(
         &self,
         other: &Bloom,
@@ -461,8 +463,8 @@ impl Bloom {
         Ok(())
     }
 
-    /// Whether both together keep the promised rate: on a copy of the bases, since what is added cannot
-    /// be taken back.
+    /// Returns whether both together keep the target rate: on a copy of the bases, since what is
+    /// added cannot be taken back.
     fn check_union(&self, other: &Bloom) -> Result<(), Error> {
         let both = SharedBlocked::new(self.base.shape())?;
         both.merge(&self.base)?;
@@ -495,7 +497,7 @@ impl Bloom {
         in_base + rest / (1.0 - self.base.plan().rate_at(in_base)).max(f64::EPSILON)
     }
 
-    /// The rate at which a foreign item is claimed now: reads the whole base.
+    /// Returns the current false-positive rate. It reads the whole base.
     pub fn rate_now(&self) -> f64 {
         let in_base = self.base.plan().estimate(self.base.occupied()).items;
         let base = self.base.plan().rate_at(in_base);

@@ -62,7 +62,7 @@ const PLACE_BITS: u32 = 40;
 /// Numbers of dumps, from 1.
 pub const MOST_DUMP_IDS: u64 = (1 << (53 - PLACE_BITS)) - 1;
 
-/// An iterator of a dump that a copy is kept for.
+/// Returns an iterator of a dump that a copy is kept for.
 pub fn iterator(id: u64, place: u64) -> u64 {
     id << PLACE_BITS | place
 }
@@ -96,12 +96,12 @@ pub struct Base {
 }
 
 impl Base {
-    /// Whether it is this plan that the base was made from.
+    /// Returns whether it is this plan that the base was made from.
     pub fn is_of(&self, plan: &Plan) -> bool {
         (self.bytes, self.probes, self.lines) == (plan.bytes(), plan.probes(), plan.lines())
     }
 
-    /// Whether its keys were added under this hash.
+    /// Returns whether its keys were added under this hash.
     pub fn is_under(&self, hasher: &Hasher) -> bool {
         self.hash == hash_check(hasher)
     }
@@ -141,22 +141,23 @@ impl Header {
         header
     }
 
-    /// The bytes of the base.
+    /// Returns the bytes of the base.
     pub fn base_bytes(&self) -> u64 {
         self.base.map_or(0, |base| base.bytes)
     }
 
-    /// The bytes of the whole body. It does not overflow: see `parse`.
+    /// Returns the bytes of the whole body. It does not overflow: see `parse`.
     pub fn body(&self) -> u64 {
         self.base_bytes() + self.file
     }
 
-    /// Whether iterators of its pieces have room for the number of a dump: not above a TiB.
+    /// Returns whether iterators of its pieces have room for the number of a dump: not above a TiB.
     pub fn has_ids(&self) -> bool {
         self.body() < 1 << PLACE_BITS
     }
 
-    /// The number of the dump in an iterator, 0 if there is none, and the place in the body.
+    /// Returns the number of the dump in an iterator, 0 if there is none, and the place in the
+    /// body.
     pub fn split(&self, iterator: u64) -> (u64, u64) {
         match self.has_ids() {
             true => (iterator >> PLACE_BITS, iterator & ((1 << PLACE_BITS) - 1)),
@@ -244,7 +245,7 @@ impl Header {
     }
 }
 
-/// What differs between two hashes.
+/// Returns what differs between two hashes.
 pub fn hash_check(hasher: &Hasher) -> u64 {
     hasher.digest("inbloom").place
 }
@@ -259,7 +260,7 @@ pub fn seal(piece: &mut Vec<u8>, identity: u64, start: u64) {
     piece.extend(sum(piece, identity, start).to_le_bytes());
 }
 
-/// Whether a piece with an iterator is a header of ours.
+/// Returns whether a piece with an iterator is a header of ours.
 pub fn is_header(iterator: i64, piece: &[u8]) -> bool {
     iterator > 0
         && iterator & ((1 << PLACE_BITS) - 1) == 1
@@ -267,7 +268,8 @@ pub fn is_header(iterator: i64, piece: &[u8]) -> bool {
         && piece.starts_with(&MAGIC)
 }
 
-/// Where a piece that ends before `end - 1` begins, and its bytes; None if it is none of this dump.
+/// Returns where a piece that ends before `end - 1` begins, and its bytes; None if it is none of
+/// this dump.
 pub fn open(identity: u64, end: u64, piece: &[u8]) -> Option<(u64, &[u8])> {
     let (data, found) = piece.split_last_chunk::<SUM>()?;
     let start = end.checked_sub(1)?.checked_sub(data.len() as u64)?;

@@ -75,7 +75,7 @@ pub struct Materials<'a> {
 pub trait Grants {
     /// Bytes that were granted, until it is dropped.
     type Grant;
-    /// The bytes that a filter may take in all.
+    /// Returns the bytes that a filter may take in all.
     fn limit(&self) -> u64;
     /// Grants the bytes of a filter.
     ///
@@ -112,7 +112,7 @@ pub fn not_made(grants: &impl Grants, error: &redisbloom::ForeignError) -> Reply
 }
 
 impl Spec {
-    /// The filter itself, and the room that was made for it.
+    /// Returns the filter itself, and the room that was made for it.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Spec {
         }
     }
 
-    /// What the log says of a filter that was made of it at a time.
+    /// Returns what the log says of a filter that was made of it at a time.
     pub fn birth(&self, now: u64) -> Vec<u8> {
         let mut out = vec![0];
         let form = match self {
@@ -213,7 +213,7 @@ pub enum Birth<'a> {
     Image(&'a [u8]),
 }
 
-/// What the log says of a filter with content.
+/// Returns what the log says of a filter with content.
 pub fn birth_of_image(image: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + image.len());
     out.push(1);

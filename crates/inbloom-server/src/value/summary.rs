@@ -1,4 +1,5 @@
-//! What can be told of a filter: cheaply, from its counts ([`Summary`]), and from its bits ([`BitScan`]).
+//! What is known of a filter: cheaply, from its counts ([`Summary`]), and from its bits
+//! ([`BitScan`]).
 //!
 //! IB.ESTIMATE, the HTTP API, the history of a filter and the watch over rates read it here.
 
@@ -81,8 +82,8 @@ impl Summary {
         Some(self.keys as f64 / capacity as f64)
     }
 
-    /// Whether a rate is above the target by more than chance explains. A filter at its capacity is at
-    /// its target within a few percent, and a small one within more.
+    /// Returns whether a rate is above the target by more than chance explains. A filter at its
+    /// capacity is at its target within a few percent, and a small one within more.
     pub fn is_over_target(&self, rate: f64) -> bool {
         let keys = self.capacity.unwrap_or(1).max(1) as f64;
         let tolerance = 1.05 + 2.0 / keys.sqrt();
@@ -238,22 +239,22 @@ impl BitScan {
     }
 }
 
-/// The keys that the share of bits in use speaks for.
+/// Estimates the keys from the share of set bits.
 fn estimate(plan: &Plan, fill: f64) -> f64 {
     // One bit of each block is reserved, and no cell.
     let cells = plan.bits() as f64 * 511.0 / 512.0;
     plan.estimate((fill * cells).round() as u64).items
 }
 
-/// How full a layer of RedisBloom's filter is, by its count, and its rate.
+/// Returns how full a layer of RedisBloom's filter is, by its count, and its rate.
 fn link_fill_and_rate(link: &redisbloom::Link) -> (f64, f64) {
     let probes = f64::from(link.hashes);
     let fill = 1.0 - (-probes * link.size as f64 / link.bits as f64).exp();
     (fill, fill.powf(probes))
 }
 
-/// How full the layers of RedisBloom's filter are on average, by their counts, and the rate that they
-/// have together.
+/// Returns how full the layers of RedisBloom's filter are on average, by their counts, and the rate
+/// that they have together.
 pub fn layers_of(bloom: &redisbloom::Bloom) -> (f64, f64) {
     let (mut bits, mut ones, mut true_negatives) = (0.0, 0.0, 1.0);
     for link in bloom.links() {
@@ -265,14 +266,15 @@ pub fn layers_of(bloom: &redisbloom::Bloom) -> (f64, f64) {
     (ones / bits, 1.0 - true_negatives)
 }
 
-/// The rate that RedisBloom's filter was made for: the first layer of one that grows has half of it.
+/// Returns the rate that RedisBloom's filter was made for: the first layer of one that grows has
+/// half of it.
 pub fn target_of(bloom: &redisbloom::Bloom) -> Option<f64> {
     let first = bloom.links().next()?.rate;
     Some(if bloom.growth().is_some() { first * 2.0 } else { first })
 }
 
-/// How full RedisBloom's cuckoo filter is, and its rate: fingerprints have 8 bits, and an absent item
-/// meets one of 255 in two buckets of each filter.
+/// Returns how full RedisBloom's cuckoo filter is, and its rate: fingerprints have 8 bits, and an
+/// absent item meets one of 255 in two buckets of each filter.
 pub fn cuckoo_fill_and_rate(cuckoo: &CuckooChain) -> (f64, f64) {
     let fill = cuckoo.items() as f64 / cuckoo.bytes() as f64;
     let seen = 2.0 * f64::from(cuckoo.bucket_size()) * fill * cuckoo.filters() as f64;

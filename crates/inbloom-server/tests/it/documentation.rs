@@ -1,4 +1,4 @@
-//! docs/commands.md says what the table of commands says, and the table keeps its own rules.
+//! Checks docs/commands.md against the table of commands, and the table against its own rules.
 
 use std::collections::HashSet;
 use std::fmt::Write;

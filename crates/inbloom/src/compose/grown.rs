@@ -18,7 +18,8 @@
 //! building again.
 //!
 //! **In a file** the growing part is section MORE, drawn in docs/format.md. It is there from the
-//! beginning, with nothing in it: so a filter that may grow grows for whoever opens it to insert.
+//! beginning, with nothing in it: so a filter that may grow grows in every program that opens it to
+//! insert.
 //!
 //! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
 
@@ -56,16 +57,16 @@ const LEAST_LEFT: f64 = 0.1;
 /// filters that outgrow their plan do so by little.
 const FIRST_FRACTION: u64 = 8;
 
-/// The keys that a base takes: those that it was planned for, or as many as its share of the rate
-/// allows if that is fewer.
+/// Returns the keys that a base takes: those that it was planned for, or as many as its share of
+/// the rate allows if that is fewer.
 fn base_capacity(plan: &Plan) -> u64 {
     // A product of a share and its inverse may be off by a rounding.
     let share = plan.rate() * base_share(plan.items()) * (1.0 + 1e-9);
     plan.items().min(plan.items_at(share))
 }
 
-/// How many keys a filter holds, of which so many were new. That count comes from a file that may
-/// be wrong; the bits tell the least.
+/// Returns how many keys a filter holds, of which so many were new. That count comes from a file
+/// that may be wrong; the bits tell the least.
 fn held(base: &dyn State, inserted: u64) -> u64 {
     let estimate = base.measured().estimate(Some(inserted));
     inserted.max((estimate.items - 3.0 * estimate.error) as u64)
@@ -75,8 +76,8 @@ fn growing_plan(rate: f64, items: u64) -> Result<Plan> {
     Plan::builder(Kind::Scalable).items(items).rate(rate).build()
 }
 
-/// The target rate of the growing part of a filter of which so many keys were new. Fails if too
-/// little is left for one.
+/// Returns the target rate of the growing part of a filter of which so many keys were new. Fails if
+/// too little is left for one.
 pub(crate) fn rate_left(base: &dyn State, inserted: u64) -> Result<f64> {
     let (target, share) = (base.plan().rate(), base_share(base.plan().items()));
     let left = match held(base, inserted) <= base_capacity(base.plan()) {
@@ -137,12 +138,12 @@ impl Grown {
         self.growing.inserted()
     }
 
-    /// The growing part, which is the file in section MORE.
+    /// Returns the growing part, which is the file in section MORE.
     pub(crate) fn growing_part(&self) -> &Filter {
         &self.growing
     }
 
-    /// How many more keys the base takes.
+    /// Returns how many more keys the base takes.
     fn room(&mut self) -> u64 {
         match (self.closed, self.room) {
             (true, _) => 0,
@@ -331,7 +332,7 @@ impl State for Grown {
         self.base.set_paging(paging);
     }
 
-    /// Keys of the base and of the growing part cannot be told apart.
+    /// Keys of the base and of the growing part are not distinguished.
     fn removable(&mut self) -> Option<&mut dyn Removable> {
         None
     }
@@ -436,7 +437,7 @@ impl Positioned for Grown {
     }
 }
 
-/// Whether two filters of one plan have the same content.
+/// Returns whether two filters of one plan have the same content.
 pub(crate) fn same(one: &dyn State, other: &dyn State) -> bool {
     let ((base, growing), (other_base, other_growing)) = (parts(one), parts(other));
     base.same(other_base) && growing == other_growing
@@ -454,7 +455,7 @@ pub(crate) fn clears_itself(kind: Kind) -> Error {
     Error::Unsupported { kind, verb: "both grow and clear itself", remedy }
 }
 
-/// The parts of a filter of any sort: one that has not grown yet is all base.
+/// Returns the parts of a filter of any sort: one that has not grown yet is all base.
 pub(crate) fn parts(state: &dyn State) -> (&dyn State, Option<&Filter>) {
     match (state as &dyn Any).downcast_ref::<Grown>() {
         Some(grown) => (grown.base.as_ref(), grown.closed.then_some(&grown.growing)),

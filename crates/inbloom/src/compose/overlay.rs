@@ -1,42 +1,41 @@
-//! A list that lives on after it was built: a static filter, what was added to it, what was taken
-//! out of it.
+//! An overlay: a static filter with what was added to it and excluded from it since.
 //!
-//! **Idea.** A ribbon takes the fewest bits and no changes, and to build one anew from 10^10 keys
-//! takes its time and the keys. A blocklist changes by a part in a thousand a day. So what has
-//! changed is kept beside the *base*, as it was built, in two small parts:
+//! **Idea.** A ribbon takes the fewest bits and no changes. Building one again from 10^10 keys
+//! takes time, and the keys. A blocklist changes by a thousandth per day. So changes are kept
+//! beside the *base*, in two small parts:
 //!
-//! - keys that were **added** since, in a scalable filter: it takes any number of them at its rate,
-//!   and none is needed again to make it larger (a blocked one would have to be planned for a
-//!   number that nobody knows);
-//! - keys that are **denied** by name: their digests, all 128 bits of each, in order. Keys that
-//!   were removed are among them, and so are those that were never in and that the filter would
-//!   claim all the same, if whoever keeps the list knows them and does not want them hit.
+//! - **Added** keys, in a scalable filter. It takes any number of keys at its rate, and needs none
+//!   of them again to grow. A blocked one would have to be planned for an unknown number.
+//! - **Excluded** keys: their digests, all 128 bits of each, in order. They are the keys that were
+//!   removed, and keys that were never inserted but are known false positives.
 //!
-//!   answer = (base or added) and not denied
+//!   answer = (base or added) and not excluded
 //!
-//! Most keys that are asked for are foreign, and the base and the added keys deny them: the denied
-//! are looked through only for a key that is claimed, by halving.
+//! Most queries are for absent keys, which base and added filter report as absent. The excluded
+//! keys are searched only for a key that they report as present, by halving.
 //!
-//! Removed keys and those that were never in are one list, in memory and in a file. What sets them
-//! apart is a number: [`Filter::inserted`] is less by the removed ones, and by no other.
+//! Removed keys and keys that were never inserted are one list, in memory and in a file. A number
+//! tells them apart: [`Filter::inserted`] is less by the removed ones, and by no other.
 //!
-//! **Exact.** A denied key takes nothing away from any other, whatever the base has under it: two
-//! keys would have to share 128 bits of hash. So a key that was never in may be removed without
-//! harm, which holds for no other kind that can remove. Base and added filter claim for ever what
-//! they claim once; a key that comes back is no longer denied, and added if neither claims it.
+//! **Exact.** An excluded key takes nothing away from any other, whatever the base has under it:
+//! two keys would have to share 128 bits of hash. So a key that was never inserted may be removed
+//! without harm, which holds for no other kind with removal. Base and added filter never lose a key
+//! that they report as present. A key that comes back is no longer excluded, and is added if both
+//! lack it.
 //!
-//! **Rates add up.** A foreign key is claimed by the base, or by the added keys. These take a tenth
-//! of the promised rate, however many there are. A base that is planned for nine tenths
-//! ([`BASE_SHARE`]) leaves just that; another one may have room enough, since the fingerprints of
-//! its keys are whole bits. [`Filter::rate`] tells what it is now.
+//! **Rates add up.** A false positive comes from the base or from the added keys. These take a
+//! tenth of the target rate, however many there are. A base that is planned for nine tenths
+//! ([`BASE_SHARE`]) leaves just that. Another one may have room enough, since the fingerprints of
+//! its keys are whole bits. [`Filter::rate`] is the current rate.
 //!
-//! **Cost.** A key that is added takes three to four times the bits of one in the base: 26 against
-//! 7 at 1%, 41 against 14 at 0.01% (80,000 keys added to 4 million, measured). A query asks two
-//! filters. From some 2% of additions on it is better to build anew. A denied key takes 16 bytes in
-//! a file and about twice that in memory while the list is being changed; a hit searches them.
+//! **Cost.** An added key takes three to four times the bits of one in the base: 26 against 7 at
+//! 1%, 41 against 14 at 0.01% (80,000 keys added to 4 million, measured). A query looks into two
+//! filters. From some 2% of additions on it is better to build again. An excluded key takes 16
+//! bytes in a file and about twice that in memory while the overlay changes. Only present keys
+//! search for it.
 //!
 //! **In a file** the parts are sections of their own, MORE and GONE, drawn in docs/format.md. They
-//! are queried where they lie, mapped, as the base is.
+//! are queried in place, mapped, as the base is.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -62,14 +61,14 @@ use crate::profile::Slice;
 use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State, cannot_change};
 use crate::storage::{self, Bits, Cells, Order};
 
-/// The share of a promised rate that a base should be planned for. The rest is for what is added.
+/// The share of the target rate that a base should be planned for. The rest is for added keys.
 pub const BASE_SHARE: f64 = 0.9;
-/// The share of the promised rate that all added keys together may take.
+/// The share of the target rate that all added keys together may take.
 const ADDED_SHARE: f64 = 0.1;
 
-/// A static filter with what was added to it and what is denied, see [`Filter::into_overlay`].
+/// A static filter with added and excluded keys, see [`Filter::into_overlay`].
 pub struct Overlay {
-    /// That of the base, with the rate that all parts together promise.
+    /// That of the base, with the target rate of all parts together.
     plan: Plan,
     base: Box<dyn State>,
     added: Filter,
@@ -86,7 +85,7 @@ impl fmt::Debug for Overlay {
 }
 
 impl Overlay {
-    /// The parts as a file has them: to be asked, and not to be changed.
+    /// Returns the parts as a file has them: to be asked, and not to be changed.
     pub(crate) fn from_parts(
         base: Box<dyn State>,
         hasher: Hasher,
@@ -130,24 +129,24 @@ impl Overlay {
         self.base.as_ref()
     }
 
-    /// How many keys were added: those that were not claimed when they came.
+    /// Returns how many keys were added: those that were absent when they came.
     #[must_use]
     pub fn added(&self) -> u64 {
         self.added.inserted()
     }
 
-    /// How many keys are denied by name.
+    /// Returns how many keys are excluded by name.
     #[must_use]
     pub fn denied(&self) -> u64 {
         self.denied.len()
     }
 
-    /// The added keys, if there are any: they are the file in section MORE.
+    /// Returns the added keys, if there are any: they are the file in section MORE.
     pub(crate) fn added_part(&self) -> Option<&Filter> {
         (self.added.occupied() > 0).then_some(&self.added)
     }
 
-    /// The digests of section GONE.
+    /// Returns the digests of section GONE.
     pub(crate) fn denied_part(&self) -> Cow<'_, [u8]> {
         self.denied.bytes()
     }
@@ -156,8 +155,8 @@ impl Overlay {
         self.added_part().is_none() && self.denied.len() == 0
     }
 
-    /// Adds a digest, of which is known whether the base claims it, and tells whether it is
-    /// certainly new.
+    /// Adds a digest, and returns whether it is certainly new. The caller knows whether the base
+    /// has it.
     fn add(&mut self, digest: Digest, in_base: bool) -> Result<bool> {
         let Denied::Open(denied) = &mut self.denied else { return self.refuse("insert") };
         self.asks_added |= !in_base;
@@ -166,8 +165,8 @@ impl Overlay {
         Ok(was_denied || !known)
     }
 
-    /// Denies those of these digests that are claimed, and tells how many are denied only now. All
-    /// are asked for at once: of a base that is not in memory each alone would wait for its page.
+    /// Excludes those of these digests that are present, and returns how many are excluded only
+    /// now. All are queried at once: in a base that is not in memory each would wait for its page.
     pub(crate) fn deny(&mut self, digests: &[Digest], verb: &'static str) -> Result<u64> {
         let mut claimed = Vec::new();
         self.contains_digests(digests, &mut claimed);
@@ -185,22 +184,22 @@ impl Overlay {
     }
 }
 
-/// A filter for keys to come.
+/// Returns a filter for keys to come.
 fn nothing_added(hasher: Hasher, promise: f64) -> Result<Filter> {
     let rate = (promise * ADDED_SHARE).max(MIN_RATE);
     Filter::with_hasher(Plan::builder(Kind::Scalable).rate(rate).build()?, hasher)
 }
 
-/// Digests that are answered "no".
+/// Excluded digests.
 enum Denied {
-    /// In order, 16 bytes each, as in a file; a stranger's may be in no order, and is then of no
+    /// In order, 16 bytes each, as in a file. Untrusted input may be in no order, and is then of no
     /// use, and of no harm.
     Listed(Cells),
     /// While the list is being changed.
     Open(BTreeSet<(u64, u64)>),
 }
 
-/// A digest as it is compared, and as section GONE has it.
+/// Returns a digest as it is compared, and as section GONE has it.
 fn pair(digest: Digest) -> (u64, u64) {
     (digest.place, digest.print)
 }
@@ -213,7 +212,7 @@ fn listed(bytes: &[u8; LISTED]) -> (u64, u64) {
     (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
 }
 
-/// Whether the digests of section GONE ascend, so that all of them are found.
+/// Returns whether the digests of section GONE ascend, so that all of them are found.
 pub(crate) fn is_in_order(bytes: &[u8]) -> bool {
     let (digests, rest) = bytes.as_chunks();
     rest.is_empty() && digests.is_sorted_by(|one, next| listed(one) < listed(next))
@@ -414,8 +413,8 @@ impl Measured for Overlay {
         (self.base.measured().rate() + self.added.rate()).min(1.0)
     }
 
-    /// Which of the denied keys were in once, a list does not know, and `inserted` does. It comes
-    /// from a file that may lie: no more can have left than all that are denied.
+    /// The list does not show which of the excluded keys were inserted; `inserted` gives their
+    /// number. It comes from a file that may be wrong: at most all excluded keys were removed.
     ///
     /// `inserted` lacks the added keys that were taken for others when they came: for one of the
     /// base, at its rate, or for one that was added before.

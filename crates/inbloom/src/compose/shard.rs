@@ -1,7 +1,7 @@
 //! One shard of a filter, by itself: the kind, behind the pick of the shard.
 //!
-//! It takes only keys that belong to it, and answers every question as the kind within it would. How
-//! keys are divided among shards is told in `sharded.rs`.
+//! It takes only keys that belong to it, and answers every question as the kind within it would.
+//! How keys are divided among shards is described in `sharded.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ impl OneShard {
         OneShard { plan, shard: shard.into(), shards: shards.into(), inner }
     }
 
-    /// What the kind sees of a digest; None if it belongs to another shard.
+    /// Returns what the kind sees of a digest; None if it belongs to another shard.
     #[inline]
     fn ours(&self, digest: Digest) -> Option<Digest> {
         let (shard, rest) = digest.pick(self.shards);
@@ -50,7 +50,7 @@ impl OneShard {
         })
     }
 
-    /// What the kind would see of digests, if all were ours.
+    /// Returns what the kind would see of digests, if all were ours.
     fn rests(&self, digests: &[Digest]) -> Vec<Digest> {
         digests.iter().map(|digest| digest.pick(self.shards).1).collect()
     }

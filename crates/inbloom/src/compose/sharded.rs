@@ -501,7 +501,7 @@ impl Measured for Sharded {
         allocated(size_of_val(&self.shards[..]) as u64).saturating_add(self.sum(Filter::memory))
     }
 
-    /// The mean of the shards', as a non-member falls on each with the same chance.
+    /// Returns the mean of the shards', as a non-member falls on each with the same chance.
     fn rate(&self) -> f64 {
         self.mean(Filter::rate)
     }

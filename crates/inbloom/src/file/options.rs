@@ -56,23 +56,25 @@ impl OpenOptions {
         OpenOptions { secret: key.into().copied(), ..self }
     }
 
-    /// Sets whether the filter can be changed. A file is mapped privately then: what is changed is
-    /// copied, page by page, and the file stays as it is until [`Filter::save`] replaces it.
+    /// Sets whether the filter can be changed. The file is then mapped privately: changed pages are
+    /// copied, and the file stays as it is until [`Filter::save`] replaces it.
     #[must_use]
     pub fn writable(self, writable: bool) -> OpenOptions {
         OpenOptions { writable, ..self }
     }
 
-    /// Sets whether every byte is checked first, as [`verify`](super::verify) does: reads
+    /// Sets whether every byte is checked first, as [`verify`](super::verify) does. That reads
     /// everything.
     #[must_use]
     pub fn verify(self, verify: bool) -> OpenOptions {
         OpenOptions { verify, ..self }
     }
 
-    /// Sets the format of another program that the bytes are in, where they do not tell it
-    /// themselves: see [`interop`](crate::interop). Without it formats are recognized by their
-    /// content, and bytes that could be of several are refused.
+    /// Sets the format of another program, where the bytes do not show it: see
+    /// [`interop`](crate::interop). Without it formats are recognized by their content. Bytes of
+    /// several possible formats are refused.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, OpenOptions};
@@ -199,7 +201,7 @@ impl OpenOptions {
         parsed.into_filter(cells, self.secret.as_ref())
     }
 
-    /// The format of another program that these bytes are in, if they are.
+    /// Returns the format of another program that these bytes are in, if they are.
     fn container_of(self, bytes: &[u8]) -> Result<Option<Container>> {
         match self.format {
             Some(container) => Ok(Some(container)),
@@ -209,11 +211,15 @@ impl OpenOptions {
 
     /// Opens a file that others may write to meanwhile, to query it: see [`Watch::is_intact`].
     ///
-    /// From the first call on, this process handles SIGBUS for such files; others are left to
-    /// whatever handled them before.
+    /// From the first call on, this process handles SIGBUS for such files. Other faults go to the
+    /// handler that was there before.
     ///
-    /// None instead of a watch: the file cannot be mapped, and was read into memory. The filter is
-    /// read-only, whatever the options say, unless it was read.
+    /// The watch is `None` if the file cannot be mapped, and was read into memory. A mapped filter
+    /// is read-only, whatever the options say.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`OpenOptions::open`] does.
     pub fn open_watched(self, path: impl AsRef<Path>) -> Result<(Filter, Option<Watch>)> {
         let path = path.as_ref();
         let file = open_file(path)?;
@@ -223,7 +229,7 @@ impl OpenOptions {
         if let Some(container) = self.container_of(&map)? {
             return Ok((container.read(&map)?, None));
         }
-        // After the map, which is of the length that is told then.
+        // After the map, which is of the length that is read then.
         let watch = Watch::new(file, &map);
         if self.verify {
             format::verify(&map)?;
@@ -237,19 +243,31 @@ impl OpenOptions {
     /// Reads a filter that [`Filter::write_to`] has written, and leaves the reader just behind it.
     /// All of it is checked, and it can be changed, whatever the options say.
     ///
-    /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
+    /// The bytes may be untrusted input: memory is taken only for bytes that have arrived.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reader fails, or the bytes are not a filter.
     pub fn read_from(self, reader: impl Read) -> Result<Filter> {
         format::read(reader, self.secret.as_ref())
     }
 
-    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
-    /// other, as the first one says there are. Each is read as [`OpenOptions::read_from`] does.
+    /// Reads a filter in shards that [`Filter::write_to`] has written: the number of files that the
+    /// first one gives, one after the other. Each is read as [`OpenOptions::read_from`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`OpenOptions::read_from`] and [`Filter::from_shards`] do.
     pub fn read_shards_from(self, reader: impl Read) -> Result<Filter> {
         format::read_shards(reader, self.secret.as_ref())
     }
 
-    /// Uses a filter in bytes that it was written to, without copying them: see [`Filter::view`].
-    /// It is read-only, whatever the options say.
+    /// Uses a filter in the bytes that it was written to, without copying them: see
+    /// [`Filter::view`]. It is read-only, whatever the options say.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are not a filter.
     pub fn view(self, bytes: &[u8]) -> Result<View<'_>> {
         if self.verify {
             format::verify(bytes)?;
@@ -258,9 +276,9 @@ impl OpenOptions {
     }
 }
 
-/// Returns the file and the name of a filter in it, of a path such as `dump.rdb#seen` that names no
-/// file itself: see [`OpenOptions::open`]. The name is all behind the first `#` before which there is
-/// the path of a file.
+/// Returns the file and the name of a filter in it, for a path such as `dump.rdb#seen` that names
+/// no file itself: see [`OpenOptions::open`]. The name is all behind the first `#` that has the
+/// path of a file before it.
 #[must_use]
 pub fn split_part(path: &Path) -> Option<(&Path, &str)> {
     if path.exists() {
@@ -275,6 +293,10 @@ impl BloomFilter {
     /// Opens a file that [`BloomFilter::save`] has written. The file is mapped, so that only what
     /// is used is read, and pages that inserts change are copied: the file itself stays as it is
     /// until the filter is saved.
+    ///
+    /// The header is checked, the bits are not: that would read all of the file. In a damaged file
+    /// inserted keys may be reported as absent. [`file::verify`](crate::file::verify) checks
+    /// every byte, and so does [`OpenOptions::verify`] with [`BloomFilter::from_filter`].
     ///
     /// # Errors
     ///

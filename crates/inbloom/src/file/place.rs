@@ -11,10 +11,14 @@ use super::{failed, folder_of};
 use crate::error::Result;
 use crate::format;
 
-/// The file that a path leads to: through symbolic links, also one that leads to nothing yet.
+/// Returns the file that a path leads to: through symbolic links, also one that leads to nothing
+/// yet.
 ///
-/// What is saved under a link replaces what the link leads to, and the link stays. Fails if links
-/// lead in a circle.
+/// Saving under a link replaces what the link leads to, and the link stays.
+///
+/// # Errors
+///
+/// Fails if links lead in a circle.
 pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     // As many as Linux follows.
     const MOST: usize = 40;
@@ -29,8 +33,12 @@ pub fn destination(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     Err(io::Error::other("symbolic links lead in a circle"))
 }
 
-/// Creates a file to write to, or opens the one that is there as it is, such as one that a killed
-/// build has left. Never follows a symbolic link: see [`open_without_links`].
+/// Creates a file to write to, or opens an existing one as it is, such as one that a killed build
+/// has left. It never follows a symbolic link: see [`open_without_links`].
+///
+/// # Errors
+///
+/// Fails as [`open_without_links`] does, except if the file is missing.
 pub fn create_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     // This never follows a link, nor opens what is there.
@@ -40,9 +48,12 @@ pub fn create_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     }
 }
 
-/// Opens a file to write to, refusing a symbolic link, a file with a second name (a hard link), and
-/// what is not a file. Whoever can write into a folder could otherwise put a link there, under a
-/// name that is going to be used, and have another file overwritten.
+/// Opens a file to write to. Otherwise a user who can write into a folder could put a link there,
+/// under a name that is going to be used, and have another file overwritten.
+///
+/// # Errors
+///
+/// Refuses a symbolic link, a file with a second name (a hard link), and what is not a file.
 pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     let refused =
@@ -64,8 +75,12 @@ pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Gives a finished file another name, in the same folder or at least on the same disk: what had that
-/// name is replaced. Its permissions are kept; a symbolic link is followed.
+/// Gives a finished file another name, in the same folder or on the same disk. It replaces the file
+/// with that name. Permissions are kept, and a symbolic link is followed.
+///
+/// # Errors
+///
+/// Fails if the system cannot rename the file.
 pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
     let (from, path) = (from.as_ref(), path.as_ref());
     let path = &destination(path).map_err(failed("cannot follow the link", path))?;
@@ -77,8 +92,12 @@ pub fn rename(from: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
     sync_folder(path)
 }
 
-/// The checksum of a file's header: two files of which it is the same are the same filter. It is not
-/// checked against the file.
+/// Returns the checksum of a file's header. Two files with the same one are the same filter. It is
+/// not checked against the file.
+///
+/// # Errors
+///
+/// Fails if the file cannot be read.
 pub fn header_checksum(path: impl AsRef<Path>) -> Result<u64> {
     let path = path.as_ref();
     let mut start = [0; 128];

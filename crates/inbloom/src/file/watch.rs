@@ -1,14 +1,14 @@
 //! Files that are served while others may write to them.
 //!
-//! A mapped file can change under whoever reads it. If it gets shorter (`cp` over it begins so), the
-//! system has no page to show beyond its new end, and ends the process with SIGBUS. If it is written in
-//! place, the pages are there, and are not those that were opened. Either way answers cannot be
-//! trusted: a key could be missing.
+//! A mapped file can change while it is read. If it gets shorter (`cp` over it begins so), the
+//! system has no page to show beyond its new end, and ends the process with SIGBUS. If it is
+//! written in place, the pages are there, and are not those that were opened. Either way answers
+//! cannot be trusted: a key could be missing.
 //!
-//! A [`Watch`] keeps the process alive and tells. The handler of SIGBUS puts pages of zeros in the place
-//! of the whole mapping, in which the interrupted thread reads on, and marks it. Whoever has asked the
-//! filter asks [`Watch::is_intact`] *afterwards*, and drops the answer if it says no: a mark, or another
-//! length or time of change than at the opening.
+//! A [`Watch`] keeps the process alive and tells. The handler of SIGBUS puts pages of zeros in the
+//! place of the whole mapping, in which the interrupted thread reads on, and marks it. A caller
+//! that has asked the filter asks [`Watch::is_intact`] *afterwards*, and drops the answer if it
+//! says no: a mark, or another length or time of change than at the opening.
 //!
 //! Why not otherwise: a copy in memory is not to be had of a file that is larger; a lease of the file
 //! (`F_SETLEASE`) is for its owner and not for all file systems; permissions do not keep an operator
@@ -53,8 +53,8 @@ impl Watch {
         Watch { file, before, range, is_broken: AtomicBool::new(false) }
     }
 
-    /// Whether all that was read of the file until now is what it had when it was opened. Ask after
-    /// having asked the filter. Once false, it stays so.
+    /// Returns whether everything read from the file so far is what it had when it was opened. Call
+    /// it after the query. Once false, the result stays false.
     pub fn is_intact(&self) -> bool {
         if self.is_broken.load(Ordering::Relaxed) {
             return false;
@@ -81,7 +81,7 @@ mod guard {
 
     use super::{Mmap, WatchState};
 
-    /// The state of a file; None if it cannot be told.
+    /// Returns the state of a file, or None if it is unknown.
     pub fn state(file: &File) -> Option<WatchState> {
         // SAFETY: an all-zero stat is a valid one, and the descriptor is open as long as the file is
         // borrowed; fstat writes to nothing but the struct.
@@ -122,7 +122,8 @@ mod guard {
             let version = self.version.load(Ordering::Acquire);
             let (start, end) =
                 (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
-            // Whoever has read a store of a later `set` sees its odd version below, or a later one.
+            // A thread that has read a store of a later `set` sees its odd version below, or a
+            // later one.
             fence(Ordering::Acquire);
             let is_whole =
                 version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
@@ -171,7 +172,7 @@ mod guard {
             Range(slot)
         }
 
-        /// Whether a page of it was not to be had.
+        /// Returns whether a page of it was not to be had.
         pub fn has_faulted(&self) -> bool {
             self.0.has_faulted.load(Ordering::Acquire)
         }
@@ -254,7 +255,7 @@ mod guard {
 
     use super::WatchState;
 
-    /// The state of a file; None if it cannot be told.
+    /// Returns the state of a file, or None if it is unknown.
     pub fn state(file: &File) -> Option<WatchState> {
         let metadata = file.metadata().ok()?;
         let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

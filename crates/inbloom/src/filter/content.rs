@@ -29,7 +29,8 @@ impl Content {
         (plan.kind().row().new)(plan).map(Content::from_state)
     }
 
-    /// A kind from the payload of a file, which may hold anything, and its count of cells in use.
+    /// Returns a kind from the payload of a file, which may hold anything, and its count of cells
+    /// in use.
     pub(crate) fn from_cells(plan: Plan, cells: Cells, ones: u64) -> Result<Content> {
         if plan.shard().is_some() {
             let inner = Content::from_cells(plan.without_shard(), cells, ones)?;
@@ -38,14 +39,14 @@ impl Content {
         (plan.kind().row().read)(plan, cells, ones).map(Content::from_state)
     }
 
-    /// A kind whose state is an array of cells.
+    /// Returns a kind whose state is an array of cells.
     pub(crate) fn with_bits(plan: Plan, bits: Bits) -> Content {
         Content::from_cells(plan, bits.cells, bits.ones)
             .expect("an array of cells is taken as it is")
     }
 
-    /// A filter with the parts that a file has beside it: a static kind with what was added to it
-    /// and what it denies, another one with its growing part. So many keys were new.
+    /// Returns a filter with the parts that a file has beside it: a static kind with what was added
+    /// to it and excluded keys, another one with its growing part. So many keys were new.
     pub(crate) fn with_parts(
         self,
         hasher: Hasher,
@@ -95,7 +96,7 @@ impl Content {
         }
     }
 
-    /// The way back from [`Content::into_state`].
+    /// Returns the way back from [`Content::into_state`].
     pub(crate) fn from_state(state: Box<dyn State>) -> Content {
         if !(state.as_ref() as &dyn Any).is::<Blocked>() {
             return Content::Other(state);

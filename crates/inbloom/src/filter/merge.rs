@@ -8,11 +8,18 @@ use crate::state::{State, cannot_change, cannot_intersect};
 impl Filter {
     /// Keeps in this filter what either filter has.
     ///
-    /// Both must have the same plan, as far as their cells depend on it, and the same hash; the error names
-    /// what differs. (Items and rate are intentions and may differ, except the rate of a scalable
-    /// filter.) Counting and cuckoo filters add their counts. If a cuckoo filter has no room for both the
-    /// answer is [`Error::Full`] or [`Error::Copies`], and if a scalable one would break its promise,
-    /// [`Error::MergedRate`]; nothing has changed then.
+    /// Both must have the same hash, and the same plan as far as their slots depend on it. Items
+    /// and rate may differ, except for the rate of a scalable filter. Counting and cuckoo filters
+    /// add their counts.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed after an error.
+    ///
+    /// - [`Error::Mismatch`] names what differs.
+    /// - [`Error::Full`] or [`Error::Copies`] if a cuckoo filter has no room for both.
+    /// - [`Error::MergedRate`] if a scalable filter would pass its target rate.
+    /// - [`Error::ReadOnly`] if this filter is open read-only.
     pub fn merge(&mut self, other: &Filter) -> Result<()> {
         if !self.plan().kind().can_merge() {
             return Err(cannot_change(self.plan(), "merge"));
@@ -47,8 +54,13 @@ impl Filter {
     /// Keeps in this filter what both filters have.
     ///
     /// Every key that was inserted into both is in the result. So are the false positives that both
-    /// have in common, which are more than a filter of the common keys alone would have; at most
-    /// as many as the better of the two has.
+    /// have in common. They are more than those of a filter of the common keys alone, and at most
+    /// those of the better filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Mismatch`] if the filters differ, and with [`Error::Unsupported`] for
+    /// kinds that cannot be intersected.
     pub fn intersect(&mut self, other: &Filter) -> Result<()> {
         self.check_compatible(other)?;
         let plan = *self.plan();

@@ -10,15 +10,19 @@ use crate::error::{Error, Result};
 use crate::plan::cannot_grow;
 
 impl Filter {
-    /// Lets a filter of a static kind take inserts and removals after all: what changes is kept
-    /// beside what was built, see [`Overlay`](crate::Overlay). The other kinds take them as
-    /// they are.
+    /// Gives a filter of a static kind an overlay, which takes inserts and removals: see
+    /// [`Overlay`](crate::Overlay). The other kinds take them without one.
     ///
-    /// `promise` is the rate that all of it promises from now on: that of the plan, or more. What
-    /// is added takes a tenth of it at most, so that a filter which is to be changed should be
-    /// planned for nine tenths of it.
+    /// `promise` is the target rate of the whole from now on: that of the plan, or more. Added keys
+    /// take a tenth of it at most. Plan a filter that will change for nine tenths of the rate.
     ///
-    /// Only the filter at hand takes changes, not what is read from its file again.
+    /// Only this filter takes changes. A filter that is read from its file again does not.
+    ///
+    /// # Errors
+    ///
+    /// Refuses the other kinds, and a target rate below that of the plan or from 1 on.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Hasher, Kind, Plan};
@@ -45,13 +49,20 @@ impl Filter {
         Ok(self)
     }
 
-    /// Lets a filter go on past the keys that it was planned for, at its target rate: further keys
-    /// go into a growing part beside it, see [`Grown`](crate::Grown). What is read from
+    /// Lets a filter grow past the keys that it was planned for, at its target rate. Further keys
+    /// go into a growing part beside it, see [`Grown`](crate::Grown). A filter that is read from
     /// its file again grows too.
     ///
-    /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves
-    /// the growing part its share of the rate. A filter that was planned without it grows as long
-    /// as its keys have not used up the rate. A scalable filter grows as it is.
+    /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves the
+    /// growing part its share of the rate. A filter that was planned without it grows as long as
+    /// its keys have not used up the rate. A scalable filter grows without this call.
+    ///
+    /// # Errors
+    ///
+    /// Refuses kinds other than blocked, classic and scalable, shards, filters that clear
+    /// themselves, and filters whose keys have used up the rate.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};
@@ -65,11 +76,6 @@ impl Filter {
     /// assert!(seen.rate() <= 0.01);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// Refuses kinds that have no growing part, shards, filters that clear themselves, and those
-    /// that have used up their rate.
     pub fn into_growing(mut self) -> Result<Filter> {
         self.check_growing_kind()?;
         if self.plan().growth() == 0 && self.as_grown().is_none() {
@@ -79,8 +85,11 @@ impl Filter {
         Ok(self)
     }
 
-    /// Returns the error of [`Filter::into_growing`], if there is one: before the filter is given
-    /// away.
+    /// Checks whether [`Filter::into_growing`] would succeed, before the filter is given away.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of [`Filter::into_growing`].
     pub fn check_growth(&self) -> Result<()> {
         self.check_growing_kind()?;
         if self.plan().growth() == 0 && self.as_grown().is_none() {
@@ -102,12 +111,18 @@ impl Filter {
         }
     }
 
-    /// Answers "no" from now on for those of these keys that are claimed, and tells how many there
-    /// are: for keys that were never in, and must not be hit by accident. Only a list can that
-    /// [`Filter::into_overlay`] has made.
+    /// Excludes those of these keys that are reported as present, and returns how many they are. It
+    /// is for keys that were never inserted and must not be false positives.
     ///
-    /// To queries it is the same as to remove them; but they do not count as keys that have left,
-    /// in [`Filter::inserted`] and [`Filter::estimated_items`]. A key that is in should be removed.
+    /// For queries it is the same as removing them. But they do not count as removed keys, in
+    /// [`Filter::inserted`] and [`Filter::estimated_items`]. Remove a key that was inserted.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Unsupported`] if the filter has no overlay: see
+    /// [`Filter::into_overlay`].
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Hasher, Kind, Plan};
@@ -131,8 +146,7 @@ impl Filter {
         list.deny(digests, "exclude keys")
     }
 
-    /// What was added to a static filter and what it denies, if there is such: see
-    /// [`Filter::into_overlay`].
+    /// Returns the overlay of a static filter, if it has one: see [`Filter::into_overlay`].
     #[must_use]
     pub fn as_overlay(&self) -> Option<&Overlay> {
         (self.content.state() as &dyn Any).downcast_ref()

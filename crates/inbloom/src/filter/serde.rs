@@ -1,6 +1,6 @@
-//! Over the bytes of the file format, so that a serialised filter is a file and can be read as one. A
-//! filter with a secret key is written without it, and so cannot be deserialised: read its bytes with
-//! [`OpenOptions::read_from`](crate::OpenOptions::read_from).
+//! Over the bytes of the file format, so that a serialized filter is a file and can be read as one.
+//! A filter with a secret key is written without it, and so cannot be deserialised: read its bytes
+//! with [`OpenOptions::read_from`](crate::OpenOptions::read_from).
 
 use core::fmt;
 

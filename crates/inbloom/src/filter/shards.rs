@@ -60,6 +60,10 @@ impl Filter {
     }
 
     /// Creates an empty filter in shards with a hash of your choice: see [`Filter::sharded`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::sharded`] does.
     pub fn sharded_with_hasher(plan: Plan, shards: u32, hasher: Hasher) -> Result<Filter> {
         let plans = plan.for_shards(shards)?;
         let shards = plans.into_iter().map(|plan| Filter::with_hasher(plan, hasher));
@@ -123,7 +127,7 @@ impl Filter {
         self.as_sharded().map_or(slice::from_ref(self), Sharded::shards)
     }
 
-    /// Takes the whole apart: to give each shard a lock, a thread or a machine of its own.
+    /// Takes the whole apart, to give each shard a lock, a thread or a machine of its own.
     #[must_use]
     pub fn into_shards(self) -> Vec<Filter> {
         if self.as_sharded().is_none() {
@@ -216,14 +220,17 @@ impl Filter {
         self.digest(key).pick(count.into()).0 as u32
     }
 
-    /// Inserts many keys on several threads; 0 are as many as the machine has for us.
+    /// Inserts many keys on several threads; 0 means as many as the machine has for this process.
     ///
-    /// Threads first hash each a part of the keys and sort them by shard, and then insert each
-    /// whole shards, so that there are no locks, and the result is that of [`Filter::insert_many`]
-    /// to the byte whatever their number. Up to a million keys are under way at a time. More
-    /// threads than shards are of little use: a filter that is not divided takes one.
+    /// Each thread first hashes some of the keys and sorts them by shard, and then fills whole
+    /// shards. No locks are needed, and the result is that of [`Filter::insert_many`] to the byte,
+    /// with any number of threads. Up to a million keys are under way at a time. More threads than
+    /// shards are of little use: a filter that is not divided takes one.
     ///
-    /// On an error some later keys may have been inserted too, in other shards.
+    /// # Errors
+    ///
+    /// Fails as [`Filter::insert`] does. Some later keys may have been inserted too then, in other
+    /// shards.
     #[cfg(feature = "std")]
     pub fn insert_many_parallel<K: AsKey + Sync>(
         &mut self,

@@ -17,22 +17,23 @@ impl SharedBlocked {
     /// inserts are the caller's to keep.
     ///
     /// Reads everything: a reserved bit that is set, in a file that nobody has verified, is
-    /// refused, since it would lock its line for ever. So is what [`Shape::new`] refuses, and a
+    /// refused, since it would lock its line forever. So is what [`Shape::new`] refuses, and a
     /// filter that clears itself.
     pub fn from_filter(filter: Filter) -> Result<SharedBlocked> {
         let (shape, cells) = taken_over(filter)?;
         Ok(SharedBlocked::with_cells(shape, share(cells)?))
     }
 
-    /// The same without reading anything, for those who have seen that no reserved bit is set.
+    /// Returns the same without reading anything, for those who have seen that no reserved bit is
+    /// set.
     pub(crate) fn from_checked(filter: Filter) -> Result<SharedBlocked> {
         let (shape, cells) = taken_over(filter)?;
         Ok(SharedBlocked::with_cells(shape, cells.into_shared()?))
     }
 
-    /// A copy as a filter of its own, with the hash that the digests come from and the number of
-    /// inserts that were told "new": what this type does not know. As [`SharedBlocked::copy_to`]
-    /// copies.
+    /// Returns a copy as a filter of its own, with the hash that the digests come from and the
+    /// number of inserts that reported a new key: what this type does not know. As
+    /// [`SharedBlocked::copy_to`] copies.
     pub fn snapshot(&self, hasher: Hasher, inserted: u64) -> Result<Filter> {
         check_hasher(self.plan(), &hasher)?;
         let mut cells = Cells::zeroed(self.bytes())?;
@@ -43,7 +44,7 @@ impl SharedBlocked {
     }
 }
 
-/// The cells of a blocked filter that may be shared, and a shape for them.
+/// Returns the cells of a blocked filter that may be shared, and a shape for them.
 fn taken_over(filter: Filter) -> Result<(Arc<Shape>, Cells)> {
     refuse_auto_clear(&filter)?;
     let shape = Shape::new(*filter.plan())?;
@@ -78,7 +79,7 @@ impl SharedScalable {
         filter(self.into_scalable(), hasher)
     }
 
-    /// A copy, made shard by shard while others go on. It has every digest whose insert had
+    /// Returns a copy, made shard by shard while others go on. It has every digest whose insert had
     /// returned when the call began, and some of those that came in meanwhile. An insert waits
     /// while its shard is copied; queries do not.
     ///

@@ -62,41 +62,54 @@ impl Texts {
 }
 
 impl Filter {
-    /// Free text about the filter, kept in its file.
+    /// Returns the note: free text about the filter, kept in its file.
     #[must_use]
     pub fn note(&self) -> &str {
         self.texts.get(Texts::NOTE)
     }
 
-    /// Sets the note: at most 64 KiB.
+    /// Sets the note.
+    ///
+    /// # Errors
+    ///
+    /// Refuses more than 64 KiB.
     pub fn set_note(&mut self, text: &str) -> Result<()> {
         check_text("note", text)?;
         self.set_text(Texts::NOTE, text);
         Ok(())
     }
 
-    /// How keys were normalised before they were inserted, in the words of whoever did it. Queries
-    /// should do the same.
+    /// Returns how keys were normalized before they were inserted, in the words of the program that
+    /// did it. Queries should do the same.
     #[must_use]
     pub fn normalization(&self) -> &str {
         self.texts.get(Texts::NORMALIZATION)
     }
 
-    /// Sets the normalisation: at most 64 KiB.
+    /// Sets the normalization.
+    ///
+    /// # Errors
+    ///
+    /// Refuses more than 64 KiB.
     pub fn set_normalization(&mut self, text: &str) -> Result<()> {
         check_text("normalization", text)?;
         self.set_text(Texts::NORMALIZATION, text);
         Ok(())
     }
 
-    /// How the bytes of keys were made from what people write, by its name on the command line: see
-    /// `inbloom build --key-encoding`. Empty if they are the text itself.
+    /// Returns the name of the encoding that turned text into the bytes of keys: see `inbloom build
+    /// --key-encoding`. It is empty if keys are the text itself.
     #[must_use]
     pub fn key_encoding(&self) -> &str {
         self.texts.get(Texts::ENCODING)
     }
 
-    /// Sets the encoding of keys. Our own files record it; formats of other programs cannot.
+    /// Sets the name of the encoding of keys. inbloom's own files record it. Formats of other
+    /// programs cannot.
+    ///
+    /// # Errors
+    ///
+    /// Refuses more than 64 KiB.
     pub fn set_key_encoding(&mut self, name: &str) -> Result<()> {
         check_text("key encoding", name)?;
         self.set_text(Texts::ENCODING, name);

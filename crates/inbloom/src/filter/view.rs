@@ -23,8 +23,8 @@ impl<'a> View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A filter over the bits of a blocked one, which are counted anew: reads everything. `filter`
-    /// makes it from these.
+    /// Returns a filter over the bits of a blocked one, which are counted anew: reads everything.
+    /// `filter` makes it from these.
     pub(crate) fn of_blocked(
         blocked: &'a Blocked,
         filter: impl FnOnce(Blocked) -> Filter,

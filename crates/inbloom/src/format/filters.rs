@@ -11,6 +11,10 @@ use crate::kinds::blocked::SharedBlocked;
 impl Filter {
     /// Writes the filter in the file format of docs/format.md. Shards are written one after the
     /// other, each as a whole file: [`Filter::read_shards_from`] reads them.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`crate::Error::Io`] if the writer fails.
     pub fn write_to(&self, mut writer: impl Write) -> Result<()> {
         self.shards().iter().try_for_each(|shard| format::write(shard, &mut writer))
     }
@@ -18,23 +22,37 @@ impl Filter {
     /// Reads a filter that [`Filter::write_to`] has written, checks all of it, and leaves the reader
     /// just behind it.
     ///
-    /// The bytes may come from anybody: memory is taken only for bytes that have arrived.
+    /// The bytes may be untrusted input: memory is taken only for bytes that have arrived.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reader fails, or the bytes are not a filter.
     pub fn read_from(reader: impl Read) -> Result<Filter> {
         format::read(reader, None)
     }
 
-    /// Reads a filter in shards that [`Filter::write_to`] has written: as many files, one after the
-    /// other, as the first one says there are. ([`Filter::read_from`] reads one file: of a shard,
-    /// this shard alone.)
+    /// Reads a filter in shards that [`Filter::write_to`] has written: the number of files that the
+    /// first one gives, one after the other. [`Filter::read_from`] reads one file, and of a shard
+    /// this shard alone.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Filter::read_from`] and [`Filter::from_shards`] do.
     pub fn read_shards_from(reader: impl Read) -> Result<Filter> {
         format::read_shards(reader, None)
     }
 
-    /// Uses a filter in bytes that it was written to, without copying them: for a database that
-    /// keeps a filter with every block.
+    /// Uses a filter in the bytes that it was written to, without copying them. A database can keep
+    /// a filter with every block in this way.
     ///
-    /// Costs the same whatever the size: the header is checked, the payload is not
+    /// It takes the same time at any size. The header is checked, the payload is not
     /// ([`Filter::read_from`] does that). The bytes may be at any alignment.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are not a filter.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan};

@@ -2,7 +2,7 @@
 //!
 //! A filter holds the hash of bytes. Which bytes those are, its program decided: Guava's funnel for
 //! integers gives four little-endian bytes, one for strings two for each UTF-16 unit. No format of
-//! [`interop`](super) records it, so whoever gives keys as text has to say it.
+//! [`interop`](super) records it, so a caller that gives keys as text must name it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! The lock that every line of a shared blocked filter has: its reserved bit.
 //!
-//! Keys never set bit 511 of a line (see `kernels.rs`), so that while a filter is shared it is free to
-//! say "a thread is changing this line". Whoever changes a line holds its lock; whoever only reads
-//! ignores the bit, since no key asks for it, and never waits. One locked instruction takes the
-//! lock, and then the line is tested and set as a whole: of several threads that insert one key,
-//! one finds it missing.
+//! Keys never set bit 511 of a line (see `kernels.rs`), so that while a filter is shared it is free
+//! to say "a thread is changing this line". A thread that changes a line holds its lock; a thread
+//! that only reads ignores the bit, since no key asks for it, and never waits. One locked
+//! instruction takes the lock, and then the line is tested and set as a whole: of several threads
+//! that insert one key, one finds it missing.
 //!
 //! The lock costs no memory, is in the line that is needed anyway, and there are as many as lines,
 //! so that two threads hardly ever want the same one. A holder does nothing but look, or in bits,

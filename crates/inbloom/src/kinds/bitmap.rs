@@ -68,7 +68,15 @@ pub(crate) enum Store {
 }
 
 impl Bitmap {
-    /// An empty set. Panics if the plan is for another kind.
+    /// Creates an empty set.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Memory`] if the system does not give the memory.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the plan is for another kind.
     pub fn new(plan: Plan) -> Result<Bitmap> {
         let store = match plan.is_sparse() {
             true => Store::Sparse(Sparse::new()?),
@@ -88,13 +96,13 @@ impl Bitmap {
         Ok(Bitmap::with_store(plan, Store::Sparse(sparse)))
     }
 
-    /// The plan it was made from.
+    /// Returns the plan that it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether the value is in the set.
+    /// Returns whether the value is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, value: u64) -> bool {
@@ -110,7 +118,11 @@ impl Bitmap {
         }
     }
 
-    /// Adds a value and tells whether it is new. Refuses values that are not below the bound.
+    /// Adds a value, and returns whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// Refuses values that are not below the bound.
     #[inline]
     pub fn insert(&mut self, value: u64) -> Result<bool> {
         let value = in_universe(value, self.plan.bits())?;
@@ -127,7 +139,11 @@ impl Bitmap {
         }
     }
 
-    /// Takes a value out and tells whether it was in.
+    /// Removes a value, and returns whether it was present.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::ReadOnly`] if the bitmap is open read-only.
     pub fn remove(&mut self, value: u64) -> Result<bool> {
         if !self.contains(value) {
             return Ok(false);
@@ -145,7 +161,7 @@ impl Bitmap {
         }
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.store {
@@ -154,13 +170,13 @@ impl Bitmap {
         }
     }
 
-    /// Whether there are no members.
+    /// Returns whether there are no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The members in ascending order.
+    /// Returns the members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let (dense, sparse) = match &self.store {
             Store::Dense(bits) => (Some(bits), None),
@@ -326,7 +342,7 @@ impl Measured for Bitmap {
         }
     }
 
-    /// The words, or the roaring bitmap in its portable format, padded to whole words.
+    /// Returns the words, or the roaring bitmap in its portable format, padded to whole words.
     fn payload(&self) -> Cow<'_, [u8]> {
         match &self.store {
             Store::Dense(bits) => Cow::Borrowed(bits.cells.bytes()),
@@ -374,7 +390,7 @@ fn in_universe(value: u64, universe: u64) -> Result<u64> {
     Err(Error::NotInUniverse { universe, got: value.to_string() })
 }
 
-/// The value that a digest stands for: the scheme of a bitmap does not hash.
+/// Returns the value that a digest stands for: the scheme of a bitmap does not hash.
 fn value(digest: Digest, universe: u64) -> Result<u64> {
     if digest.print == NOT_AN_INTEGER {
         let got = "a key of more than 8 bytes, which is no integer".to_owned();

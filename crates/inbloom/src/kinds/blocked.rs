@@ -73,7 +73,7 @@ impl fmt::Debug for Blocked {
 }
 
 impl Blocked {
-    /// An empty filter. Panics if the plan is for another kind.
+    /// Returns an empty filter. Panics if the plan is for another kind.
     pub fn new(plan: Plan) -> Result<Blocked> {
         Ok(Blocked::with_bits(plan, Bits::zeroed(plan.bytes())?))
     }
@@ -85,19 +85,19 @@ impl Blocked {
         Blocked { plan, geometry, kernel: Kernel::select(&geometry), bits }
     }
 
-    /// The plan it was made from.
+    /// Returns the plan it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The instruction set that answers: "avx512", "avx2" or "scalar".
+    /// Returns the instruction set that answers: "avx512", "avx2" or "scalar".
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         self.kernel.name
     }
 
-    /// Whether the digest may have been inserted: false is certain, true is probable.
+    /// Returns whether the digest may have been inserted: false is certain, true is probable.
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
@@ -124,7 +124,7 @@ impl Blocked {
         SingleCalls::new(self.kernel, self.geometry)
     }
 
-    /// Counts its bits after [`Blocked::set`]: reads everything.
+    /// Counts its bits, after inserts that did not: reads everything.
     pub(crate) fn recounted(mut self) -> Blocked {
         self.bits.ones = self.bits.cells.count_ones();
         self
@@ -213,7 +213,7 @@ impl Positioned for Blocked {
     }
 }
 
-/// The bits of a digest, block by block.
+/// Returns the bits of a digest, block by block.
 fn positions_of(geometry: &Geometry, digest: Digest) -> Vec<u64> {
     let mut positions = Vec::new();
     for touch in kernels::scalar::touches(geometry, digest) {

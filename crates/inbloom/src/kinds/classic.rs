@@ -91,7 +91,7 @@ impl Draws {
         })
     }
 
-    /// Whether all bits of a digest are set, of which `word` returns the words.
+    /// Returns whether all bits of a digest are set, of which `word` returns the words.
     #[inline(always)]
     fn all_set(self, digest: Digest, word: impl Fn(usize) -> u64) -> bool {
         self.positions(digest).all(|position| {
@@ -137,7 +137,7 @@ fn word_and_mask(position: u64) -> (usize, u64) {
 }
 
 impl Classic {
-    /// An empty filter. Panics if the plan is for another kind.
+    /// Returns an empty filter. Panics if the plan is for another kind.
     pub fn new(plan: Plan) -> Result<Classic> {
         Ok(Classic::with_bits(plan, Bits::zeroed(plan.bytes())?))
     }
@@ -148,13 +148,13 @@ impl Classic {
         Classic { plan, draws: Draws::new(&plan), bits }
     }
 
-    /// The plan it was made from.
+    /// Returns the plan it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether the digest may have been inserted: false is certain, true is probable.
+    /// Returns whether the digest may have been inserted: false is certain, true is probable.
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {

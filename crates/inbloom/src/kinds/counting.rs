@@ -5,11 +5,11 @@
 //! lowers them, and a query asks whether all of them are above zero. What is left after a removal
 //! is what would be there had the key never come.
 //!
-//! **REMOVE ONLY WHAT WAS INSERTED.** A key that was never inserted, but is claimed by accident (at
-//! the rate of the filter), has counters that belong to others. To remove it lowers those, **and
-//! then keys that are in the filter are denied.** The same goes for removing a key more often than
-//! it was inserted. This is the only way to a false negative, and no filter can notice: who is not
-//! sure that a key is in must ask whoever keeps the keys.
+//! **REMOVE ONLY WHAT WAS INSERTED.** A key that was never inserted, but matches by chance (at the
+//! rate of the filter), has counters that belong to others. To remove it lowers those, **and then
+//! keys that are in the filter are reported as absent.** The same goes for removing a key more
+//! often than it was inserted. This is the only way to a false negative, and no filter can notice:
+//! a caller who is not sure that a key is in must look where the keys are kept.
 //!
 //! **Layout.** The lines of [`blocked`](super::blocked), with nothing reserved: a line is eight
 //! little-endian words, and a word is 64 / w counters of w bits (2, 4 or 8), counter 0 in the
@@ -26,7 +26,7 @@
 //! it once.
 //!
 //! **Saturation.** A counter that has reached its maximum stays there: nobody knows how often it
-//! was raised, and to lower it could deny a key. It costs a little rate for good, never a false
+//! was raised, and to lower it could lose a key. It costs a little rate for good, never a false
 //! negative. At half of the counters above zero a share of 2 * 10^-15 of them is at the maximum of
 //! 4 bits, and 3% at that of 2 bits. A key that is inserted again and again gets there by itself.
 //!
@@ -71,8 +71,8 @@ pub(crate) use row::ROW;
 
 /// A Bloom filter with counters, one cache line per key or two. Keys can be removed again.
 ///
-/// **Remove only what was inserted**: to remove a key that was never inserted, but is claimed by
-/// accident, takes others away with it.
+/// **Remove only what was inserted**: to remove a key that was never inserted, but matches by
+/// chance, takes others away with it.
 pub struct Counting {
     plan: Plan,
     geometry: Geometry,
@@ -132,7 +132,7 @@ impl Counting {
     /// `Ok(true)`: its counters were lowered, but for those at their maximum, which stay.
     ///
     /// **Remove only what was inserted, and no more often.** "Probably in" is not enough: to remove
-    /// a key that is claimed by accident lowers the counters of other keys, which are then denied.
+    /// a key that matches by chance lowers the counters of other keys, which are then lost.
     pub fn remove(&mut self, digest: Digest) -> Result<bool> {
         let Counting { geometry, kernel, bits, .. } = self;
         let bytes = bits.cells.bytes_mut()?;

@@ -79,24 +79,24 @@ impl Kind {
         self.row().planner
     }
 
-    /// The hash of a filter that is given none.
+    /// Returns the hash of a filter that is given none.
     pub(crate) fn default_hasher(self) -> Hasher {
         (self.row().hasher)()
     }
 
-    /// The kind's name on the command line and in messages.
+    /// Returns the kind's name on the command line and in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Whether lists and messages leave it out. It works for those who name it.
+    /// Returns whether lists and messages leave it out. It works for those who name it.
     #[must_use]
     pub fn is_experimental(self) -> bool {
         self.abilities().is_experimental
     }
 
-    /// The kinds that lists and messages name, in the order of their numbers.
+    /// Returns the kinds that lists and messages name, in the order of their numbers.
     pub fn offered() -> impl Iterator<Item = Kind> {
         Kind::ALL.iter().copied().filter(|kind| !kind.is_experimental())
     }
@@ -107,7 +107,7 @@ impl Kind {
         &self.row().labels
     }
 
-    /// The layout of its payload in files.
+    /// Returns the layout of its payload in files.
     pub(crate) fn layout(self) -> u16 {
         self.abilities().layout
     }
@@ -116,83 +116,87 @@ impl Kind {
         &self.row().abilities
     }
 
-    /// Whether keys can be taken out again.
+    /// Returns whether keys can be taken out again.
     #[must_use]
     pub fn can_remove(self) -> bool {
         self.abilities().removes
     }
 
-    /// Whether two filters of one plan can be merged into one that has what either has.
+    /// Returns whether two filters of one plan can be merged into one that has what either has.
     #[must_use]
     pub fn can_merge(self) -> bool {
         self.abilities().merges
     }
 
-    /// Whether it is built once from all its keys, by [`Filter::build`](crate::Filter::build), and never
-    /// changed: it takes no insert, unless [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
+    /// Returns whether it is built once from all its keys, by
+    /// [`Filter::build`](crate::Filter::build), and never changed: it takes no insert, unless
+    /// [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
     #[must_use]
     pub fn is_static(self) -> bool {
         self.abilities().is_static
     }
 
-    /// Whether it keeps its rate beyond the planned items, by growing.
+    /// Returns whether it keeps its rate beyond the planned items, by growing.
     #[must_use]
     pub fn can_grow(self) -> bool {
         self.abilities().grows
     }
 
-    /// Whether a filter of this kind can go on past its planned items, in a growing part beside it:
-    /// see [`Filter::into_growing`](crate::Filter::into_growing).
+    /// Returns whether a filter of this kind can go on past its planned items, in a growing part
+    /// beside it: see [`Filter::into_growing`](crate::Filter::into_growing).
     #[must_use]
     pub fn can_outgrow(self) -> bool {
         self.abilities().outgrows
     }
 
-    /// Whether an insert adds a copy of a key that is there, so that it takes as many removals.
+    /// Returns whether an insert adds a copy of a key that is there, so that it takes as many
+    /// removals.
     #[must_use]
     pub fn counts(self) -> bool {
         self.abilities().counts
     }
 
-    /// Whether it holds integers themselves: it does not hash them, has no false positives, and is
-    /// sized by the number of possible values.
+    /// Returns whether it holds integers themselves: it does not hash them, has no false positives,
+    /// and is sized by the number of possible values.
     #[must_use]
     pub fn is_exact(self) -> bool {
         self.abilities().is_exact
     }
 
-    /// Whether it forgets keys as [`Filter::advance`](crate::Filter::advance) moves its clock, or as
-    /// others come.
+    /// Returns whether it forgets keys as [`Filter::advance`](crate::Filter::advance) moves its
+    /// clock, or as others come.
     #[must_use]
     pub fn forgets(self) -> bool {
         self.abilities().forgets
     }
 
-    /// Whether its rate does not rise with the number of keys.
+    /// Returns whether its rate does not rise with the number of keys.
     #[must_use]
     pub fn keeps_rate(self) -> bool {
         self.abilities().keeps_rate
     }
 
-    /// Whether an insert may be refused though the filter can be written: it is full, or needs memory.
+    /// Returns whether an insert may be refused though the filter can be written: it is full, or
+    /// needs memory.
     #[must_use]
     pub fn may_refuse(self) -> bool {
         self.abilities().may_refuse
     }
 
-    /// Whether a filter larger than memory can be built and written part by part.
+    /// Returns whether a filter larger than memory can be built and written part by part.
     #[must_use]
     pub fn can_build_in_parts(self) -> bool {
         self.abilities().builds_in_parts
     }
 
-    /// Whether a batch of queries tells the system which pages of a mapped file it is going to read.
+    /// Returns whether a batch of queries tells the system which pages of a mapped file it is going
+    /// to read.
     #[must_use]
     pub fn foresees_pages(self) -> bool {
         self.abilities().foresees_pages
     }
 
-    /// Whether keys can be divided among shards by their hash.
+    /// Returns whether keys can be divided among shards by their hash.
     #[must_use]
     pub fn can_shard(self) -> bool {
         self.undivided().is_none()
@@ -202,7 +206,8 @@ impl Kind {
         self.abilities().undivided
     }
 
-    /// Whether a key sets bits and a query tests them. The other kinds compare fingerprints.
+    /// Returns whether a key sets bits and a query tests them. The other kinds compare
+    /// fingerprints.
     #[must_use]
     pub fn has_probes(self) -> bool {
         self.abilities().probes
@@ -212,13 +217,13 @@ impl Kind {
         self.abilities().lines
     }
 
-    /// Whether its cells have more than one bit, as many as [`Plan::width`].
+    /// Returns whether its cells have more than one bit, as many as [`Plan::width`].
     #[must_use]
     pub fn has_wide_cells(self) -> bool {
         self.abilities().wide
     }
 
-    /// Whether that width can be chosen.
+    /// Returns whether that width can be chosen.
     #[must_use]
     pub fn chooses_width(self) -> bool {
         self.abilities().chooses_width

@@ -54,7 +54,7 @@ pub(crate) use row::ROW;
 /// A set that forgets what was inserted longer ago than its window.
 pub struct Window {
     plan: Plan,
-    /// None until it is told.
+    /// None until it is set.
     now: Option<u64>,
     /// Oldest first; the last is being filled. Never empty.
     generations: VecDeque<Generation>,
@@ -69,7 +69,7 @@ impl fmt::Debug for Window {
 /// One generation of a window, see [`Filter::window_steps`](crate::Filter::window_steps).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowStep {
-    /// When it began, by the window's clock; None before somebody told the time. A window in keys counts
+    /// When it began, by the window's clock; None before the clock is set. A window in keys counts
     /// keys instead.
     pub began: Option<u64>,
     /// Keys that were new to it.
@@ -91,7 +91,7 @@ impl Generation {
     }
 }
 
-/// The clock in a file, before anybody told the time.
+/// The clock in a file, before it is set.
 const NO_CLOCK: u64 = u64::MAX;
 /// Words of the directory, before and for each generation.
 const HEAD: usize = 2;
@@ -102,14 +102,14 @@ fn directory_bytes(generations: usize) -> usize {
 }
 
 impl Window {
-    /// An empty window. Panics if the plan is for another kind.
+    /// Returns an empty window. Panics if the plan is for another kind.
     pub fn new(plan: Plan) -> Result<Window> {
         assert_eq!(plan.kind(), Kind::Window, "a plan for another kind");
         let first = Generation::new(plan.generation(), 0)?;
         Ok(Window { plan, now: None, generations: VecDeque::from([first]) })
     }
 
-    /// From the payload of a file, which may be a stranger's.
+    /// Reads the payload of a file, which may be untrusted.
     pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Window> {
         let word = |at: usize| codec::u64_at(cells.bytes(), at * 8);
         let too_short =
@@ -157,13 +157,14 @@ impl Window {
         Ok(Window { plan, now: (now != NO_CLOCK).then_some(now), generations })
     }
 
-    /// The plan it was made from.
+    /// Returns the plan it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether the digest may have been inserted within the window: false is certain, true is probable.
+    /// Returns whether the digest may have been inserted within the window: false is certain, true
+    /// is probable.
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
         self.generations.iter().rev().any(|generation| generation.members.contains(digest))
@@ -178,7 +179,8 @@ impl Window {
         })
     }
 
-    /// The length of a step, in milliseconds or keys: rounded up, so that the steps make up the window.
+    /// Returns the length of a step, in milliseconds or keys: rounded up, so that the steps make up
+    /// the window.
     fn step(&self) -> u64 {
         let (Some(Span::Millis(span) | Span::Items(span)), steps) =
             (self.plan.span(), u64::from(self.plan.generations()))
@@ -208,8 +210,9 @@ impl Window {
         Ok(())
     }
 
-    /// The place of the first generation that began at `began` or later, less than a step later: it is put
-    /// in if steps without inserts left none there. The newest covers what began after it.
+    /// Returns the place of the first generation that began at `began` or later, less than a step
+    /// later: it is put in if steps without inserts left none there. The newest covers what began
+    /// after it.
     fn covering(&mut self, began: u64) -> Result<usize> {
         let no_earlier = |ours: &Generation| ours.began >= began;
         let Some(at) = self.generations.iter().position(no_earlier) else {
@@ -223,7 +226,8 @@ impl Window {
         Ok(at)
     }
 
-    /// Whether a time window has no use for a generation any more: its last key came a window ago.
+    /// Returns whether a time window has no use for a generation any more: its last key came a
+    /// window ago.
     fn is_over(&self, began: u64, now: u64) -> bool {
         match self.plan.span() {
             Some(Span::Millis(span)) => {
@@ -252,7 +256,7 @@ impl Membership for Window {
             self.begin(began)?;
         }
         let newest = self.newest();
-        // A file may claim any number of them.
+        // A file may give any number of them.
         newest.items =
             newest.items.saturating_add(u64::from(newest.members.insert_digest(digest)?));
         Ok(!found)

@@ -10,6 +10,20 @@ use crate::error::{Error, Result};
 use crate::kind::Kind;
 
 /// Collects what is known of a plan; [`PlanBuilder::build`] finds the rest.
+///
+/// ```
+/// use inbloom::{Kind, Plan};
+/// # use std::time::Duration;
+///
+/// let by_rate = Plan::builder(Kind::Blocked).items(1_000_000).rate(0.001).build()?;
+/// let by_size = Plan::builder(Kind::Classic).items(1_000_000).bytes(1 << 20).build()?;
+/// assert!(by_rate.bytes() < 2_000_000 && by_size.rate() < 0.02);
+/// let week = Plan::builder(Kind::Window).items(1_000_000).window(Duration::from_secs(604_800));
+/// assert!(week.build().is_ok());
+/// let ids = Plan::builder(Kind::Bitmap).universe(10_000_000).build()?;
+/// assert_eq!(ids.bytes(), 1_250_000);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct PlanBuilder {
@@ -49,112 +63,118 @@ impl PlanBuilder {
         }
     }
 
-    /// The number of distinct keys that the filter is for.
+    /// Sets the number of distinct keys that the filter is for.
     pub fn items(mut self, items: u64) -> PlanBuilder {
         self.items = Some(items);
         self
     }
 
-    /// The share of foreign keys that may be answered "yes" when the filter holds its items.
+    /// Sets the target rate: the share of absent keys that may be reported as present when the
+    /// filter holds its items.
     pub fn rate(mut self, rate: f64) -> PlanBuilder {
         self.rate = Some(rate);
         self
     }
 
-    /// The memory that the filter may take.
+    /// Sets the memory that the filter may take.
     pub fn bytes(mut self, bytes: u64) -> PlanBuilder {
         self.bytes = Some(bytes);
         self
     }
 
-    /// The memory per key.
+    /// Sets the memory per key.
     pub fn bits_per_key(mut self, bits: f64) -> PlanBuilder {
         self.bits_per_key = Some(bits);
         self
     }
 
-    /// The memory per key, by name.
+    /// Sets the memory per key, by name.
     pub fn tier(self, tier: Tier) -> PlanBuilder {
         self.bits_per_key(tier.bits_per_key())
     }
 
-    /// The bits that a key sets. Found if not given, which is nearly always better.
+    /// Sets the bits that a key sets. The planner finds a number if it is not given, which is
+    /// nearly always better.
     pub fn probes(mut self, probes: u32) -> PlanBuilder {
         self.probes = Some(probes);
         self
     }
 
-    /// For the blocked kind, the cache lines that a key touches: 1 is fastest, 2 is smaller at low
-    /// rates. Found if not given: 2 if that saves 15% of the bits, as it does from about 2 * 10^-5 down.
+    /// Sets the cache lines that a key of a blocked filter touches: 1 is fastest, 2 is smaller at
+    /// low rates. The default is 2 if that saves 15% of the bits, which is from about 2 * 10^-5
+    /// down.
     pub fn lines(mut self, lines: u32) -> PlanBuilder {
         self.lines = Some(lines);
         self
     }
 
-    /// For a bitmap, the number of possible values: it holds integers below this.
+    /// Sets the number of possible values of a bitmap, which holds integers below this.
     pub fn universe(mut self, universe: u64) -> PlanBuilder {
         self.universe = Some(universe);
         self
     }
 
-    /// For the counting kind, the bits of a counter: 2, 4 (the default) or 8.
+    /// Sets the bits of a counter of a counting filter: 2, 4 (the default) or 8.
     pub fn width(mut self, width: u32) -> PlanBuilder {
         self.width = Some(width);
         self
     }
 
-    /// For the scalable kind, the factor by which a part of it grows when it is full: 2 (the default), 4
-    /// or 8. 0 lets it not grow: it then refuses keys with [`Error::Full`].
+    /// Sets the factor by which a shard of a scalable filter grows when it is full: 2 (the
+    /// default), 4 or 8. With 0 the filter does not grow, and refuses keys with [`Error::Full`].
     pub fn growth(mut self, growth: u32) -> PlanBuilder {
         self.growth = Some(growth);
         self
     }
 
-    /// For the scalable kind, the share of the rate not yet spent that each growth leaves to later ones,
-    /// 0.5 to 0.99, by default 0.8. Less makes it smaller while it has grown little, more when much.
+    /// Sets the share of the unused rate that each growth of a scalable filter leaves to later
+    /// ones: 0.5 to 0.99, by default 0.8. A smaller share makes a filter smaller that has grown
+    /// little. A larger share does so for one that has grown much.
     pub fn tightening(mut self, tightening: f64) -> PlanBuilder {
         self.tightening = Some(tightening);
         self
     }
 
-    /// For the window kind, the time for which a key is found, on the clock that
-    /// [`Filter::advance`](crate::Filter::advance) moves, to the millisecond. Items are then the distinct
-    /// keys of that time; they should come evenly, or items be those of the busiest step times the
-    /// generations.
+    /// Sets the length of a window as a time, to the millisecond, on the clock that
+    /// [`Filter::advance`](crate::Filter::advance) moves. Items are then the distinct keys of that
+    /// time. If keys come unevenly, set items to those of the busiest step times the generations.
     pub fn window(mut self, time: Duration) -> PlanBuilder {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.span = Some(Span::Millis(millis));
         self
     }
 
-    /// For the window kind, the number of inserts for which a key is found after its own: the window is the
-    /// last so many. (A key that comes again within one step of the window does not count again.)
+    /// Sets the length of a window as a number of inserts. A key that comes again within one step
+    /// of the window does not count again.
     pub fn last(mut self, items: u64) -> PlanBuilder {
         self.span = Some(Span::Items(items));
         self
     }
 
-    /// For the window kind, the steps in which it forgets: 1 to 64, by default 4. More forget more
-    /// exactly, and make a query wait for more cache lines.
+    /// Sets the number of steps in which keys of a window expire: 1 to 64, by default 4. With more
+    /// steps keys expire more exactly, and a query waits for more cache lines.
     pub fn generations(mut self, generations: u32) -> PlanBuilder {
         self.generations = Some(generations);
         self
     }
 
-    /// For blocked and classic filters, leaves a share of the rate to a growing part, see
-    /// [`Filter::into_growing`](crate::Filter::into_growing): the rate is then that of both
-    /// together, and the bits are those of a lower one.
+    /// Leaves a share of the rate to a growing part, for blocked and classic filters: see
+    /// [`Filter::into_growing`](crate::Filter::into_growing). The rate is then that of both
+    /// together, and the bits are those of a lower rate.
     ///
-    /// Where items and memory decide the rate, the rate of the plan is what leaves the growing
-    /// part its share.
+    /// Where items and memory determine the rate, the plan's rate leaves the growing part its
+    /// share.
     pub fn growing(mut self) -> PlanBuilder {
         self.growing = true;
         self
     }
 
-    /// Checks what was given and finds the rest.
+    /// Checks the given numbers, and computes the rest.
     ///
-    /// Refuses with a reason what is contradictory, insufficient, out of range, or no number.
+    /// # Errors
+    ///
+    /// Refuses numbers that contradict each other, do not suffice, or are out of range. The error
+    /// has the reason.
     pub fn build(self) -> Result<Plan> {
         self.check_given()?;
         if self.growing {
@@ -217,7 +237,8 @@ impl PlanBuilder {
         }
     }
 
-    /// The plan of a base for its share of the rate, with the rate of base and growing part.
+    /// Returns the plan of a base for its share of the rate, with the rate of base and growing
+    /// part.
     fn base(self) -> Result<Plan> {
         if !self.kind.can_outgrow() {
             return Err(cannot_grow(&Plan::blank(self.kind)));

@@ -19,17 +19,17 @@ const PROBES: &str = "4, 8, 12 or 16, or 8, 16, 24 or 32 with two lines per key"
 const TWO_LINE_BITS: &str = "two blocks or more that divide evenly into ranges of at most 16383 \
      blocks, for two lines per key";
 
-/// The fewest ranges of at most [`RANGE_BLOCKS`] blocks.
+/// Returns the fewest ranges of at most [`RANGE_BLOCKS`] blocks.
 pub(crate) fn ranges(blocks: u64) -> u64 {
     blocks.div_ceil(RANGE_BLOCKS)
 }
 
-/// The fewest blocks, at least `blocks`, that divide evenly into their ranges.
+/// Returns the fewest blocks, at least `blocks`, that divide evenly into their ranges.
 pub(crate) fn round_up_to_ranges(blocks: u64) -> u64 {
     blocks.next_multiple_of(ranges(blocks))
 }
 
-/// The most blocks, at most `blocks`, that divide evenly into their ranges; at least 2.
+/// Returns the most blocks, at most `blocks`, that divide evenly into their ranges; at least 2.
 pub(super) fn round_down_to_ranges(mut blocks: u64) -> u64 {
     while !blocks.is_multiple_of(ranges(blocks)) {
         blocks -= blocks % ranges(blocks); // which may make one range fewer do
@@ -38,17 +38,17 @@ pub(super) fn round_down_to_ranges(mut blocks: u64) -> u64 {
 }
 
 impl Plan {
-    /// The number of 64-byte blocks.
+    /// Returns the number of 64-byte blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.bits / BLOCK_BITS
     }
 
-    /// The rounds of probes that a key takes in each of its lines.
+    /// Returns the rounds of probes that a key takes in each of its lines.
     pub(crate) fn rounds(&self) -> Rounds {
         Rounds::of(self.probes / self.lines)
     }
 
-    /// The model of its rate.
+    /// Returns the model of its rate.
     pub(crate) fn as_lines(&self) -> Lines {
         Lines::new(self.blocks() as f64, self.lines, self.rounds(), self.width)
     }
@@ -85,29 +85,29 @@ pub(crate) fn check_given(given: &PlanBuilder) -> Result<()> {
     shapes(given, 1).check_probes(given, PROBES)
 }
 
-/// The shapes of cells of so many bits.
+/// Returns the shapes of cells of so many bits.
 pub(crate) fn shapes(given: &PlanBuilder, width: u32) -> Shapes {
     let lines =
         |lines| Rounds::PROBES.map(move |per_line| ProbeLayout::Lines { lines, per_line, width });
     Shapes::new(given, (1..=2).flat_map(lines))
 }
 
-/// The plan of so many bits and probes, for the items at which half of the cells are in use. Probes
-/// that one line cannot have are those of two.
+/// Returns the plan of so many bits and probes, for the items at which half of the cells are in
+/// use. Probes that one line cannot have are those of two.
 pub(crate) fn exact(kind: Kind, bits: u64, probes: u32, width: u32) -> Result<Plan> {
     let lines = if Rounds::PROBES.contains(&probes) { 1 } else { 2 };
     Plan { bits, probes, lines, width, ..Plan::blank(kind) }.half_full()
 }
 
-/// The plan of the first of so many shards, which are ranges of the array: the number of blocks is
-/// rounded up until it divides, and nothing else changes.
+/// Returns the plan of the first of so many shards, which are ranges of the array: the number of
+/// blocks is rounded up until it divides, and nothing else changes.
 pub(crate) fn shard(plan: &Plan, shards: u32) -> Result<Plan> {
     let whole = dividing_into(plan, shards)?;
     Ok(Plan { bits: whole.bits / u64::from(shards), ..whole })
 }
 
-/// Whether picking a shard and then its block is picking the block at once. With two lines per key
-/// the ranges must be the same too, since the second line is another block of the range.
+/// Returns whether picking a shard and then its block is picking the block at once. With two lines
+/// per key the ranges must be the same too, since the second line is another block of the range.
 pub(crate) fn concatenates(plan: &Plan) -> bool {
     let shards = u64::from(plan.shards);
     let whole = plan.blocks().saturating_mul(shards);
@@ -146,8 +146,8 @@ fn dividing_into(plan: &Plan, shards: u32) -> Result<Plan> {
     }
 }
 
-/// The fewest blocks of a shard, at least `blocks`, with which all shards together divide into as
-/// many ranges as the shards have, each of the same length.
+/// Returns the fewest blocks of a shard, at least `blocks`, with which all shards together divide
+/// into as many ranges as the shards have, each of the same length.
 ///
 /// With r blocks at most to a range, b = qr - d blocks have q ranges (0 <= d < r). They divide
 /// evenly if q divides d, and s times as many blocks have s times as many ranges if sd < r.

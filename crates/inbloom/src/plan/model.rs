@@ -30,7 +30,7 @@ use alloc::vec;
 
 use crate::math;
 
-/// The rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
+/// Returns the rate of a classic filter of `m` bits and `k` probes that holds `n` keys.
 pub(crate) fn classic_rate(n: f64, m: f64, k: u32) -> f64 {
     if n <= 0.0 {
         return 0.0;
@@ -85,7 +85,7 @@ pub(crate) fn classic_fill(n: f64, m: f64, k: u32) -> f64 {
     -math::exp_m1(n * f64::from(k) * math::ln_1p(-1.0 / m))
 }
 
-/// The number of keys at which the expected share of set bits is `fill`: the inverse of
+/// Returns the number of keys at which the expected share of set bits is `fill`: the inverse of
 /// [`classic_fill`] (Swamidass and Baldi 2007), and one standard deviation of that estimate.
 pub(crate) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     let k = f64::from(k);
@@ -94,14 +94,14 @@ pub(crate) fn classic_items(fill: f64, m: f64, k: u32) -> (f64, f64) {
     (items, math::sqrt(m * (math::exp(load) - 1.0 - load).max(0.0)) / k)
 }
 
-/// The mean over a growth of what bends little meanwhile: `of` takes the part of it that is past,
-/// from 0 to 1 (Simpson's rule).
+/// Returns the mean over a growth of what bends little meanwhile: `of` takes the part of it that is
+/// past, from 0 to 1 (Simpson's rule).
 pub(crate) fn mean_of_growth(of: impl Fn(f64) -> f64) -> f64 {
     (of(0.0) + 4.0 * of(0.5) + of(1.0)) / 6.0
 }
 
-/// How many keys are taken for others for each one that is new, on average over a growth: `rate` is
-/// the rate after a part of the new keys.
+/// Returns how many keys are taken for others for each one that is new, on average over a growth:
+/// `rate` is the rate after a part of the new keys.
 pub(crate) fn missed_per_key(rate: impl Fn(f64) -> f64) -> f64 {
     mean_of_growth(|part| {
         let rate = rate(part).min(1.0 - f64::EPSILON);
@@ -137,7 +137,7 @@ impl Rounds {
     /// The probes that a line can have, in ascending order.
     pub(crate) const PROBES: [u32; 4] = [4, 8, 12, 16];
 
-    /// The rounds that make up this many probes of a line.
+    /// Returns the rounds that make up this many probes of a line.
     pub(crate) fn of(probes: u32) -> Rounds {
         Rounds { full: probes / 8, half: probes % 8 / 4 }
     }
@@ -146,8 +146,8 @@ impl Rounds {
 /// Distinct cells that the probes of a line fall on in one word: at most 2, and one more for sums.
 const DISTINCT: usize = 3;
 
-/// The probability that a foreign key's probes into a pair all hit, as a sum over i and j of
-/// `weight[i][j] * spared(i, j)^L`.
+/// Returns the probability that a foreign key's probes into a pair all hit, as a sum over i and j
+/// of `weight[i][j] * spared(i, j)^L`.
 fn pair_weights(rounds: Rounds, word: f64, usable: [f64; 2]) -> [[f64; DISTINCT]; DISTINCT] {
     // needed[i][j]: probability that the probes need i distinct cells of the one word and j of the
     // other. A probe that falls on a cell that is needed already, or reserved, needs no other.
@@ -205,7 +205,7 @@ impl Lines {
         Lines { blocks, word: f64::from(64 / width), reserved, lines, rounds }
     }
 
-    /// The rate with `n` keys inserted.
+    /// Returns the rate with `n` keys inserted.
     pub(crate) fn rate(&self, n: f64) -> f64 {
         if n <= 0.0 {
             return 0.0;
@@ -231,7 +231,7 @@ impl Lines {
             }
             math::powi(hit.max(0.0), 3) * last_hit.max(0.0)
         });
-        // Two keys on a line whose prints agree in all 64 bits cannot be told apart.
+        // Two keys on a line whose prints agree in all 64 bits are the same.
         let indistinct = load * math::powi(2.0, -64);
         (math::powi(one_line, self.lines as i32) + indistinct).min(1.0)
     }
@@ -292,7 +292,7 @@ impl Lines {
         (1.0 - at_max * below).max(0.0)
     }
 
-    /// The inverse of [`Lines::fill`], and one standard deviation of that estimate.
+    /// Returns the inverse of [`Lines::fill`], and one standard deviation of that estimate.
     ///
     /// The deviation takes lines as independent with Poisson loads, then takes out the part of the
     /// variance that comes from the number of keys itself, which is what is being estimated.

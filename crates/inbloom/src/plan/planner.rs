@@ -32,17 +32,17 @@ pub(crate) trait Planner: Sync {
         plan.kind.check_divisible().map(|()| *plan)
     }
 
-    /// Whether the cells of all shards, one after the other, are those of one filter.
+    /// Returns whether the cells of all shards, one after the other, are those of one filter.
     fn concatenates(&self, _plan: &Plan) -> bool {
         false
     }
 
-    /// The bytes of the payload.
+    /// Returns the bytes of the payload.
     fn bytes(&self, plan: &Plan) -> u64 {
         plan.bits.div_ceil(64) * 8
     }
 
-    /// Whether that is what it takes exactly.
+    /// Returns whether that is what it takes exactly.
     fn has_fixed_size(&self, _plan: &Plan) -> bool {
         true
     }
@@ -52,50 +52,51 @@ pub(crate) trait Planner: Sync {
         plan.bits as f64
     }
 
-    /// The cells that keys can use.
+    /// Returns the cells that keys can use.
     fn cells(&self, plan: &Plan) -> u64 {
         plan.bits / u64::from(plan.width)
     }
 
-    /// The cache lines that a query of a member touches.
+    /// Returns the cache lines that a query of a member touches.
     fn cache_lines(&self, plan: &Plan) -> u32;
 
-    /// The rate with `items` distinct keys.
+    /// Returns the rate with `items` distinct keys.
     fn rate_at(&self, plan: &Plan, items: f64) -> f64;
 
-    /// The most items at which the rate is at most `rate`.
+    /// Returns the most items at which the rate is at most `rate`.
     fn items_at(&self, plan: &Plan, rate: f64) -> u64 {
         largest(MAX_ITEMS, |items| self.rate_at(plan, items as f64) <= rate)
     }
 
-    /// The share of cells expected to be in use with `items` distinct keys, more than none.
+    /// Returns the share of cells expected to be in use with `items` distinct keys, more than none.
     fn fill_at(&self, plan: &Plan, items: f64) -> f64;
 
-    /// The number of keys at which a share of cells is in use, less than all, and one standard
-    /// deviation.
+    /// Returns the number of keys at which a share of cells is in use, less than all, and one
+    /// standard deviation.
     fn items_at_fill(&self, plan: &Plan, fill: f64) -> (f64, f64);
 
-    /// The rate when this share of cells is in use.
+    /// Returns the rate when this share of cells is in use.
     fn rate_at_fill(&self, plan: &Plan, fill: f64) -> f64 {
         self.rate_at(plan, plan.items_at_fill(fill).0)
     }
 
-    /// The number of distinct keys when so many cells are in use, and one standard deviation.
+    /// Returns the number of distinct keys when so many cells are in use, and one standard
+    /// deviation.
     fn estimate(&self, plan: &Plan, occupied: u64) -> (f64, f64) {
         plan.items_at_fill(occupied as f64 / self.cells(plan) as f64)
     }
 
-    /// The share of counters expected at their maximum.
+    /// Returns the share of counters expected at their maximum.
     fn saturation(&self, _plan: &Plan) -> f64 {
         0.0
     }
 
-    /// The most keys that are sure to fit, in a kind that refuses more.
+    /// Returns the most keys that are sure to fit, in a kind that refuses more.
     fn capacity(&self, _plan: &Plan) -> Option<u64> {
         None
     }
 
-    /// Whether keys may be refused once so many cells are in use.
+    /// Returns whether keys may be refused once so many cells are in use.
     fn is_full(&self, plan: &Plan, occupied: u64) -> bool {
         self.capacity(plan).is_some_and(|capacity| occupied > capacity)
     }

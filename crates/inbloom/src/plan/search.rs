@@ -67,7 +67,8 @@ pub(crate) fn solve(given: &PlanBuilder, kind: &impl Search) -> Result<Plan> {
     }
 }
 
-/// The rate that was asked for, or the one that is reached if none was. Fails if it is not reached.
+/// Returns the rate that was asked for, or the one that is reached if none was. Fails if it is not
+/// reached.
 pub(crate) fn reached(given: &PlanBuilder, items: u64, bits: u64, reached: f64) -> Result<f64> {
     match given.rate {
         Some(rate) if reached > rate => {
@@ -127,7 +128,7 @@ impl Shapes {
         }
     }
 
-    /// Whether what was given leaves only shapes of two lines.
+    /// Returns whether what was given leaves only shapes of two lines.
     fn two_lines_only(&self) -> bool {
         self.shapes.iter().all(|shape| shape.lines() == 2)
     }
@@ -282,8 +283,8 @@ impl ProbeLayout {
         }
     }
 
-    /// The fewest bits at which `items` keys have at most `rate`; `bound` is known to be too few, or
-    /// just enough.
+    /// Returns the fewest bits at which `items` keys have at most `rate`; `bound` is known to be
+    /// too few, or just enough.
     fn fewest_bits(self, items: f64, rate: f64, bound: f64) -> Option<u64> {
         match self {
             ProbeLayout::Anywhere(_) => {
@@ -301,7 +302,8 @@ impl ProbeLayout {
         }
     }
 
-    /// The most bits of this shape in at most `bits`; None if there are too few, or too many for us.
+    /// Returns the most bits of this shape in at most `bits`; None if there are too few, or too
+    /// many for us.
     fn round_down(self, bits: u64) -> Option<u64> {
         if bits > MAX_BITS {
             return None;
@@ -320,8 +322,8 @@ impl ProbeLayout {
     }
 }
 
-/// The smallest n in low..=high for which `fits` holds; `fits` must not hold up to some n and hold
-/// after. None if it holds for none.
+/// Returns the smallest n in low..=high for which `fits` holds; `fits` must not hold up to some n
+/// and hold after. None if it holds for none.
 fn smallest(low: u64, high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     // Sizes are usually near the lower end, and each trial costs: look there first.
     let mut step = 1;

@@ -12,8 +12,8 @@ use crate::kind::Kind;
 use crate::math;
 
 impl Plan {
-    /// The plan of one shard, counted from 0, of the filter that this plan is for, if its keys are
-    /// divided among so many.
+    /// Returns the plan of one shard, counted from 0, of the filter that this plan is for, if its
+    /// keys are divided among so many.
     ///
     /// The shard's items are its share; its bits have a margin, as shares are uneven. What
     /// [`Filter::sharded`](crate::Filter::sharded) makes its shards from; a filter made from it takes only keys of
@@ -37,14 +37,14 @@ impl Plan {
         Ok(self.any_shard(shards)?.nth(shard, self))
     }
 
-    /// The plans of all shards, in order.
+    /// Returns the plans of all shards, in order.
     pub(crate) fn for_shards(&self, shards: u32) -> Result<Vec<Plan>> {
         let any = self.any_shard(shards)?;
         Ok((0..shards).map(|shard| any.nth(shard, self)).collect())
     }
 
-    /// What [`Plan::for_shards`] has divided: items and bits of all shards together. For blocks it
-    /// is the plan of the filter whose bytes the shards' are.
+    /// Returns what [`Plan::for_shards`] has divided: items and bits of all shards together. For
+    /// blocks it is the plan of the filter whose bytes the shards' are.
     pub(crate) fn of_shards<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Option<Plan> {
         let one = |plan: &Plan| Plan { shard: 0, shards: 1, ..*plan };
         let add = |sum: Plan, next: Plan| Plan {
@@ -61,12 +61,13 @@ impl Plan {
         Some(Plan { span, ..whole })
     }
 
-    /// The plan of what a shard keeps its keys in.
+    /// Returns the plan of what a shard keeps its keys in.
     pub(crate) fn without_shard(&self) -> Plan {
         Plan { shard: 0, shards: 1, ..*self }
     }
 
-    /// Whether the cells of shards of this plan, one after the other, are those of one filter.
+    /// Returns whether the cells of shards of this plan, one after the other, are those of one
+    /// filter.
     pub(crate) fn concatenates(&self) -> bool {
         self.shards == 1 || self.kind.planner().concatenates(self)
     }
@@ -79,7 +80,7 @@ impl Plan {
         Plan { shard, items, ..*self }
     }
 
-    /// The plan of the first shard: the others have the same shape.
+    /// Returns the plan of the first shard: the others have the same shape.
     fn any_shard(&self, shards: u32) -> Result<Plan> {
         if !(1..=MAX_SHARDS).contains(&shards) {
             return parameter("shards", shards, "1 to 2^20");
@@ -96,14 +97,14 @@ impl Plan {
         Plan { shard: 0, shards, ..plan }.check()
     }
 
-    /// A plan made from bytes may promise less than plans offer.
+    /// A plan made from bytes may have a lower rate than plans offer.
     pub(crate) fn offered_rate(&self) -> f64 {
         self.rate.max(MIN_RATE)
     }
 
-    /// The plan of a shard of a kind that takes more keys than planned, at a higher rate, and whose
-    /// cells fill in so many steps. `plan` makes it for a number of items; `part` gives the plan of
-    /// what fills in a step.
+    /// Returns the plan of a shard of a kind that takes more keys than planned, at a higher rate,
+    /// and whose cells fill in so many steps. `plan` makes it for a number of items; `part` gives
+    /// the plan of what fills in a step.
     ///
     /// The rate is to hold on average over the shards. It is convex in the keys, so that shards
     /// above the mean cost more than those below save: about k^2 / 2m of the rate. A margin of two
@@ -131,8 +132,8 @@ impl Plan {
         }
     }
 
-    /// The rate on average over shards that are expected to have `mean` keys each: numbers of keys
-    /// are Poisson. For small means only: it goes through all numbers that matter.
+    /// Returns the rate on average over shards that are expected to have `mean` keys each: numbers
+    /// of keys are Poisson. For small means only: it goes through all numbers that matter.
     fn mean_rate(&self, mean: f64) -> f64 {
         let most = (mean + 12.0 * math::sqrt(mean) + 40.0) as u32;
         let mut chance = math::exp(-mean);
@@ -144,8 +145,9 @@ impl Plan {
         sum
     }
 
-    /// The keys that a shard gets of this plan's, but for a chance of less than one in a million:
-    /// five deviations, and five more because small shares are Poisson, whose tail is longer.
+    /// Returns the keys that a shard gets of this plan's, but for a chance of less than one in a
+    /// million: five deviations, and five more because small shares are Poisson, whose tail is
+    /// longer.
     pub(crate) fn most_of_a_share(&self, shards: u32) -> u64 {
         let mean = self.items as f64 / f64::from(shards);
         (math::ceil(mean + 5.0 * math::sqrt(mean)) as u64 + 5).min(self.items)

@@ -22,7 +22,7 @@ impl Cells {
         Ok(Cells::new(start, size, Owner::Pages { _map: Box::new(map) }))
     }
 
-    /// A part of a file that is mapped to read.
+    /// Returns a part of a file that is mapped to read.
     pub(crate) fn mapped(map: Mmap, offset: usize, len: usize) -> Cells {
         let start = NonNull::from(&map[offset..][..len]).cast();
         let cells = Cells::new(start, len, Owner::File { map: Box::new(map) });
@@ -30,7 +30,7 @@ impl Cells {
         cells
     }
 
-    /// A part of a file that is mapped copy-on-write.
+    /// Returns a part of a file that is mapped copy-on-write.
     pub(crate) fn private(mut map: MmapMut, offset: usize, len: usize) -> Cells {
         let start = NonNull::from(&mut map[offset..][..len]).cast();
         let cells = Cells::new(start, len, Owner::Private { map: Box::new(map) });

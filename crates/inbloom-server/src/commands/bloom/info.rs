@@ -163,7 +163,7 @@ pub(super) fn debug(call: &mut Call<'_>) -> Result<(), ReplyError> {
     Ok(())
 }
 
-/// A number as C's `%g` prints it: six digits, without zeros at the end.
+/// Returns a number as C's `%g` prints it: six digits, without zeros at the end.
 fn general(number: f64) -> String {
     let text = format!("{number:.5e}");
     let (digits, exponent) = text.split_once('e').expect("the form says so");

@@ -28,7 +28,7 @@ pub(super) fn reserve(call: &mut Call<'_>) -> Result<(), ReplyError> {
     Ok(())
 }
 
-/// The filter of a name, which is created with the defaults if there is none.
+/// Returns the filter of a name, which is created with the defaults if there is none.
 pub(super) fn find_or_create(call: &Call<'_>) -> Result<Arc<Entry>, ReplyError> {
     let name = &call.arguments[1];
     if let Some(entry) = find(call)? {

@@ -1,8 +1,8 @@
 //! INFO: figures in the lines of Redis, so that tools which parse them need not know us.
 //!
-//! What Redis tells and nothing here corresponds to (scripts, a replication backlog) is left out: a zero
-//! would say that it was looked at. Where a zero is true for good (forks, channels), and dashboards read
-//! the field, it is told.
+//! What Redis tells and nothing here corresponds to (scripts, a replication backlog) is left out: a
+//! zero would say that it was looked at. Where a zero is true for good (forks, channels), and
+//! dashboards read the field, it is printed.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ fn server(call: &Call<'_>, lines: &mut Lines) {
     }
 }
 
-/// As `uname` says, where that can be told without asking it.
+/// As `uname` prints, where that is known without calling it.
 fn operating_system() -> String {
     let kernel = |file| std::fs::read_to_string(format!("/proc/sys/kernel/{file}"));
     let architecture = std::env::consts::ARCH;

@@ -1,4 +1,4 @@
-//! COMMAND: the table, told to clients, in the forms of Redis 7. And HELP, which is the same for
+//! COMMAND: the table for clients, in the forms of Redis 7. And HELP, which is the same for
 //! all commands that have subcommands.
 
 use super::syntax::{self, Argument, Content};

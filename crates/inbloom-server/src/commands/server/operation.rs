@@ -1,8 +1,8 @@
 //! Running the server: its clock, its end, and what of Redis's persistence and replication there
 //! is.
 //!
-//! A server without `--dir` keeps filters in memory only. There a command that promises more is
-//! refused, and the error says what there is instead: who hears OK from SAVE sleeps badly later.
+//! A server without `--dir` keeps filters in memory only. There a command that guarantees more is
+//! refused, and the error says what there is instead: an OK from SAVE would be wrong.
 
 use std::time::{Duration, Instant};
 
@@ -222,7 +222,7 @@ fn shutdown(call: &mut Call<'_>) -> Result<(), ReplyError> {
         return Err(ReplyError::SYNTAX);
     }
     if has("ABORT") {
-        // It comes too late: nothing waits before clients are sent away.
+        // It comes too late: nothing waits before clients are disconnected.
         return Err(match (words.len(), call.server.is_stopping()) {
             (1, false) => ReplyError::new("ERR No shutdown in progress."),
             (1, true) => ReplyError::new(

@@ -46,7 +46,7 @@ pub enum Content {
     Block(Vec<Argument>),
 }
 
-/// The arguments that a line of documentation names.
+/// Returns the arguments that a line of documentation names.
 pub fn arguments(syntax: &str) -> Vec<Argument> {
     meaning(&Reader { rest: syntax }.sequence())
 }
@@ -89,8 +89,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is between this bracket and its counterpart. One that is missing is taken as being at
-    /// the end: the tests see to it that none is.
+    /// Returns what is between this bracket and its counterpart. One that is missing is taken as
+    /// being at the end: the tests see to it that none is.
     fn alternatives(&mut self) -> Vec<Vec<Element<'a>>> {
         let mut alternatives = Vec::new();
         loop {
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a sequence means.
+/// Returns what a sequence means.
 fn meaning(elements: &[Element<'_>]) -> Vec<Argument> {
     let mut arguments: Vec<Argument> = Vec::new();
     let mut elements = elements.iter().peekable();
@@ -200,8 +200,8 @@ fn together(mut arguments: Vec<Argument>) -> Argument {
     plain(&name, Content::Block(arguments))
 }
 
-/// Whether these brackets only say that what stands before them may be repeated, as the second half
-/// of `item [item ...]` or of `[GET pattern [GET pattern ...]]`; then it is marked so.
+/// Returns whether these brackets only say that what stands before them may be repeated, as the
+/// second half of `item [item ...]` or of `[GET pattern [GET pattern ...]]`; then it is marked so.
 fn repeats(arguments: &mut Vec<Argument>, alternatives: &[Vec<Element<'_>>]) -> bool {
     let [alternative] = alternatives else { return false };
     let Some((Element::More, repeated)) = alternative.split_last() else { return false };

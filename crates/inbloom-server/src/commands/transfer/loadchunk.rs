@@ -127,7 +127,7 @@ fn changes_nothing(
     if is_there { Ok(()) } else { Err(ReplyError::EXISTS) }
 }
 
-/// Whether a piece of this length can have this iterator.
+/// Returns whether a piece of this length can have this iterator.
 fn check_place(position: Option<u64>, length: u64, bytes: u64) -> Result<(), ReplyError> {
     match position {
         Some(position) if position > 0 && position >= length => {
@@ -138,7 +138,7 @@ fn check_place(position: Option<u64>, length: u64, bytes: u64) -> Result<(), Rep
     }
 }
 
-/// Whether the base of a filter has all these bits.
+/// Returns whether the base of a filter has all these bits.
 fn has(bloom: &Bloom, at: u64, data: &[u8]) -> bool {
     let bytes = bloom.base().bytes();
     if at.checked_add(data.len() as u64).is_none_or(|end| end > bytes) {

@@ -21,7 +21,7 @@ use crate::value::{Guarded, Value};
 const GONE: ReplyError =
     ReplyError::new("ERR the dump of this iterator is gone: begin again with iterator 0");
 
-/// It cannot be told which dump this iterator belongs to.
+/// The dump of this iterator is not known.
 const AMBIGUOUS: ReplyError = ReplyError::new(
     "ERR other connections are dumping this filter too: begin again with iterator 0, and use one \
      connection for the whole dump",

@@ -22,7 +22,7 @@
 //!
 //! The *base* and the *rest* of a filter of BF.* are what `value/bloom.rs` calls so. The header and
 //! the body of RedisBloom's filters are what SCANDUMP gives, without the division into chunks. A
-//! base in the image is told by five numbers instead of a file's header, which would take as much
+//! base in the image is five numbers instead of a file's header, which would take as much
 //! as the cells of a small one: they tell its plan whatever a later inbloom would plan.
 //!
 //! For example, BF.RESERVE f 0.01 100, never added to, is 41 bytes and 192 of cells:
@@ -34,7 +34,7 @@
 //!   02                                                        no rest
 //! ```
 //!
-//! Whoever keeps an image has a checksum of it. What is in files of its own has one there: our file
+//! The keeper of an image has a checksum of it. What is in files of its own has one there: our file
 //! format has, and a body is kept in sealed pieces (`sealed.rs`).
 
 use std::borrow::Cow;
@@ -179,7 +179,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The names of the files that it refers to.
+    /// Returns the names of the files that it refers to.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let (first, second) = match self {
             Image::Bloom { base, rest, .. } => {
@@ -287,7 +287,7 @@ fn encode_name(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
 }
 
-/// Whether it can be the name of a file of ours, which leads nowhere else.
+/// Returns whether it can be the name of a file of ours, which leads nowhere else.
 pub fn is_name(name: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_".contains(byte);
     name.len() <= 255

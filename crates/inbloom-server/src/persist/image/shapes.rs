@@ -7,7 +7,7 @@ use inbloom::Plan;
 use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
 use parking_lot::Mutex;
 
-/// Whoever has more different ones than so many has no use for old ones.
+/// A server with more different ones than this has no use for old ones.
 const MOST: usize = 4096;
 
 /// Shapes by what tells them. To be shared by all threads that read images.
@@ -49,7 +49,7 @@ impl Outline {
 }
 
 impl OutlineShapes {
-    /// The shape of an outline, which may be a stranger's.
+    /// Returns the shape of an outline, which may be untrusted.
     pub fn of(&self, outline: Outline) -> Result<Arc<Shape>, inbloom::Error> {
         if let Some(shape) = self.0.lock().get(&outline) {
             return Ok(Arc::clone(shape));

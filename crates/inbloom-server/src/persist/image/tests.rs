@@ -452,7 +452,7 @@ fn a_wrong_byte_in_an_image_is_an_error_or_makes_the_filter_that_has_it() {
             for flip in [1, 0x80, 0xff] {
                 let mut damaged = image.clone();
                 damaged[at] ^= flip;
-                // Whoever keeps images has a checksum: here it is enough that no harm is done.
+                // The keeper of images has a checksum: here it is enough that no harm is done.
                 if let Ok(back) = read_from(&Memory::default(), &damaged) {
                     assert!(whole(&back, LARGE).0 == damaged, "{name}: byte {at} ^ {flip}");
                     insert(&back, 3);

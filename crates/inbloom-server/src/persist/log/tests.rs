@@ -62,7 +62,7 @@ impl DiskFile for SlowDisk {
     }
 }
 
-/// A log with records that nobody has written, on a disk to which nobody has.
+/// Returns a log with records that nobody has written, on a disk to which nobody has.
 fn log(policy: Fsync, records: u64) -> (Log, SlowDisk) {
     let disk = SlowDisk::default();
     let border = Border::at_start(0, Vec::new(), 0);
@@ -88,8 +88,8 @@ impl Wake for Wakes {
     }
 }
 
-// Who told all that nothing is new told itself too, and did so again with the connections of its
-// thread waiting, until the sync was over.
+// A thread that woke all for nothing woke itself too, and did so again while the connections of its
+// thread waited, until the sync was over.
 #[test]
 fn who_waits_for_another_thread_keeps_none_and_wakes_nobody() {
     for (policy, is_busy) in [(Fsync::Always, false), (Fsync::EverySecond, true)] {
@@ -135,7 +135,7 @@ fn who_finds_the_file_taken_is_told_when_it_is_free() {
         let segment = log.segment.lock();
         scope.spawn(|| commit(&log, 1));
         thread::sleep(SYNC);
-        // Whoever had it wrote nothing: the record came too late for it.
+        // The thread that had it wrote nothing: the record came too late for it.
         log.release(segment);
     });
     assert_eq!(log.written.load(Ordering::Acquire), 1);

@@ -12,7 +12,7 @@ use crate::reply_error::ReplyError;
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     text: Arc<str>,
-    /// What the file with this number, and those before, have cannot be told.
+    /// The content of the file with this number, and of those before, is unknown.
     distrusted: Option<u64>,
 }
 

@@ -127,7 +127,7 @@ impl Recovery<'_> {
         Ok((last, damaged))
     }
 
-    /// Sets aside all packs up to one of which it cannot be told what was in it, and so not of which
+    /// Sets aside all packs up to one with unknown content, so that it is also unknown of which
     /// filters it had newer images.
     fn give_up(&mut self, packs: &[u64]) -> Result<(), Error> {
         self.has_damaged_packs = true;
@@ -165,8 +165,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Finds what is sound in a pack that is damaged at a place, by its index. Returns the filters whose
-    /// images are not; None if that cannot be told.
+    /// Finds what is sound in a pack that is damaged at a place, by its index. Returns the filters
+    /// whose images are not; None if that is unknown.
     fn salvage(
         &mut self,
         pack: u64,

@@ -36,7 +36,7 @@ fn parse(bytes: &[u8]) -> Outcome {
     parse_in_pieces(Limits::default(), bytes, &[])
 }
 
-/// The arguments of the one request that the bytes are.
+/// Returns the arguments of the one request that the bytes are.
 fn request(bytes: &[u8]) -> Vec<String> {
     let outcome = parse(bytes);
     assert_eq!((outcome.error, outcome.consumed), (None, bytes.len()), "{outcome:?}");

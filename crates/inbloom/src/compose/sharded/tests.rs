@@ -106,8 +106,8 @@ fn shards_keep_the_rate() {
                 rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (seeds - 1) as f64;
             let bound = 0.01 + 4.0 * (variance / seeds as f64).sqrt();
             assert!(mean <= bound, "{kind}, {items} in {shards}: {mean} above {bound}");
-            // A hundred keys in 16 blocks are claimed hardly ever, nor are those of a filter that
-            // keeps its rate for when it has grown.
+            // A hundred keys in 16 blocks are hardly ever false positives, nor are those of a
+            // filter that keeps its rate for when it has grown.
             let spends = items > 100 && kind != Kind::Scalable;
             assert!(mean > 0.001 || !spends, "{kind}, {items} in {shards}: {mean}");
         }

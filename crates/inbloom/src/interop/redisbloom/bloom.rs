@@ -56,8 +56,8 @@ const DEFAULT_GROWTH: u32 = 2;
 const LN_2: f64 = 0.693_147_180_559_945;
 const LN_2_SQUARED: f64 = 0.480_453_013_918_201;
 
-/// The smallest rate that a double holds takes 1075 hashes. A link that claims more would only
-/// take up the time of whoever asks it.
+/// The smallest rate that a double holds takes 1075 hashes. A link with more would only
+/// take up the time of its queries.
 const MAX_HASHES: u32 = 1100;
 
 pub(super) const HEADER: usize = 20;
@@ -602,7 +602,7 @@ impl BloomBuilder {
         Ok(memory::reserve(&mut self.bloom.layers, links)?)
     }
 
-    /// Adds a link that was claimed, and gives its bytes to be filled.
+    /// Adds a link that a header describes, and returns its bytes to be filled.
     pub(super) fn push(&mut self, link: Link) -> Result<&mut [u8], ForeignError> {
         self.reserve(1)?;
         self.bloom.layers.push(LinkBits::new(link)?);

@@ -1,4 +1,4 @@
-//! What can go wrong: with parameters and strangers' bytes, with an insert, with a chunk.
+//! What can go wrong: with parameters and untrusted input, with an insert, with a chunk.
 
 use super::memory::Short;
 

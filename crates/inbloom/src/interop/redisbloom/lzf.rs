@@ -1,6 +1,6 @@
 //! The compression of strings in Redis: LZF, by Marc Lehmann. Only to read.
 //!
-//! A stream of two things, told apart by their first byte c:
+//! A stream of two things, which differ in their first byte c:
 //!
 //!   c < 32    c + 1 bytes follow, to be taken as they are
 //!   c >= 32   repeat what was written before: c / 32 + 2 bytes, or if c / 32 is 7 as many more as

@@ -2,8 +2,8 @@
 //! 1.
 //!
 //! Both are by Austin Appleby, in the public domain. Neither withstands keys that are chosen to
-//! collide: whoever can choose keys can fill one place of a filter. Foreign filters come with their
-//! hash; ours have better ones.
+//! collide: an attacker who can choose keys can fill one place of a filter. Foreign filters come
+//! with their hash; ours have better ones.
 
 /// The multiplier of MurmurHash64A, which RedisBloom takes for its first seed too.
 const MULTIPLIER_64: u64 = 0xc6a4_a793_5bd1_e995;

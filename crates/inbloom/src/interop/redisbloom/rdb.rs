@@ -92,7 +92,7 @@ pub(super) fn filters(file: &[u8]) -> Result<(Vec<Stored<'_>>, &[u8]), ForeignEr
         let checked = &file[..file.len() - reader.0.0.len()];
         let sum = reader.0.u64().ok_or_else(|| super::payload::short("a checksum"))?;
         let expected = crc64(checked);
-        // A server can be told not to compute it.
+        // A server can be configured not to compute it.
         if sum != 0 && sum != expected {
             return Err(ForeignError::damaged(
                 "checksum of the RDB file",

@@ -8,7 +8,7 @@
 //! | commands | `BF.LOADCHUNK` and `CF.LOADCHUNK`, as an append-only file has them | filters by name |
 //! | RDB | a snapshot of a server | filters by name |
 //!
-//! Each can be told from its first bytes; that of the chunks is a header whose sizes must add up to
+//! Each is recognized by its first bytes; that of the chunks is a header whose sizes must add up to
 //! the length of the file.
 
 use std::io;
@@ -232,7 +232,7 @@ fn from_commands(
             (Restored::Cuckoo(cuckoo), bytes)
         }
     };
-    // Without one of its chunks, a filter would deny keys.
+    // Without one of its chunks, a filter would lack keys.
     if there != bytes || !cover(chunks, bytes) {
         return Err(incomplete(bytes, there));
     }

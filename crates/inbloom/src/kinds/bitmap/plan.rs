@@ -94,9 +94,10 @@ impl Planner for BitmapPlan {
     }
 }
 
-/// The memory of a roaring bitmap of `items` integers that are scattered over the universe: three bytes
-/// each (two, and the slack of growing vectors), and what it keeps for every range of 2^16 and of 2^32
-/// values that has a member, a container and a bitmap in a tree. Measured, roaring 0.11, within 15%.
+/// Returns the memory of a roaring bitmap of `items` integers that are scattered over the universe:
+/// three bytes each (two, and the slack of growing vectors), and what it keeps for every range of
+/// 2^16 and of 2^32 values that has a member, a container and a bitmap in a tree. Measured, roaring
+/// 0.11, within 15%.
 fn sparse_bytes(items: u64, universe: u64) -> u64 {
     let ranges = |size: u64, bytes: u64| universe.div_ceil(size).min(items).saturating_mul(bytes);
     items.saturating_mul(3).saturating_add(ranges(1 << 16, 72)).saturating_add(ranges(1 << 32, 184))

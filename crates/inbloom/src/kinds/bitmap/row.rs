@@ -11,7 +11,8 @@ use crate::kinds::racing::Racing;
 use crate::storage::Bits;
 
 impl Kind {
-    /// One bit per possible integer: exact, ordered.
+    /// One bit per possible integer: exact, ordered. Keys are integers, not text: `insert("7")`
+    /// inserts the byte 55.
     #[expect(non_upper_case_globals, reason = "reads as the variant that it stands for")]
     pub const Bitmap: Kind = Kind::new(1);
 }

@@ -62,7 +62,7 @@ mod roaring_treemap {
             self.0.len()
         }
 
-        /// The number of members below a value.
+        /// Returns the number of members below a value.
         pub(crate) fn below(&self, value: u64) -> u64 {
             value.checked_sub(1).map_or(0, |last| self.0.rank(last))
         }

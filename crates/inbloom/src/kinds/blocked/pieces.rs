@@ -51,7 +51,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces of a plan. Panics if it is for another kind, or for one shard of several.
+    /// Returns the pieces of a plan. Panics if it is for another kind, or for one shard of several.
     #[must_use]
     pub fn new(plan: Plan) -> Pieces {
         assert_eq!(plan.kind(), Kind::Blocked, "a plan for another kind");
@@ -65,13 +65,13 @@ impl Pieces {
         Pieces { geometry, units, unit_blocks, each }
     }
 
-    /// The number of pieces, at least 1.
+    /// Returns the number of pieces, at least 1.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.units.div_ceil(self.each)
     }
 
-    /// The places of the digests that belong to a piece. Panics if there is no such piece.
+    /// Returns the places of the digests that belong to a piece. Panics if there is no such piece.
     #[must_use]
     pub fn places(&self, piece: u64) -> RangeInclusive<u64> {
         let (first, end) = self.units_of(piece);
@@ -79,7 +79,7 @@ impl Pieces {
         *of(first).start()..=*of(end - 1).end()
     }
 
-    /// A piece without keys. Panics if there is no such piece.
+    /// Returns a piece without keys. Panics if there is no such piece.
     pub fn empty(&self, piece: u64) -> Result<Piece> {
         let (first, end) = self.units_of(piece);
         let cells = Cells::zeroed((end - first) * self.unit_blocks * 64)?;
@@ -154,7 +154,7 @@ impl Piece {
         self.inserted = inserted;
     }
 
-    /// How many inserts were told "new".
+    /// Returns how many inserts reported a new key.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.inserted
@@ -166,7 +166,7 @@ impl Piece {
         self.cells.bytes()
     }
 
-    /// The number of bits that are set.
+    /// Returns the number of bits that are set.
     #[must_use]
     pub fn occupied(&self) -> u64 {
         self.cells.count_ones()

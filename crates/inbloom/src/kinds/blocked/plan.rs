@@ -6,9 +6,9 @@ use crate::plan::planner::Planner;
 use crate::plan::{Plan, PlanBuilder, lines, search};
 
 impl Plan {
-    /// The plan of a blocked filter that was made before, from the numbers that tell it: for those
-    /// who keep many small filters beside less than a file's header of 192 bytes. It is what it
-    /// was, whatever [`Plan::builder`] would plan now.
+    /// Returns the plan of a blocked filter that was made before, from the numbers that tell it:
+    /// for those who keep many small filters beside less than a file's header of 192 bytes. It is
+    /// what it was, whatever [`Plan::builder`] would plan now.
     ///
     /// ```
     /// use inbloom::{Kind, Plan};

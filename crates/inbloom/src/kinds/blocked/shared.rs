@@ -3,10 +3,10 @@
 //!
 //! **Idea.** Every line of a blocked filter has a bit that no key sets, its last. Here it is the
 //! line's lock. An insert that finds its key missing locks the key's line by one locked
-//! instruction, looks again, stores the line with its bits, and unlocks. Since whoever inserts the
-//! same key wants the same lock, exactly one of several threads finds it missing and is told "new";
-//! and since the lock is in the line itself, the filter needs no other, so that it is hardly larger
-//! than its bits.
+//! instruction, looks again, stores the line with its bits, and unlocks. Since every thread that
+//! inserts the same key wants the same lock, exactly one of several threads finds it missing and
+//! gets "new"; and since the lock is in the line itself, the filter needs no other, so that it is
+//! hardly larger than its bits.
 //!
 //! ```text
 //! SharedBlocked, 40 bytes      Shape, one for all filters of a plan
@@ -21,8 +21,8 @@
 //! 5, and bit 70 is set already. Both look without a lock, and miss two bits. A sets bit 511 of the
 //! block and finds that it was not set: the lock is A's. B tries the same, finds the bit set, and
 //! waits. A loads the line again, still misses 3 and 400, stores the line with them, and stores the
-//! last word without bit 511: A is told "new". B gets the lock, loads the line again, misses
-//! nothing, unlocks, and is told "not new". A key with two lines locks both before it looks, the
+//! last word without bit 511: A gets "new". B gets the lock, loads the line again, misses
+//! nothing, unlocks, and gets "not new". A key with two lines locks both before it looks, the
 //! lower one first, so that no two threads wait for each other.
 //!
 //! **What holds.** A key whose insert has returned, by whatever answer, is found by every query
@@ -73,8 +73,11 @@ impl fmt::Debug for Shape {
 }
 
 impl Shape {
-    /// The shape of the filters of a plan. Refused for another kind, and for a shard, which sees
-    /// only a part of its digests.
+    /// Creates the shape of the filters of a plan.
+    ///
+    /// # Errors
+    ///
+    /// Refuses another kind, and a shard, which sees only some of its digests.
     pub fn new(plan: Plan) -> Result<Arc<Shape>> {
         let refused = |verb, remedy| Err(Error::Unsupported { kind: plan.kind(), verb, remedy });
         if plan.kind() != Kind::Blocked {
@@ -87,13 +90,13 @@ impl Shape {
         Ok(Arc::new(Shape { plan, geometry, kernel: Kernel::select(&geometry) }))
     }
 
-    /// The plan it was made from.
+    /// Returns the plan that it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The instruction set that answers: "avx512", "avx2" or "scalar".
+    /// Returns the instruction set in use: "avx512", "avx2" or "scalar".
     #[must_use]
     pub fn kernel(&self) -> &'static str {
         self.kernel.name
@@ -104,7 +107,7 @@ impl Shape {
         self.kernel.racing_contains(words, &self.geometry, digest)
     }
 
-    /// Sets the digest's bits and returns how many of them this call has set.
+    /// Sets the digest's bits, and returns how many of them this call has set.
     #[inline]
     pub(crate) fn insert(&self, words: &[AtomicU64], digest: Digest) -> u32 {
         self.kernel.racing_insert(words, &self.geometry, digest)
@@ -135,7 +138,7 @@ impl Shape {
 }
 
 /// Turns cells over to many threads, unless the reserved bit of a block is set, as it may be in a
-/// file that nobody has verified: it would lock its line for ever.
+/// file that nobody has verified: it would lock its line forever.
 pub(crate) fn share(cells: Cells) -> Result<Shared> {
     cells.expect(Order::Ascending);
     let checked = check_reserved(0, cells.bytes());
@@ -145,7 +148,7 @@ pub(crate) fn share(cells: Cells) -> Result<Shared> {
 }
 
 /// A blocked filter that many threads insert into and query at once. Of several that insert a new
-/// key, exactly one is told so.
+/// key, exactly one gets true.
 ///
 /// ```
 /// use inbloom::internals::kinds::blocked::{Shape, SharedBlocked};
@@ -174,14 +177,18 @@ impl fmt::Debug for SharedBlocked {
 }
 
 impl SharedBlocked {
-    /// The bytes of memory that it takes beside its own and its shape's: the cells, as an allocator
-    /// rounds them up.
+    /// Returns the bytes of memory beside its own and its shape's: the array, as an allocator
+    /// rounds it up.
     #[must_use]
     pub fn memory(&self) -> u64 {
         storage::allocated(self.bytes())
     }
 
-    /// An empty filter. Fails if the system does not give the memory.
+    /// Creates an empty filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Error::Memory`] if the system does not give the memory.
     pub fn new(shape: &Arc<Shape>) -> Result<SharedBlocked> {
         let cells = Cells::zeroed(shape.plan.bytes())?.into_shared()?;
         Ok(SharedBlocked { shape: Arc::clone(shape), cells })
@@ -191,57 +198,59 @@ impl SharedBlocked {
         SharedBlocked { shape, cells }
     }
 
-    /// Lets go of its own shape for that of others, if it is of the same plan.
+    /// Replaces its own shape by that of others, if it is of the same plan.
     pub fn share_shape(&mut self, shape: &Arc<Shape>) {
         if self.shape.plan == shape.plan {
             self.shape = Arc::clone(shape);
         }
     }
 
-    /// What it has in common with other filters of its plan.
+    /// Returns what it has in common with other filters of its plan.
     #[must_use]
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
     }
 
-    /// The plan it was made from.
+    /// Returns the plan that it was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.shape.plan
     }
 
-    /// Whether the digest may have been inserted: false is certain, true is probable. Never waits.
+    /// Returns whether the digest may have been inserted: false is certain, true is probable. It
+    /// never waits.
     #[inline]
     #[must_use]
     pub fn contains(&self, digest: Digest) -> bool {
         self.shape.contains(self.words(), digest)
     }
 
-    /// Inserts, and tells whether the digest is certainly new: of several threads that insert it at
-    /// once, one at most is told so, and exactly one unless it was taken for others.
+    /// Inserts a digest, and returns whether it is certainly new. At most one of several threads
+    /// that insert it at once gets true, and exactly one unless it is a false positive.
     #[inline]
     pub fn insert(&self, digest: Digest) -> bool {
         self.shape.insert(self.words(), digest) != 0
     }
 
-    /// [`SharedBlocked::contains`] for many digests, in order. `found` is emptied first.
+    /// Does the same as [`SharedBlocked::contains`] for many digests, in order. `found` is emptied
+    /// first.
     pub fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         Membership::contains_digests(&self, digests, found);
     }
 
-    /// [`SharedBlocked::insert`] for many digests, in order: the second of two that are equal is
-    /// not new. `new` is emptied first.
+    /// Does the same as [`SharedBlocked::insert`] for many digests, in order. The second of two
+    /// equal digests is not new. `new` is emptied first.
     pub fn insert_digests(&self, digests: &[Digest], new: &mut Vec<bool>) {
         Membership::insert_digests(&mut &*self, digests, new).expect("inserts are never refused");
     }
 
-    /// The bytes that the bits take; what it takes beside them is its own size.
+    /// Returns the bytes that the bits take. What it takes beside them is its own size.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shape.plan.bytes()
     }
 
-    /// The number of bits that are set: reads everything.
+    /// Returns the number of bits that are set. It reads everything.
     #[must_use]
     pub fn occupied(&self) -> u64 {
         let words = self.lines().iter().flat_map(read);
@@ -276,9 +285,12 @@ impl SharedBlocked {
         positions.map(|position| (position, is_set(position))).collect()
     }
 
-    /// Copies the bytes from `at` on, as many as there is room for, while others insert: each key
-    /// whose insert returned before is in them, of later ones some bits may be. Panics beyond the
-    /// end.
+    /// Copies the bytes from `at` on, as many as there is room for, while others insert. They
+    /// contain each key that an insert returned for before. Of later keys some bits may be there.
+    ///
+    /// # Panics
+    ///
+    /// Panics beyond the end.
     pub fn copy_to(&self, at: u64, out: &mut [u8]) {
         let at = self.range(at, out.len()).expect("a range within the filter");
         for (line, part, bytes) in lines_of(at, out.len()) {
@@ -287,9 +299,12 @@ impl SharedBlocked {
         }
     }
 
-    /// Sets the bits that are set in these bytes, which begin at `at`, while others insert: how a
-    /// copy is loaded, piece by piece. Nothing is changed if the bytes do not fit, or have a
-    /// reserved bit.
+    /// Sets the bits that are set in these bytes, which begin at `at`, while others insert. A copy
+    /// is loaded in this way, chunk by chunk.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed if the bytes do not fit, or have a reserved bit.
     pub fn or_from(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let at = self.range(at, bytes.len()).ok_or_else(|| Error::Parameter {
             name: "offset",
@@ -305,9 +320,12 @@ impl SharedBlocked {
         Ok(())
     }
 
-    /// Keeps here what either has, while others insert into both: what is inserted there meanwhile
-    /// may be left out. Both must be of one plan, but for items and rate; the error names what
-    /// differs.
+    /// Keeps here what either filter has, while others insert into both. Keys that are inserted
+    /// there meanwhile may be left out.
+    ///
+    /// # Errors
+    ///
+    /// Both must have the same plan, except for items and rate. The error names what differs.
     pub fn merge(&self, other: &SharedBlocked) -> Result<()> {
         if let Some((field, left, right)) = self.plan().difference(other.plan()) {
             return Err(Error::Mismatch { field, left, right });
@@ -327,7 +345,7 @@ impl SharedBlocked {
         self.words().as_chunks().0
     }
 
-    /// Where a range of bytes begins, if all of it is in the filter.
+    /// Returns where a range of bytes begins, if all of it is in the filter.
     fn range(&self, at: u64, len: usize) -> Option<usize> {
         let end = at.checked_add(len as u64)?;
         (end <= self.bytes()).then_some(at as usize)
@@ -358,7 +376,7 @@ impl Membership for &SharedBlocked {
     }
 }
 
-/// A line as it is in memory, without its lock.
+/// Returns a line as it is in memory, without its lock.
 fn read(line: &SharedLine) -> [u64; 8] {
     let mut words = line.each_ref().map(|word| word.load(Ordering::Relaxed));
     words[7] &= !RESERVED;

@@ -5,7 +5,7 @@ use crate::kind::Kind;
 use crate::plan::planner::Planner;
 use crate::plan::{Plan, PlanBuilder, lines, parameter, search};
 
-/// Bits that a counter can have, and has unless told.
+/// Bits that a counter can have, and has by default.
 const COUNTERS: [u32; 3] = [2, 4, 8];
 const DEFAULT_COUNTER: u32 = 4;
 

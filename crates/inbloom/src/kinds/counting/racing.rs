@@ -50,8 +50,8 @@ impl RacingCounting {
     /// that this removal goes through, and lowers only what the key itself has raised: no other key
     /// is hurt. If a counter is found at zero half way, the key was not in, or another thread has
     /// been taking out its last occurrence at the same time. What was lowered so far belongs to
-    /// others and is raised again; until then those others may be denied, for an instant. So
-    /// whoever lets several threads remove the same key makes them take turns.
+    /// others and is raised again; until then those others may be reported as absent, for an
+    /// instant. So a caller with several threads that remove the same key makes them take turns.
     pub(crate) fn remove(&self, words: &[AtomicU64], digest: Digest) -> (bool, i32) {
         if self.contains(words, digest) { self.lower_all(words, digest) } else { (false, 0) }
     }

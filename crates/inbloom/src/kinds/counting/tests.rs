@@ -143,7 +143,7 @@ fn removing_a_key_leaves_its_neighbour() {
     assert!(filter.bits.cells.bytes().iter().all(|byte| *byte == 0) && filter.bits.ones == 0);
 }
 
-/// And what the documentation warns of: removing a key that was only claimed.
+/// And what the documentation warns of: removing a key that only matches by chance.
 #[test]
 fn removing_a_key_that_was_never_inserted_can_take_others() {
     let mut filter = empty(one_line(1, 4));
@@ -373,7 +373,7 @@ fn a_removal_that_comes_too_late_is_undone() {
     }
 }
 
-/// Two threads remove the same keys at once, in a filter so empty that none is claimed by
+/// Two threads remove the same keys at once, in a filter so empty that none matches by
 /// accident.
 #[test]
 fn of_two_removals_of_a_key_at_most_one_goes_through() {
@@ -393,7 +393,7 @@ fn of_two_removals_of_a_key_at_most_one_goes_through() {
     for key in 0..500 {
         match answers.each_ref().map(|answers| answers[key].0) {
             [true, true] => panic!("key {key} was removed twice"),
-            // Denied for an instant, twice.
+            // Reported as absent for an instant, twice.
             [false, false] => _ = expected.insert(digest(6, key as u64)),
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! The sizes of a cuckoo filter: how many keys fit into its buckets, and how often a foreign key is
-//! claimed.
+//! The sizes of a cuckoo filter: how many keys fit into its buckets, and how often an absent key is
+//! a false positive.
 
 use crate::error::{Error, Result};
 use crate::kind::Kind;
@@ -201,7 +201,7 @@ impl Planner for CuckooPlan {
         let items = plan.most_of_a_share(shards);
         let fewest = Plan::builder(plan.kind).items(items).rate(plan.offered_rate()).build()?;
         let share = plan.bits / u64::from(shards);
-        // Whoever gave it more bits than it needs has wider fingerprints.
+        // A caller that gave it more bits than it needs has wider fingerprints.
         let shape = widest(items, share).filter(|shape| shape.bits() > fewest.bits);
         Ok(shape.map_or(fewest, |shape| Plan { bits: shape.bits(), width: shape.width, ..fewest }))
     }

@@ -72,7 +72,7 @@ impl Planner for PrintsPlan {
         false
     }
 
-    /// The steps from the root of the tree to a leaf.
+    /// Returns the steps from the root of the tree to a leaf.
     fn cache_lines(&self, plan: &Plan) -> u32 {
         plan.items.max(1).ilog(6) + 1
     }

@@ -1,5 +1,5 @@
-//! The sizes of a ribbon filter: how many slots so many keys get, and how often a foreign key is
-//! claimed.
+//! The sizes of a ribbon filter: how many slots a number of keys gets, and how often an
+//! absent key is a false positive.
 //!
 //! Integers only, where a size decides bits: they must come out the same everywhere.
 
@@ -23,7 +23,7 @@ const FIT_A_BLOCK: u64 = 48;
 /// Bytes of the directory for each shard, and of the number of shards behind it.
 pub(crate) const ENTRY: u64 = 32;
 pub(crate) const TAIL: u64 = 8;
-/// Planned keys of a shard at most: 20 bytes each are needed to build it, beside the keys
+/// Planned keys of a shard at most: 20 bytes each are needed to build it, besides the keys
 /// themselves.
 const SHARD_ITEMS: u64 = 1 << 21;
 /// Shards at most; from 2 * 10^12 keys on they get larger instead.

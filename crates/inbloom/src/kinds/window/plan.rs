@@ -10,12 +10,12 @@ use crate::plan::planner::Planner;
 use crate::plan::search::DEFAULT_RATE;
 use crate::plan::{MIN_RATE, Plan, PlanBuilder, Span, parameter};
 
-/// Steps in which a window forgets, at most, and unless told.
+/// Steps in which keys expire: at most, and by default.
 const MAX_GENERATIONS: u32 = 64;
 const DEFAULT_GENERATIONS: u32 = 4;
 
 impl Plan {
-    /// The plan of one generation of a window.
+    /// Returns the plan of one generation of a window.
     pub(crate) fn generation(&self) -> Plan {
         let items = self.items.div_ceil(u64::from(self.generations.max(1)));
         Plan {
@@ -28,7 +28,8 @@ impl Plan {
         }
     }
 
-    /// The generations that a window keeps: one for each step, and the one that is being filled.
+    /// Returns the generations that a window keeps: one for each step, and the one that is being
+    /// filled.
     pub(crate) fn kept_generations(&self) -> u64 {
         u64::from(self.generations) + 1
     }
@@ -156,7 +157,7 @@ impl Planner for WindowPlan {
     }
 }
 
-/// The fewest bits for a shard of so many items, but no fewer than its share.
+/// Returns the fewest bits for a shard of so many items, but no fewer than its share.
 fn shard_for(plan: &Plan, items: u64, shards: u32) -> Result<Plan> {
     let builder = Plan::builder(plan.kind)
         .rate(plan.offered_rate())

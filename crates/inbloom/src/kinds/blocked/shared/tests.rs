@@ -35,7 +35,7 @@ fn bytes_of(filter: &SharedBlocked) -> Vec<u8> {
     bytes
 }
 
-/// What one thread makes of the digests.
+/// Returns what one thread makes of the digests.
 fn exclusive(plan: Plan, digests: &[Digest]) -> Blocked {
     let mut filter = Blocked::new(plan).unwrap();
     for digest in digests {
@@ -382,7 +382,7 @@ fn what_is_no_blocked_filter_or_has_a_lock_set_is_refused() {
     clears.set_auto_clear(Some(0.5)).unwrap();
     assert!(refusal(clears).contains("cannot clear itself while it is shared"));
 
-    // What a stranger's file may hold, for who opens it without verifying it.
+    // What an untrusted file may hold, if it is opened without verification.
     let stray = || {
         let mut bits = Bits::zeroed(plan.bytes()).unwrap();
         bits.cells.bytes_mut().unwrap()[127] = 0x80;
