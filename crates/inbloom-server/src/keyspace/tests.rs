@@ -176,6 +176,35 @@ fn rename_refuses_what_is_missing_expired_or_taken() {
     assert_eq!((keyspace.used(), keyspace.calendar.len()), (0, 0));
 }
 
+/// Keeps nothing.
+struct NoJournal;
+
+impl Journal for NoJournal {
+    fn record(&self, _record: &Record<'_>) {}
+}
+
+#[test]
+fn an_entry_is_visited_under_its_last_name_however_often_it_was_renamed() {
+    let keyspace = Keyspace::new();
+    keyspace.set_journal(Arc::new(NoJournal));
+    let entry = create(&keyspace, "a");
+    keyspace.prepare_visit();
+    // The log begins anew behind these: it cannot correct a name.
+    for (from, to) in [("a", "b"), ("b", "c"), ("c", "d")] {
+        assert_eq!(keyspace.rename(key(from), key(to), Target::Any, NOW), Renamed::Done);
+    }
+    keyspace.begin_visit();
+    let mut names = Vec::new();
+    keyspace.visit_changed(|database, name, visited| {
+        assert_eq!((database, visited.id), (0, entry.id));
+        names.push(String::from_utf8_lossy(name).into_owned());
+        // A client inserts a key while its image is written.
+        assert!(visited.take_changed());
+        visited.set_changed();
+    });
+    assert!(!names.is_empty() && names.iter().all(|name| name == "d"), "{names:?}");
+}
+
 #[test]
 fn renames_against_each_other_neither_lose_the_key_nor_wait_for_ever() {
     let keyspace = Keyspace::new();

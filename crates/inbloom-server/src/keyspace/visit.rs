@@ -1,5 +1,6 @@
 //! All entries that have changed, for a snapshot, while names come and go.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,7 +42,7 @@ impl Keyspace {
     }
 
     /// Visits all entries that have changed since the last snapshot, without a lock. Some may be
-    /// visited twice, under two names: the second is right, or the log tells a later one.
+    /// visited twice, under two names: the second is right, or the log has a later one.
     ///
     /// Those that were renamed since the visit was prepared are visited too, as they may have gone from
     /// where it was still to be looked to where it was looked already. And so are those that were
@@ -59,8 +60,13 @@ impl Keyspace {
             }
         }
         let moved = self.moved.lock().take().map_or(Vec::new(), |moved| moved.entries);
-        for Restored { database, name, entry } in &moved {
-            visit(*database, name, entry);
+        // Of an entry that was renamed more than once, only the last name. The log does not have the
+        // renames from before it began anew, so an image under an earlier name would stay wrong.
+        let mut visited = HashSet::new();
+        for Restored { database, name, entry } in moved.iter().rev() {
+            if visited.insert(entry.id) {
+                visit(*database, name, entry);
+            }
         }
     }
 
