@@ -24,7 +24,7 @@ pub fn bloom_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
             let (loading, _room) = Loading::of_bloom(&call.server.loader(), data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
-        None => load(call, iterator, data)?,
+        None => load_or_compare(call, iterator, data)?,
     }
     call.reply.ok();
     Ok(())
@@ -43,17 +43,36 @@ pub fn cuckoo_loadchunk(call: &mut Call<'_>) -> Result<(), ReplyError> {
             let (loading, _room) = Loading::of_cuckoo(&call.server.loader(), data)?;
             call.server.transfers.begin(key_of(call), loading, call.now)?;
         }
-        None => load(call, position, data)?,
+        None => load_or_compare(call, position, data)?,
     }
     call.reply.ok();
     Ok(())
+}
+
+/// Takes a piece of a filter that is being loaded. If there is none by now, the filter may be there:
+/// a client that got no reply in time sends its last piece again, while its first request completes
+/// the filter.
+fn load_or_compare(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), ReplyError> {
+    let loaded = load(call, iterator, data);
+    if loaded != Err(ReplyError::NOT_FOUND) {
+        return loaded;
+    }
+    let entry = call.server.keyspace.get(key_of(call), call.now).ok_or(ReplyError::NOT_FOUND)?;
+    if matches!(entry.value, Value::Cuckoo(_)) != is_cuckoo(call) {
+        return Err(ReplyError::WRONG_TYPE);
+    }
+    changes_nothing(call.server, &entry.value, iterator, data)
+}
+
+fn is_cuckoo(call: &Call<'_>) -> bool {
+    call.command.name.starts_with("cf.")
 }
 
 /// Takes a piece of a filter that is being loaded, and publishes it if it was the last one.
 fn load(call: &Call<'_>, iterator: i64, data: &[u8]) -> Result<(), ReplyError> {
     let (key, server) = (key_of(call), call.server);
     let staged = server.transfers.staged(key, call.now).ok_or(ReplyError::NOT_FOUND)?;
-    if staged.is_cuckoo != call.command.name.starts_with("cf.") {
+    if staged.is_cuckoo != is_cuckoo(call) {
         return Err(ReplyError::WRONG_TYPE);
     }
     let mut loading = staged.loading.lock();

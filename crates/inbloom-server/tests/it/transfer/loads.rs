@@ -1,5 +1,7 @@
 //! LOADCHUNK: nothing is seen before it is whole, and nothing foreign is believed.
 
+use std::sync::{Arc, Barrier};
+
 use inbloom_server::clock::now;
 
 use crate::transfer::client::{Answer, Client, Integer, ok, server};
@@ -72,6 +74,40 @@ fn pieces_come_in_any_order_and_repeated() {
             let info = client.say(&format!("{family}.INFO {key}"));
             assert_eq!(matches!(info, Answer::Error(_)), round == 0, "{info:?}");
         }
+    }
+}
+
+/// A client whose time is up connects again and sends the last piece once more, while the server is
+/// still busy with the first one.
+#[test]
+fn the_last_piece_may_come_twice_at_once() {
+    let mut client = Client::alone();
+    let server = Arc::clone(&client.server);
+    let made = [("BF", "BF.RESERVE f 0.01 200000"), ("CF", "CF.RESERVE f 200000")];
+    for (family, reserve) in made {
+        assert_eq!(client.say(reserve), ok());
+        assert_eq!(client.say(&format!("{family}.ADD f here")), Integer(1));
+        let pieces = client.pieces(family, "f");
+        let (last, first) = pieces.split_last().unwrap();
+        for round in 0..200 {
+            let key = format!("{family}{round}");
+            for (iterator, piece) in first {
+                assert_eq!(client.load(family, &key, *iterator, piece), ok());
+            }
+            let barrier = Barrier::new(3);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        let mut client = Client::new(&server);
+                        barrier.wait();
+                        assert_eq!(client.load(family, &key, last.0, &last.1), ok(), "{key}");
+                    });
+                }
+            });
+            assert_eq!(client.say(&format!("{family}.EXISTS {key} here")), Integer(1));
+            assert_eq!(client.say(&format!("DEL {key}")), Integer(1));
+        }
+        assert_eq!(client.say("DEL f"), Integer(1));
     }
 }
 
