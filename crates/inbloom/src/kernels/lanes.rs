@@ -36,6 +36,19 @@ pub(crate) fn look(bucket: &[u8; 16], wanted: u16) -> Seen {
     scalar(bucket, wanted)
 }
 
+/// Whether a lane of either bucket claims what is wanted there. Two [looks](look) would tell as well, in
+/// twice as many instructions.
+#[inline(always)]
+pub(crate) fn claims_either(buckets: [&[u8; 16]; 2], wanted: [u16; 2]) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return x86::claims_either(buckets, wanted);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let [home, other] = [look(buckets[0], wanted[0]), look(buckets[1], wanted[1])];
+        home.claims | other.claims != 0
+    }
+}
+
 /// As [`look`], of lanes of 32 bits.
 #[inline(always)]
 pub(crate) fn look_wide(bucket: &[u8; 32], wanted: u32) -> Seen {
@@ -75,7 +88,8 @@ fn scalar(bucket: &[u8; 16], wanted: u16) -> Seen {
 mod x86 {
     use core::arch::x86_64::{
         _mm_add_epi16, _mm_andnot_si128, _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8,
-        _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_xor_si128,
+        _mm_or_si128, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_subs_epu16,
+        _mm_xor_si128,
     };
 
     use super::Seen;
@@ -95,6 +109,25 @@ mod x86 {
         };
         let mask = mask.cast_unsigned();
         Seen { claims: mask & 0xff, empty: mask >> 8 }
+    }
+
+    #[inline(always)]
+    pub(super) fn claims_either(buckets: [&[u8; 16]; 2], wanted: [u16; 2]) -> bool {
+        // SAFETY: SSE2 is part of x86-64, and the loads are of the 16 bytes of each array.
+        unsafe {
+            let claims = |bucket: &[u8; 16], wanted: u16| {
+                let lanes = _mm_loadu_si128(bucket.as_ptr().cast());
+                // The difference saturates: of an empty lane no bit has ended, and the lowest bit of
+                // what is wanted, which is below the end of every other lane, is not in it.
+                let wanted = _mm_set1_epi16(wanted.cast_signed() | 1);
+                let ended = _mm_xor_si128(lanes, _mm_subs_epu16(lanes, _mm_set1_epi16(1)));
+                let differ = _mm_xor_si128(lanes, wanted);
+                _mm_cmpeq_epi16(_mm_andnot_si128(ended, differ), _mm_setzero_si128())
+            };
+            let home = claims(buckets[0], wanted[0]);
+            let other = claims(buckets[1], wanted[1]);
+            _mm_movemask_epi8(_mm_or_si128(home, other)) != 0
+        }
     }
 }
 
@@ -134,6 +167,7 @@ mod tests {
     #[test]
     fn vectors_see_what_the_specification_says() {
         let mut random = SplitMix(1);
+        let mut before = [0; 16];
         for round in 0..20_000 {
             let mut lanes = [0_u16; 8];
             for lane in &mut lanes {
@@ -149,6 +183,13 @@ mod tests {
             for wanted in [near, random.draw() as u16, 0, u16::MAX, lanes[0], lanes[7]] {
                 let expected = scalar(&bucket, wanted);
                 assert_eq!(look(&bucket, wanted), expected, "{lanes:x?} {wanted:x}");
+                let other = random.draw() as u16;
+                let either = expected.claims | scalar(&before, other).claims != 0;
+                for (buckets, wanted) in
+                    [([&bucket, &before], [wanted, other]), ([&before, &bucket], [other, wanted])]
+                {
+                    assert_eq!(claims_either(buckets, wanted), either, "{lanes:x?} {wanted:x?}");
+                }
                 // The definition, bit by bit.
                 for (at, lane) in lanes.into_iter().enumerate() {
                     let claims = lane != 0
@@ -166,6 +207,7 @@ mod tests {
                 }
                 assert_eq!(look_wide(&wide, u32::from(wanted) << 16 | 0x5a5a), expected);
             }
+            before = bucket;
         }
     }
 }

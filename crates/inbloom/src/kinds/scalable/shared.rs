@@ -55,7 +55,7 @@ use super::growth::{
 use super::plan::first_tables;
 use super::table::{Inserted, SlotShape, Table};
 use super::{
-    MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, estimate, expansions, route, spot,
+    MAX_LEN, Past, RUN, SHARDS, Scalable, ShardDetails, claims, estimate, expansions, route, spot,
 };
 use crate::digest::Digest;
 use crate::error::{Error, Result};
@@ -239,7 +239,7 @@ impl SharedScalable {
             Some(small) => small,
             None => unpoisoned(self.shard(route(digest)).table.read()),
         };
-        table.claims(spot(table.slots(), digest))
+        claims(&table, digest)
     }
 
     /// Inserts, unless the digest is claimed already, and tells whether it was certainly new: of
@@ -255,7 +255,7 @@ impl SharedScalable {
             // Whether it is there, queries may find out at the same time. So they are shut out
             // while a slot is written, and not while memory is waited for.
             let table = unpoisoned(guarded.table.read());
-            if table.claims(spot(table.slots(), digest)) {
+            if claims(&table, digest) {
                 return Ok(false);
             }
             drop(table);
@@ -542,7 +542,7 @@ impl Membership for &SharedScalable {
         for (run, found) in run.chunks(RUN).zip(found.chunks_mut(RUN)) {
             if let Some(small) = self.small() {
                 for (digest, found) in run.iter().zip(found) {
-                    *found = small.claims(spot(small.slots(), *digest));
+                    *found = claims(&small, *digest);
                 }
             } else {
                 self.find_run(run, found);
@@ -570,8 +570,7 @@ impl SharedScalable {
         for (number, group) in sorted.groups() {
             let table = unpoisoned(self.shard(number).table.read());
             for at in group {
-                let located = table.locate(spot(table.slots(), run[usize::from(*at)]));
-                located.prefetch(Towards::Near);
+                table.prefetch(spot(table.slots(), run[usize::from(*at)]), Towards::Near);
             }
         }
     }
@@ -582,7 +581,7 @@ impl SharedScalable {
         for (number, group) in RunOrder::new(run).groups() {
             let table = unpoisoned(self.shard(number).table.read());
             for at in group.iter().map(|at| usize::from(*at)) {
-                found[at] = table.claims(spot(table.slots(), run[at]));
+                found[at] = claims(&table, run[at]);
             }
         }
     }

@@ -44,11 +44,12 @@ mod room;
 mod slot;
 
 use alloc::vec::Vec;
+use core::hint::select_unpredictable;
 use core::ops::Range;
 
 use super::LOAD;
 use crate::error::Result;
-use crate::kernels::lanes::{LANES, Seen, look, look_wide};
+use crate::kernels::lanes::{LANES, Seen, claims_either, look, look_wide};
 use crate::kernels::{Towards, prefetch};
 use crate::math;
 use crate::memory;
@@ -113,16 +114,39 @@ impl Located<'_> {
         }
         seen
     }
+}
+
+/// As [`Located`], in a table of lanes of 16 bits whose buckets have so many bytes, as most have. It takes
+/// far fewer instructions, and on these depends how many queries wait for memory at the same time.
+#[derive(Clone, Copy)]
+pub(super) struct Narrow<'a, const BYTES: usize> {
+    buckets: [&'a [u8; BYTES]; 2],
+    lanes: [u16; 2],
+    extra: u64,
+}
+
+impl<const BYTES: usize> Narrow<'_, BYTES> {
+    /// Whether an entry claims the hash.
+    #[inline(always)]
+    pub(super) fn is_claimed(&self) -> bool {
+        let [home, other] = self.buckets;
+        let (home, home_planes) = home.split_first_chunk().expect("lanes of 16 bytes");
+        let (other, other_planes) = other.split_first_chunk().expect("lanes of 16 bytes");
+        if BYTES == 16 {
+            return claims_either([home, other], self.lanes);
+        }
+        let home = look(home, self.lanes[0]).claims & agreeing(home_planes, self.extra);
+        let other = look(other, self.lanes[1]).claims & agreeing(other_planes, self.extra);
+        home | other != 0
+    }
 
     /// Asks for the memory of both buckets.
     #[inline(always)]
     pub(super) fn prefetch(&self, towards: Towards) {
         for bucket in self.buckets {
             prefetch(bucket.as_ptr(), towards);
-            if let [.., last] = bucket
-                && bucket.len() > 16
-            {
-                prefetch(last, towards);
+            if BYTES > 16 {
+                prefetch(&raw const bucket[BYTES - 1], towards);
             }
         }
     }
@@ -167,10 +191,10 @@ const CHUNK_MASK: u64 = (1 << CHUNK) - 1;
 #[inline(always)]
 fn place(address: u64, mask: u64, split: u64) -> BucketPlace {
     let low = address & mask;
-    let is_split = u64::from(low < split);
+    let is_split = low < split;
     // The next bit counts where the bucket is split: no branch, as it is a coin that decides.
-    let bucket = low | address & (mask + 1) & is_split.wrapping_neg();
-    BucketPlace { bucket, is_split: is_split as u32 }
+    let bucket = select_unpredictable(is_split, address & (2 * mask + 1), low);
+    BucketPlace { bucket, is_split: is_split.into() }
 }
 
 impl Table {
@@ -270,6 +294,12 @@ impl Table {
         self.mask + 1 + self.split
     }
 
+    /// Whether buckets have so many bytes.
+    #[inline(always)]
+    pub(super) fn has_stride(&self, bytes: u16) -> bool {
+        self.stride == bytes
+    }
+
     pub(super) fn all_slots(&self) -> u64 {
         self.buckets() * LANES as u64
     }
@@ -342,6 +372,33 @@ impl Table {
     #[inline(always)]
     pub(super) fn claims(&self, spot: Spot) -> bool {
         self.locate(spot).is_claimed()
+    }
+
+    /// As [`Table::locate`], in a table of lanes of 16 bits, whose buckets have so many bytes.
+    #[inline(always)]
+    pub(super) fn narrow<const BYTES: usize>(&self, spot: Spot) -> Narrow<'_, BYTES> {
+        let [home, other] = self.places(spot);
+        let buckets = [self.narrow_bucket(home.bucket), self.narrow_bucket(other.bucket)];
+        let lanes = [self.wanted::<false>(spot, home, 0), self.wanted::<false>(spot, other, 1)];
+        Narrow { buckets, lanes: [lanes[0] as u16, lanes[1] as u16], extra: spot.extra }
+    }
+
+    #[inline(always)]
+    fn narrow_bucket<const BYTES: usize>(&self, bucket: u64) -> &[u8; BYTES] {
+        let chunk = self.chunks[(bucket >> CHUNK) as usize].bytes();
+        let at = (bucket & CHUNK_MASK) as usize;
+        match BYTES {
+            16 => &chunk.as_chunks().0[at],
+            _ => chunk[at * BYTES..].first_chunk().expect("a whole bucket"),
+        }
+    }
+
+    /// Asks for the memory of both buckets of a hash.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, spot: Spot, towards: Towards) {
+        for place in self.places(spot) {
+            self.prefetch_bucket(place.bucket, towards);
+        }
     }
 
     /// Finds both buckets of a hash, and what would claim it there.

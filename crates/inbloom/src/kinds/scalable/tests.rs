@@ -136,6 +136,27 @@ fn batches_do_as_single_calls() {
     assert!(queries.iter().zip(&found).all(|(d, found)| single.contains(*d) == *found));
 }
 
+/// Buckets of 16, 20, 24 and more bytes, and lanes of 32 bits, each of which has a loop of its own.
+#[test]
+fn batches_of_every_shape_answer_as_single_calls() {
+    let keys: Vec<Digest> = (0..250_000).map(digest).collect();
+    let queries: Vec<Digest> = (125_000..375_000).map(digest).collect();
+    for (rate, stride) in [(0.01, 16), (0.001, 20), (0.0001, 24), (1e-5, 28), (1e-8, 36)] {
+        let mut filter = Scalable::new(Plan { rate, ..GROWING }).unwrap();
+        let (mut new, mut found) = (Vec::new(), Vec::new());
+        filter.insert_digests(&keys, &mut new).unwrap();
+        assert_eq!(filter.narrow_bytes(), Some(stride), "{rate}");
+        for is_widened in [false, true] {
+            filter.contains_digests(&queries, &mut found);
+            let right = |(digest, found): (&Digest, &bool)| filter.contains(*digest) == *found;
+            assert!(queries.iter().zip(&found).all(right), "{rate}, widened: {is_widened}");
+            assert!(found[..125_000].iter().all(|found| *found), "{rate}");
+            filter.widen(3).unwrap();
+            assert_eq!(filter.narrow_bytes(), None);
+        }
+    }
+}
+
 /// What is planned fits at once, and keeps the rate.
 #[test]
 fn planned_items_fit_without_expansion() {

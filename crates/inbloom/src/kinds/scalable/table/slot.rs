@@ -28,6 +28,11 @@ impl SlotShape {
         self.planes <= MAX_PLANES && (self.is_wide || !self.is_tagged)
     }
 
+    /// Lanes of 16 bits, in buckets of so many bytes.
+    pub(crate) const fn narrow<const BYTES: usize>() -> SlotShape {
+        SlotShape { is_wide: false, planes: (BYTES as u32 - 16) / 4, is_tagged: false }
+    }
+
     /// Bits of a lane.
     pub(crate) fn lane(self) -> u32 {
         if self.is_wide { 32 } else { 16 }
