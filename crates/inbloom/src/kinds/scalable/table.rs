@@ -39,6 +39,7 @@
 //! never again when it is whole. A bucket is 16 bytes at 1%: four in a line of the cache, and none in two.
 
 mod claims;
+mod full;
 mod growth;
 mod room;
 mod slot;
@@ -55,6 +56,7 @@ use crate::math;
 use crate::memory;
 use crate::profile::Count;
 use crate::storage::{self, Cells};
+use full::FullBuckets;
 pub(super) use slot::{Claim, HEAD, MAX_PLANES, SlotShape, Spot, TAG};
 use slot::{REVERSED, WHOLE, agreeing, offset, weight};
 
@@ -175,8 +177,7 @@ pub(super) struct Table {
     /// Whether growth has made no room for a key, and will make none for others.
     is_stuck: bool,
     level: u32,
-    /// Buckets that there is memory for.
-    capacity: u64,
+    full: FullBuckets,
     /// Entries from which on the table should grow.
     enough: u64,
     /// The slots in use.
@@ -205,8 +206,8 @@ impl Table {
         mut memory: impl FnMut(u64) -> Result<Cells>,
     ) -> Result<Table> {
         let mut table = Table::with_chunks(slots, buckets, Vec::new());
-        while table.capacity < buckets {
-            let more = (buckets - table.capacity).min(1 << CHUNK);
+        while table.capacity() < buckets {
+            let more = (buckets - table.capacity()).min(1 << CHUNK);
             let bytes = slots.bytes(more).unwrap_or(u64::MAX);
             table.push(memory(bytes)?);
         }
@@ -219,13 +220,13 @@ impl Table {
         let level = buckets.ilog2();
         let mut table = Table {
             chunks: Vec::new(),
+            full: FullBuckets::none(),
             mask: (1 << level) - 1,
             split: buckets - (1 << level),
             level,
             stride: slots.stride() as u16,
             is_stuck: false,
             slots,
-            capacity: 0,
             enough: 0,
             entries: 0,
             weight: 0,
@@ -242,13 +243,26 @@ impl Table {
     }
 
     fn push(&mut self, chunk: Cells) {
-        let room = chunk.bytes().len() / self.slots.stride();
-        self.capacity += room.min(1 << CHUNK) as u64;
         if self.chunks.is_empty() {
             // Most tables have one chunk. A list that grows by itself begins with room for four.
             self.chunks.reserve_exact(1);
         }
         self.chunks.push(chunk);
+    }
+
+    /// Buckets that there is memory for: all chunks but the last are whole.
+    fn capacity(&self) -> u64 {
+        let Some((last, whole)) = self.chunks.split_last() else { return 0 };
+        let room = last.bytes().len() as u64 / u64::from(self.stride);
+        ((whole.len() as u64) << CHUNK) + room.min(1 << CHUNK)
+    }
+
+    /// Notes that a slot of a bucket is being filled, of those that were empty.
+    #[inline(always)]
+    fn note_filled(&mut self, bucket: u64, empty: u32) {
+        if !self.full.note_filled(bucket, empty) && empty & empty.wrapping_sub(1) == 0 {
+            self.full.lengthen(self.capacity());
+        }
     }
 
     fn enough(&self) -> u64 {
@@ -323,11 +337,13 @@ impl Table {
         self.chunks.iter().map(|chunk| chunk.bytes().len() as u64).sum()
     }
 
-    /// What an allocator takes for the chunks of so many bytes of a table, and for the list of them.
+    /// What an allocator takes for the chunks of so many bytes of a table, for the list of them, and for
+    /// what is known of full buckets.
     pub(super) fn allocated(bytes: u64) -> u64 {
-        // Of lanes of 16 bits. Those of more bits have fewer chunks, and lists are small.
+        // Of lanes of 16 bits. Those of more bits have fewer chunks and buckets, and lists are small.
         let chunks = bytes / (16 << CHUNK) + 1;
-        storage::allocated(bytes) + memory::allocated(chunks * size_of::<Cells>() as u64)
+        let listed = memory::allocated(chunks * size_of::<Cells>() as u64);
+        storage::allocated(bytes) + listed + FullBuckets::memory(bytes / 16)
     }
 
     /// The bytes of its buckets, in chunks.
@@ -463,6 +479,7 @@ impl Table {
         let place = places[away as usize];
         let lane = self.lane(spot, place, away, known);
         self.set(place.bucket, empty.trailing_zeros() as usize, lane, spot.extra);
+        self.note_filled(place.bucket, empty);
         self.count(known);
         Inserted::New
     }

@@ -22,7 +22,7 @@ impl Table {
     /// and gives back.
     #[inline(always)]
     pub(crate) fn wants(&self) -> Option<(u64, u64)> {
-        if self.buckets() < self.capacity {
+        if self.buckets() < self.capacity() {
             return None;
         }
         Some(self.wanted_memory())
@@ -32,8 +32,9 @@ impl Table {
     fn wanted_memory(&self) -> (u64, u64) {
         // The last chunk becomes larger by a 32nd of the table, at most by a quarter of a whole chunk,
         // and a whole one is followed by such a part. So hardly any memory is not in use.
-        let in_last = self.capacity & CHUNK_MASK;
-        let more = (self.capacity / 32).clamp(4, PART);
+        let capacity = self.capacity();
+        let in_last = capacity & CHUNK_MASK;
+        let more = (capacity / 32).clamp(4, PART);
         let last = self.chunks.last().filter(|_| in_last != 0);
         let given_back = last.map_or(0, |chunk| chunk.bytes().len() as u64);
         let bytes = self.slots.bytes((in_last + more).min(1 << CHUNK));
@@ -42,12 +43,12 @@ impl Table {
 
     /// Takes memory of as many bytes as it [`wants`](Table::wants).
     pub(crate) fn take(&mut self, mut memory: Cells) -> Result<()> {
-        if self.capacity & CHUNK_MASK != 0 {
+        let in_last = self.capacity() & CHUNK_MASK;
+        if in_last != 0 {
             let last = self.chunks.pop().expect("a chunk that is not whole");
             // What pads the last bucket of a file is no bucket, and may be anything.
-            let buckets = (self.capacity & CHUNK_MASK) as usize * usize::from(self.stride);
+            let buckets = in_last as usize * usize::from(self.stride);
             memory.bytes_mut()?[..buckets].copy_from_slice(&last.bytes()[..buckets]);
-            self.capacity &= !CHUNK_MASK;
         }
         self.push(memory);
         Ok(())
@@ -55,7 +56,7 @@ impl Table {
 
     /// Splits one more bucket, for which there must be memory.
     pub(crate) fn split(&mut self) {
-        debug_assert!(self.buckets() < self.capacity);
+        debug_assert!(self.buckets() < self.capacity());
         let (lower, upper) = (self.split, self.split + self.mask + 1);
         let lanes = self.lanes(lower);
         let mut extras = [0; LANES];
@@ -64,6 +65,7 @@ impl Table {
         }
         self.bucket_mut(lower).fill(0);
         self.bucket_mut(upper).fill(0);
+        self.full.note_room(lower);
         let tail = self.slots.tail();
         let end = 1 << tail;
         let mut count = [0; 2];

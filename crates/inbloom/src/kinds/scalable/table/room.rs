@@ -12,8 +12,7 @@ use crate::kernels::lanes::LANES;
 /// that few are worse than many: simulated at a load of 0.9, 160 and 256 end after 8 buckets on
 /// average, and 64 fail so often that tables are filled to 0.87 only, after 18.
 const SEARCHED: usize = 256;
-/// Buckets that are asked for before they are looked at. One in three has a free slot, so that more
-/// would be fetched for nothing.
+/// How many buckets before its turn a bucket of a long search is asked for.
 const AHEAD: usize = 4;
 /// Steps that most searches do with, for which memory is taken at first.
 const FOUND_MOSTLY: usize = 32;
@@ -40,30 +39,29 @@ impl Table {
     /// Moves one entry of a full bucket to its other bucket, if one of these has a free slot. Returns
     /// the slot that is free now.
     fn move_one(&mut self, full: BucketPlace) -> Option<usize> {
-        let mut others = [(0, full); LANES];
-        let mut found = 0;
         for (slot, lane) in self.lanes(full.bucket).into_iter().enumerate() {
             let Some(other) = self.other_of(full, lane) else { continue };
-            if found < AHEAD {
-                self.prefetch_bucket(other.bucket, Towards::NearToWrite);
-            }
-            others[found] = (slot, other);
-            found += 1;
-        }
-        for at in 0..found {
-            if let Some((_, later)) = others[..found].get(at + AHEAD) {
-                self.prefetch_bucket(later.bucket, Towards::NearToWrite);
-            }
-            let (slot, other) = others[at];
-            let empty = self.empty(other.bucket);
-            if empty != 0 {
-                self.move_to(full, slot, other, empty.trailing_zeros() as usize);
+            if let Some(free) = self.free_slot(other.bucket) {
+                self.move_to(full, slot, other, free);
                 return Some(slot);
             }
         }
         None
     }
 
+    /// A slot of a bucket, to be filled now. One that is known to be full is not looked at: so memory is
+    /// waited for only where there is room, and hardly ever in vain.
+    #[inline(always)]
+    fn free_slot(&mut self, bucket: u64) -> Option<usize> {
+        if self.full.has(bucket) {
+            return None;
+        }
+        let empty = self.empty(bucket);
+        self.note_filled(bucket, empty);
+        (empty != 0).then_some(empty.trailing_zeros() as usize)
+    }
+
+    #[inline(always)]
     fn move_to(&mut self, from: BucketPlace, slot: usize, to: BucketPlace, free: usize) {
         let (lane, extra) = self.get(from.bucket, slot);
         let moved = self.moved(from, lane, to);
@@ -76,8 +74,7 @@ impl Table {
     ///
     /// The shortest chain has no bucket twice, so that no move undoes another.
     ///
-    /// Each bucket is asked for when it is found, and looked at only after those that the next bucket
-    /// leads to have been found too: or else every look would wait for memory.
+    /// A bucket is looked into when it is followed, and asked for some buckets before that.
     #[cold]
     fn move_many(&mut self, full: &[BucketPlace]) -> Option<(usize, usize)> {
         struct Step {
@@ -89,27 +86,28 @@ impl Table {
         let mut steps = Vec::with_capacity(FOUND_MOSTLY);
         let starts = full.len();
         steps.extend(full.iter().map(|&place| Step { place, from: usize::MAX, slot: 0 }));
-        // Those before `from` have been followed, and those before `seen` are full.
-        let (mut from, mut seen) = (0, starts);
+        let mut from = 0;
         let (mut last, mut free) = 'search: loop {
-            let found = steps.len();
-            if let Some(&Step { place, .. }) = steps.get(from).filter(|_| found < SEARCHED) {
-                for (slot, lane) in self.lanes(place.bucket).into_iter().enumerate() {
-                    let Some(next) = self.other_of(place, lane) else { continue };
-                    self.prefetch_bucket(next.bucket, Towards::NearToWrite);
-                    steps.push(Step { place: next, from, slot });
+            let next = steps.get(from).filter(|_| steps.len() < SEARCHED);
+            let &Step { place, .. } = next?;
+            for (slot, lane) in self.lanes(place.bucket).into_iter().enumerate() {
+                let Some(other) = self.other_of(place, lane) else { continue };
+                steps.push(Step { place: other, from, slot });
+                if from < starts {
+                    // Where these lead to is known to have no room. The first are followed next.
+                    if steps.len() <= starts + AHEAD {
+                        self.prefetch_bucket(other.bucket, Towards::NearToWrite);
+                    }
+                } else if let Some(free) = self.free_slot(other.bucket) {
+                    break 'search (steps.len() - 1, free);
                 }
-            } else if seen == found {
-                return None;
             }
             from += 1;
-            for (at, step) in steps[..found].iter().enumerate().skip(seen) {
-                let empty = self.empty(step.place.bucket);
-                if empty != 0 {
-                    break 'search (at, empty.trailing_zeros() as usize);
-                }
+            if from > starts
+                && let Some(later) = steps.get(from - 1 + AHEAD)
+            {
+                self.prefetch_bucket(later.place.bucket, Towards::NearToWrite);
             }
-            seen = found;
         };
         while let Step { place, from, slot } = steps[last]
             && from != usize::MAX

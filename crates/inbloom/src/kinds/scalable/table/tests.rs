@@ -176,3 +176,22 @@ fn tables_fill_to_the_brim() {
         assert!(load > LOAD + 0.01, "{buckets}: {load}");
     }
 }
+
+/// What is known of full buckets costs room where it is wrong, and is known of nearly all.
+#[test]
+fn buckets_that_are_known_to_be_full_are() {
+    for slots in all_slots() {
+        let mut table = table(slots, 300);
+        for spot in spots(slots, 11).take(20_000) {
+            while table.insert(spot) == Inserted::Refused || table.is_crowded() {
+                grow(&mut table);
+            }
+        }
+        let full = |bucket: &u64| table.empty(*bucket) == 0;
+        let (known, others): (Vec<u64>, Vec<u64>) =
+            (0..table.buckets()).partition(|bucket| table.full.has(*bucket));
+        assert!(known.iter().all(full), "{slots:?}");
+        let unknown = others.into_iter().filter(full).count();
+        assert!(unknown * 20 < known.len(), "{slots:?}: {unknown}, {}", known.len());
+    }
+}
