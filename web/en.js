@@ -59,7 +59,7 @@ export const en = {
   "kind.counting.is": "It has counters instead of bits, so keys can be removed.",
   "kind.cuckoo.is": "It stores short fingerprints, so keys can be removed.",
   "kind.scalable.is": "It adds layers as keys arrive and keeps the rate for all of them together.",
-  "kind.window.is": "It forgets keys after a time, one generation after the other.",
+  "kind.window.is": "Keys expire after a time, one generation after the other.",
   "kind.ribbon.is": "It is built once from all keys and takes the least memory.",
   "kind.bitmap.is": "It is exact: one bit for each possible integer.",
 
@@ -240,7 +240,7 @@ export const en = {
   "refusal.name.window": "window",
   "refusal.name.generations": "generations",
   "refusal.must.atMostUniverse": "at most the universe, {universe}",
-  "refusal.must.asWindow": "{last} as the window is, or left out",
+  "refusal.must.asWindow": "{last}, the length of the window, or left out",
   "refusal.must.longEnough": "at least as long as it has generations",
   "refusal.must.oneBlock": "at least {least}, one block",
   "refusal.must.twoBlocks": "at least {least}, two blocks",

@@ -354,7 +354,7 @@ mod tests {
                 assert!(text.ends_with(&format!("; {in_text}")), "{text}");
             }
         }
-        let remedy = "use kind window, the only one that forgets keys";
+        let remedy = "use kind window, the only one whose keys expire";
         let kept = help(&anyhow::Error::from(unsupported(Kind::Ribbon, remedy))).shown;
         assert_eq!(kept.as_deref(), Some(remedy));
     }

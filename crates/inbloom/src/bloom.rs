@@ -1,9 +1,9 @@
 //! The Bloom filter for most programs: sized by two numbers, it takes keys and cannot fail.
 //!
-//! It is the blocked kind by itself. Where [`Filter`] asks its content which kind it is, whether it
-//! may be written and whether it clears itself, and counts bits and new keys at every insert, a
-//! call here is the hash and one call of the kernel that was chosen when the filter was made.
-//! Counts are made when somebody asks for them.
+//! It is the blocked kind without the layers of [`Filter`]. At every insert, a [`Filter`] checks
+//! its kind, whether it is writable and whether it clears itself, and it counts bits and new keys.
+//! A call here is only the hash and one call of the kernel, which was chosen when the filter was
+//! made. Counts are computed on request.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,7 +22,7 @@ use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::Plan;
 use crate::state::{Measured, State};
 
-/// A Bloom filter: tells whether a key was seen before, in a fraction of the memory of the keys.
+/// A Bloom filter: reports whether a key was seen before, in a fraction of the memory of the keys.
 ///
 /// ```
 /// use inbloom::BloomFilter;
@@ -34,13 +34,13 @@ use crate::state::{Measured, State};
 /// assert!(!seen.contains("https://example.org/b")); // false is certain, true is probable
 /// ```
 ///
-/// A key that was inserted is always reported as present. Of other keys at most a share of `rate`
-/// is, as long as there are no more than `items` keys. The filter takes more of them, but then the
-/// share grows. ([`Filter`] has kinds that grow, that remove, or that take fewer bits.)
+/// A key that was inserted is always reported as present. Of all other keys, at most a share of
+/// `rate` is reported as present while the filter holds at most `items` keys. It takes more keys,
+/// at a higher rate. ([`Filter`] has kinds that grow, that remove keys, or that take fewer bits.)
 ///
-/// Keys are bytes, text or integers: see [`AsKey`]. Those who hash by themselves pass a [`Digest`].
-/// There is no `FromIterator`: a filter must know its number of keys before the first one. Make it
-/// with [`BloomFilter::new`], then [`extend`](BloomFilter::extend) it.
+/// Keys are bytes, text or integers: see [`AsKey`]. If you hash keys yourself, pass a [`Digest`].
+/// There is no `FromIterator`, because a filter must know its number of keys before the first one.
+/// Create it with [`BloomFilter::new`], then [`extend`](BloomFilter::extend) it.
 ///
 /// # Save and open
 ///
@@ -69,7 +69,7 @@ pub struct BloomFilter {
     counted: Counted,
 }
 
-/// How many keys were inserted when so many bits were set. What was inserted later is estimated.
+/// How many keys had been inserted when this many bits were set. Later inserts are estimated.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     inserted: u64,
@@ -77,12 +77,14 @@ struct Counted {
 }
 
 impl BloomFilter {
-    /// Creates an empty filter for so many keys, at this rate of false positives.
+    /// Creates an empty filter for this number of keys and this false-positive rate.
     ///
     /// # Panics
     ///
-    /// Panics if `rate` is below 10^-12, not below 1 or not a number, or if there is no memory for
-    /// the filter. [`Filter::new`] returns an error instead.
+    /// Panics if `rate` is below 10^-12, not below 1 or not a number, or if there is not enough
+    /// memory. [`Filter::new`] returns an error instead.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::BloomFilter;
@@ -140,19 +142,19 @@ impl BloomFilter {
         self.contains_digest(self.hasher.digest(key))
     }
 
-    /// Inserts many keys, in order. `new` is emptied first, and then has the answer of
-    /// [`BloomFilter::insert`] for each.
+    /// Inserts many keys, in order. `new` is emptied first, and then has the result of
+    /// [`BloomFilter::insert`] for each key.
     ///
     /// On a filter larger than the processor's cache it is several times as fast as single calls,
-    /// because the memory that one key needs travels while others are worked on. So is
-    /// [`extend`](BloomFilter::extend), if you need no answers.
+    /// because it fetches the memory of one key while it works on others. If you do not need the
+    /// results, [`extend`](BloomFilter::extend) is as fast.
     pub fn insert_many<K: AsKey>(&mut self, keys: &[K], new: &mut Vec<bool>) {
         insert_keys(&mut self.blocked, &self.hasher, keys, new).expect(WRITABLE);
     }
 
-    /// Queries many keys, in order. `found` is emptied first, and then has the answer of
-    /// [`BloomFilter::contains`] for each. Faster than single calls, as [`BloomFilter::insert_many`]
-    /// is.
+    /// Queries many keys, in order. `found` is emptied first, and then has the result of
+    /// [`BloomFilter::contains`] for each key. It is faster than single calls for the same reason
+    /// as [`BloomFilter::insert_many`].
     pub fn contains_many<K: AsKey>(&self, keys: &[K], found: &mut Vec<bool>) {
         contains_keys(&self.blocked, &self.hasher, keys, found);
     }
@@ -187,8 +189,7 @@ impl BloomFilter {
         self.blocked.contains_digests(digests, found);
     }
 
-    /// Estimates how many distinct keys were inserted, from the bits that are set: reads all of
-    /// them.
+    /// Estimates how many distinct keys were inserted, from the bits that are set. Reads all bits.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         self.as_filter().estimated_items()
@@ -204,7 +205,9 @@ impl BloomFilter {
     ///
     /// # Errors
     ///
-    /// Refuses a filter of another size or hash; the error says what differs.
+    /// Refuses a filter of another size or hash. The error names what differs.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::BloomFilter;
@@ -258,23 +261,24 @@ impl BloomFilter {
         self.as_filter().save(path)
     }
 
-    /// Returns the current false-positive rate, from the bits that are set. Reads all of them.
+    /// Returns the current false-positive rate, from the bits that are set. Reads all bits.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.as_filter().rate()
     }
 
-    /// Lends the filter as a [`Filter`], to write it, to ask for its rate, or to compare it with
-    /// filters from elsewhere. Counts the set bits: reads all of them.
+    /// Lends the filter as a [`Filter`], for example to write it or to compare it with another
+    /// filter. Reads all bits, because it counts those that are set.
     #[must_use]
     pub fn as_filter(&self) -> View<'_> {
         View::of_blocked(&self.blocked, |lent| self.described(lent))
     }
 
-    /// Turns it into a [`Filter`], without copying. Counts the set bits: reads all of them.
+    /// Turns it into a [`Filter`], without copying. Reads all bits, because it counts those that
+    /// are set.
     ///
-    /// A `Filter` counts keys that were new. For those that were inserted here the count is
-    /// estimated.
+    /// A `Filter` counts the keys that were new. For keys that were inserted before this call, the
+    /// count is an estimate.
     #[must_use]
     pub fn into_filter(self) -> Filter {
         let BloomFilter { hasher, blocked, texts, counted, .. } = self;
@@ -285,16 +289,16 @@ impl BloomFilter {
         filter_of(self.hasher, lent, self.texts.clone(), self.counted)
     }
 
-    /// Takes a [`Filter`] of the blocked kind, without copying (unless it is open read-only).
+    /// Creates a `BloomFilter` from a [`Filter`] of the blocked kind, without copying. A filter
+    /// that is open read-only is copied.
     ///
     /// # Errors
     ///
-    /// Refuses the other kinds, and blocked filters that do more: shards, those with a growing part,
-    /// and those that clear themselves.
+    /// Refuses the other kinds, shards, filters with a growing part, and filters that clear
+    /// themselves.
     pub fn from_filter(filter: Filter) -> Result<BloomFilter> {
-        let refused = |kind, remedy| {
-            Err(Error::Unsupported { kind, verb: "be a plain Bloom filter", remedy })
-        };
+        let refused =
+            |kind, remedy| Err(Error::Unsupported { kind, verb: "become a BloomFilter", remedy });
         let kind = filter.plan().kind();
         let Filter { hasher, content, inserted, auto_clear, texts } = filter;
         if auto_clear.is_some() {
@@ -339,11 +343,11 @@ impl<K: AsKey> Extend<K> for BloomFilter {
     }
 }
 
-/// Keys that [`BloomFilter::extend`] takes at once: many runs of the batch pipeline, few enough for
-/// the nearer caches.
+/// Keys that [`BloomFilter::extend`] inserts in one call: many runs of the batch pipeline, and few
+/// enough for the nearer caches.
 const EXTENDED_AT_ONCE: usize = 4096;
 
-/// Copies the bits into memory of its own. Stops the program if there is none, as `Vec` does.
+/// Copies the bits. Stops the program if there is not enough memory, as `Vec` does.
 impl Clone for BloomFilter {
     fn clone(&self) -> BloomFilter {
         let bits = self.blocked.bits.copy().expect("memory for a second copy of the filter");

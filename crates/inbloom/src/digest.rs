@@ -1,9 +1,9 @@
-//! A key is hashed once, into 128 bits; everything else in inbloom sees only those.
+//! A key is hashed once, into 128 bits. Everything else in inbloom works on those.
 //!
-//! `Digest { place, print }`: `place` says *where* a key's cells are (which shard, then which block),
-//! `print` says *what* they hold (which bits inside the block). A [`Hasher`] is a hash scheme together
-//! with its seed or key; every filter names its scheme, and a file records it, so that a filter
-//! written on one machine answers the same on every other one, whatever its byte order.
+//! `Digest { place, print }`: `place` determines *where* a key's cells are (which shard, then which
+//! block), `print` determines *what* they hold (which bits inside the block). A [`Hasher`] is a
+//! hash scheme with its seed or key. Every filter has one, and its file records it. A filter
+//! therefore gives the same results on every machine, whatever its byte order.
 //!
 //! | id | scheme              | place                         | print                       |
 //! |----|---------------------|-------------------------------|-----------------------------|
@@ -12,11 +12,11 @@
 //! | 3  | integers, not hashed| the integer itself            | 0                           |
 //!
 //! Ids are on disk: they are never reused. Hashes of other programs (`interop/`) have numbers from
-//! 64 on. Go's has 256 bits: there two digests, one behind the other, stand for a key
-//! ([`Hasher::digests_per_key`]), and filters of that hash take them in pairs. XXH3 is the default
-//! because it is specified, stable, and among the fastest on short keys. A seed is not a key: XXH3
-//! has collisions that hold under every seed, so an attacker who can choose keys can craft false
-//! positives. Against such people use SipHash under a secret [`SecretKey`].
+//! 64 on. Go's hash has 256 bits, so a key has two digests, one after the other
+//! ([`Hasher::digests_per_key`]), and filters of that hash take digests in pairs. XXH3 is the
+//! default because it is specified, stable, and among the fastest on short keys. A seed is not a
+//! secret: XXH3 has collisions under every seed, so an attacker who can choose keys can craft false
+//! positives. Against attackers, use SipHash under a [`SecretKey`].
 
 use alloc::format;
 use alloc::string::ToString;
@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::foreign::{ForeignHash, Function};
 use crate::key::AsKey;
 
-/// The 128 bits that stand for a key.
+/// The hash of a key: 128 bits.
 ///
 /// ```
 /// use inbloom::Hasher;
@@ -42,15 +42,15 @@ use crate::key::AsKey;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Digest {
-    /// Where: consumed from the top by [`Digest::pick`].
+    /// Determines where the key's cells are. [`Digest::pick`] consumes it from the top.
     pub place: u64,
-    /// What: the pattern or fingerprint kept at that place.
+    /// Determines the pattern or fingerprint that is stored at that place.
     pub print: u64,
 }
 
 impl Digest {
-    /// Picks one of `n` choices by multiply-shift. It also returns the digest of the remaining
-    /// randomness.
+    /// Picks one of `n` choices by multiply-shift. Returns the choice, and a digest of the
+    /// remaining randomness.
     ///
     /// Read `place` as a fraction of 2^64. The choice is the integer part of `place * n`, and the
     /// rest is its fractional part. A second pick is therefore independent of the first by
@@ -79,12 +79,12 @@ impl Digest {
         Digest { place: hash as u64, print: (hash >> 64) as u64 }
     }
 
-    /// Returns the places of the digests that pick this one of `n` choices. A program with very
-    /// many digests can group them by place before it knows anything else of them.
+    /// Returns the range of places of all digests that pick this one of `n` choices. A program with
+    /// very many digests can use it to group them by place.
     ///
     /// # Panics
     ///
-    /// Panics if there is no such choice.
+    /// Panics if `choice` is not below `n`.
     ///
     /// # Examples
     ///
@@ -104,19 +104,28 @@ impl Digest {
     }
 }
 
-/// A secret of 128 bits, for [`Hasher::sip13`]. Its `Debug` output does not show it.
+/// A secret key of 128 bits, for [`Hasher::sip13`]. Its `Debug` output does not show it.
+///
+/// ```
+/// use inbloom::{BloomFilter, Hasher, SecretKey};
+///
+/// let key = SecretKey::new([7; 16]); // in real programs, from a random source
+/// let mut seen = BloomFilter::with_hasher(1000, 0.01, Hasher::sip13(key));
+/// assert!(seen.insert("alice"));
+/// assert_eq!(format!("{key:?}"), "SecretKey(secret)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SecretKey([u8; 16]);
 
 impl SecretKey {
-    /// Takes 16 bytes, which should come from a cryptographic random source.
+    /// Creates a key from 16 bytes, which should come from a cryptographic random source.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> SecretKey {
         SecretKey(bytes)
     }
 
-    /// Returns a value that files keep in order to recognize the right key. It is the hash of a
-    /// fixed text under the key: it tells nothing about the key itself that a digest would not.
+    /// Returns a value that files store to recognize the right key. It is the hash of a fixed text
+    /// under the key, so it reveals no more about the key than any digest does.
     pub(crate) fn check(&self) -> u64 {
         SipHasher13::new_with_key(&self.0).hash(b"inbloom key check").h1
     }
@@ -132,17 +141,17 @@ impl fmt::Debug for SecretKey {
 ///
 /// # When the seed matters
 ///
-/// Filters of one hash see the same digests. A non-member that one of them reports as present is
-/// therefore more likely than others to be reported by the next one, if both hold the same keys.
-/// That changes nothing for an answer of one filter, nor for "in any of these filters": shards,
+/// Filters of one hash get the same digests. If two of them hold the same keys, a non-member that
+/// one reports as present is therefore more likely than others to be reported by the other. That
+/// changes nothing for queries of one filter, nor for "in any of these filters". So shards,
 /// windows, layers and overlays keep one seed, and hash a key once.
 ///
-/// It matters for "in all of these filters": two lists that overlap, or a cascade in which the
-/// second filter is to catch the errors of the first. The chance that both are wrong should be the
-/// product of their rates. Of a filter of n keys and one of the same and n more, at a rate of 0.05
-/// each, measured: 4.8 times the product for blocked filters of one seed, 3.7 for classic ones, 11
-/// for cuckoo filters; 1.0 with different seeds, for all of them (`tests/it/together.rs`). Give each
-/// of such filters a seed of its own, or a secret key:
+/// It matters for "in all of these filters": for two lists that overlap, or for a cascade in which
+/// the second filter catches false positives of the first. The chance that both are wrong should be
+/// the product of their rates. It was measured for a filter of n keys and one of the same keys and
+/// n more, at a rate of 0.05 each (`tests/it/together.rs`). With one seed it was 4.8 times the
+/// product for blocked filters, 3.7 for classic and 11 for cuckoo filters. With different seeds it
+/// was 1.0 for all. Give each such filter a seed of its own, or a secret key:
 ///
 /// ```
 /// use inbloom::{Filter, Hasher, Kind, Plan};
@@ -159,7 +168,7 @@ impl fmt::Debug for SecretKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hasher(pub(crate) Scheme);
 
-/// What a [`Hasher`] is. Kept private so that schemes can be added without breaking users.
+/// The scheme of a [`Hasher`]. It is private, so a new scheme does not break users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Xxh3 { seed: u64 },
@@ -168,7 +177,7 @@ pub(crate) enum Scheme {
     Foreign { hash: &'static ForeignHash, seed: u64 },
 }
 
-/// The `print` of a key that is no integer, under [`Hasher::integers`]; integers have print 0.
+/// The `print` of a key that is not an integer, under [`Hasher::integers`]. Integers have print 0.
 pub(crate) const NOT_AN_INTEGER: u64 = u64::MAX;
 
 impl Default for Hasher {
@@ -178,15 +187,15 @@ impl Default for Hasher {
 }
 
 impl Hasher {
-    /// Creates XXH3-128 with `seed`. Seed 0 is the default. Filters with results that are combined
-    /// by "and" should differ in their seed, see [above](Hasher#when-the-seed-matters).
+    /// Creates XXH3-128 with `seed`. Seed 0 is the default. Filters that a key must all be in
+    /// should have different seeds, see [above](Hasher#when-the-seed-matters).
     #[must_use]
     pub const fn xxh3(seed: u64) -> Hasher {
         Hasher(Scheme::Xxh3 { seed })
     }
 
-    /// Creates SipHash-1-3 with 128 bits of output under a secret key. Without the key nobody can
-    /// craft keys that collide. It takes about five times as long as XXH3 on short keys.
+    /// Creates SipHash-1-3 with 128 bits of output under a secret key. Without the key an attacker
+    /// cannot craft keys that collide. It takes about five times as long as XXH3 on short keys.
     #[must_use]
     pub const fn sip13(key: SecretKey) -> Hasher {
         Hasher(Scheme::Sip13 { key })
@@ -234,7 +243,7 @@ impl Hasher {
         }
     }
 
-    /// Names what differs between two hashes.
+    /// Returns an error that names what differs between two hashes, if they differ.
     pub(crate) fn check_same(&self, other: &Hasher) -> Result<()> {
         let mismatch = |field, left, right| Err(Error::Mismatch { field, left, right });
         match (self.0, other.0) {
@@ -247,15 +256,16 @@ impl Hasher {
                 Scheme::Foreign { hash: right, seed: there },
             ) if left == right => mismatch("hash seed", here.to_string(), there.to_string()),
             (Scheme::Sip13 { key: here }, Scheme::Sip13 { key: there }) => {
-                let shown = |key: SecretKey| format!("one with check {:016x}", key.check());
-                mismatch("hash key", shown(here), shown(there))
+                let shown = |key: SecretKey| format!("check {:016x}", key.check());
+                mismatch("secret key", shown(here), shown(there))
             }
             _ => mismatch("hash", self.name().into(), other.name().into()),
         }
     }
 
-    /// Returns the digest of a key. Integers are hashed as their 8 little-endian bytes: see [`AsKey`].
-    /// Of a hash with two digests per key it is the first one: see [`Hasher::append_digests`].
+    /// Returns the digest of a key. Integers are hashed as their 8 little-endian bytes: see
+    /// [`AsKey`]. A hash with two digests per key returns the first: see
+    /// [`Hasher::append_digests`].
     // Always in line: the compiler left it out where many callers have the same type of key, which
     // costs 1.5 of 8 ns on a URL (2026-11-18, Zen 4).
     #[inline(always)]
@@ -290,8 +300,8 @@ impl Hasher {
         }
     }
 
-    /// Returns how many digests stand for a key: 1, or 2 for Go's hash of 256 bits, whose filters
-    /// take digests in pairs.
+    /// Returns the number of digests per key: 1, or 2 for Go's hash of 256 bits. Filters of that
+    /// hash take digests in pairs.
     #[inline]
     #[must_use]
     pub fn digests_per_key(&self) -> usize {
@@ -301,7 +311,7 @@ impl Hasher {
         }
     }
 
-    /// Returns both digests of a key, if two stand for one.
+    /// Returns both digests of a key, if the hash has two per key.
     #[inline]
     pub(crate) fn pair(&self, key: impl AsKey) -> Option<[Digest; 2]> {
         match self.0 {
@@ -312,7 +322,7 @@ impl Hasher {
         }
     }
 
-    /// Appends the digests of many keys, those of the hashes of other programs eight at once where
+    /// Appends the digests of many keys. Hashes of other programs take eight keys at once where
     /// they can.
     pub(crate) fn append_all<K: AsKey>(&self, keys: &[K], digests: &mut Vec<Digest>) {
         let mut rest = keys;
@@ -333,13 +343,13 @@ impl Hasher {
         rest.iter().for_each(|key| self.append_digests(key, digests));
     }
 
-    /// Whether the hash is one of another program.
+    /// Returns whether the hash belongs to another program.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
         matches!(self.0, Scheme::Foreign { .. })
     }
 
-    /// Appends the digests of a key, [as many as stand for one](Hasher::digests_per_key).
+    /// Appends the [one or two digests](Hasher::digests_per_key) of a key.
     #[inline]
     pub fn append_digests(&self, key: impl AsKey, digests: &mut Vec<Digest>) {
         match self.pair(&key) {

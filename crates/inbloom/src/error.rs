@@ -1,4 +1,4 @@
-//! Everything that can go wrong: what happened, and what to do about it.
+//! The errors of the library: what happened, and what to do about it.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -10,28 +10,41 @@ use std::io;
 
 use crate::kind::Kind;
 
-/// The result of a call that can be refused.
+/// The result of a call that can fail.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// Describes why a call was refused. Fields are for programs.
+/// Describes why a call failed. Programs read the fields, people read the text.
 ///
-/// The text says what happened. If there is something to do about it, that follows after `; `, and
-/// [`Error::help`] returns it alone.
+/// The text describes what happened. If there is something to do about it, that follows after `; `,
+/// and [`Error::help`] returns it alone.
 ///
 /// The text includes the system's reason, if there is one, which is also the
-/// [`source`](std::error::Error::source). Programs that print a whole chain of errors print it
-/// twice, unless they skip a cause that the text before contains.
+/// [`source`](std::error::Error::source). A program that prints the chain of causes would print
+/// that reason twice. It should skip a cause that the text before contains.
+///
+/// ```
+/// use inbloom::{Error, Filter, Kind, Plan};
+///
+/// let mut seen = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?;
+/// let error = seen.remove("alice").unwrap_err();
+/// assert!(matches!(error, Error::Unsupported { .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "kind blocked cannot remove keys; build it with kind counting, cuckoo or bitmap, which can"
+/// );
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rate that is no probability strictly between 0 and 1, or below what is offered.
+    /// The rate is not between 0 and 1, or is below the lowest rate that is offered.
     Rate {
-        /// The rate asked for.
+        /// The given rate.
         got: f64,
         /// What it must be.
         reason: &'static str,
     },
-    /// A parameter outside its range.
+    /// A parameter is out of its range.
     Parameter {
         /// The parameter's name, as in [`PlanBuilder`](crate::PlanBuilder).
         name: &'static str,
@@ -40,32 +53,32 @@ pub enum Error {
         /// The range, in words.
         expected: String,
     },
-    /// Too few parameters to compute the others.
+    /// The parameters are too few to compute the others.
     Underspecified {
-        /// The kind that was to be planned.
+        /// The kind of the plan.
         kind: Kind,
-        /// What would be sufficient.
+        /// The parameters that are sufficient.
         needs: &'static str,
     },
     /// The parameters contradict each other.
     Unreachable {
-        /// Items asked for.
+        /// The given number of items.
         items: u64,
-        /// Bytes allowed.
+        /// The given number of bytes.
         bytes: u64,
-        /// Rate asked for.
+        /// The given rate.
         rate: f64,
-        /// Best rate with these items and bytes.
+        /// The lowest rate with these items and bytes.
         reachable: f64,
     },
-    /// More bits than this version addresses.
+    /// The filter would have more bits than this version addresses.
     TooLarge {
-        /// Bits that would be needed.
+        /// The number of bits needed.
         bits: f64,
         /// The limit.
         max: u64,
     },
-    /// The system did not give the memory.
+    /// There is not enough memory.
     Memory {
         /// Bytes asked for.
         bytes: u64,
@@ -77,14 +90,14 @@ pub enum Error {
         #[cfg(not(feature = "std"))]
         cause: String,
     },
-    /// The plan is larger than the caller's own limit.
+    /// The filter would be larger than the caller's limit.
     Limit {
         /// Bytes needed.
         bytes: u64,
-        /// The limit given.
+        /// The caller's limit.
         limit: u64,
     },
-    /// Two filters that do not fit together.
+    /// Two filters differ in a field that must be the same.
     Mismatch {
         /// The first field in which they differ.
         field: &'static str,
@@ -93,7 +106,7 @@ pub enum Error {
         /// Its value in the argument.
         right: String,
     },
-    /// A merge that would raise the rate of a filter that grows above its target. Nothing was changed.
+    /// The merge would raise the rate of a scalable filter above its target. Nothing was changed.
     MergedRate {
         /// The rate after the merge.
         rate: f64,
@@ -102,112 +115,112 @@ pub enum Error {
     },
     /// The kind cannot do this.
     Unsupported {
-        /// The kind that was asked.
+        /// The kind of the filter.
         kind: Kind,
-        /// What it was asked to do.
+        /// The operation, as a verb.
         verb: &'static str,
-        /// Which kinds can, or what to do instead.
+        /// The kinds that can do it, or what to do instead.
         remedy: &'static str,
     },
-    /// A change to a filter that was opened read-only.
+    /// The filter was opened read-only, and the call would change it.
     ReadOnly,
-    /// No room for one more key. Nothing was changed.
+    /// The filter has no room for another key. Nothing was changed.
     Full {
         /// Items in the filter, copies included.
         items: u64,
-        /// Items that the filter is for.
+        /// Items that the filter is planned for.
         planned: u64,
     },
-    /// No room for one more copy of a key. Nothing was changed.
+    /// The filter has no room for another copy of this key. Nothing was changed.
     Copies {
-        /// Copies of the key, and of others that look the same.
+        /// Copies of the key, and of keys with the same fingerprint.
         copies: u64,
     },
-    /// A key of another shard. Nothing was changed.
+    /// The key belongs to another shard. Nothing was changed.
     OtherShard {
         /// The key's shard, from 0.
         key_shard: u32,
-        /// The shard that was asked.
+        /// The shard that was called.
         shard: u32,
         /// How many there are.
         shards: u32,
     },
-    /// Shards that do not make up a whole filter.
+    /// The shards are not a whole filter.
     Shards {
         /// How many there are.
         shards: u32,
-        /// Those that are not there.
+        /// The missing shards.
         missing: Vec<u32>,
-        /// Those that came more than once.
+        /// The shards that were given more than once.
         twice: Vec<u32>,
     },
-    /// A key that a bitmap cannot hold.
+    /// The bitmap cannot hold this key.
     NotInUniverse {
         /// One more than the largest integer.
         universe: u64,
-        /// The integer that came, or a description of the key.
+        /// The integer, or a description of the key.
         got: String,
     },
     /// The bytes are not a filter of inbloom.
     NotAFilter {
-        /// The first bytes, escaped; nothing for no bytes.
+        /// The first bytes, escaped. Empty if there are no bytes.
         start: String,
     },
-    /// The bytes are damaged, or have something that is not known.
+    /// The bytes are damaged, or have a value that this version does not know.
     Format {
         /// The part of the file.
         what: &'static str,
-        /// What should be there.
+        /// The expected value, in words.
         expected: String,
-        /// What is there.
+        /// The value found.
         got: String,
         /// What to do.
         remedy: &'static str,
     },
-    /// Bytes that could be filters of several programs.
+    /// The bytes could be a filter of several programs.
     Ambiguous {
         /// The names of the formats.
         candidates: String,
     },
-    /// A file with several filters, or none, of which one was to be opened.
+    /// The file has several filters and none was named, or it has no filter of the given name.
     Part {
-        /// The name that was asked for, or nothing.
+        /// The given name, or an empty text.
         part: String,
-        /// The names of those that there are.
+        /// The names of the filters in the file.
         names: Vec<String>,
     },
-    /// A filter that is to be written in the format of another hash.
+    /// The filter cannot be written in a format, because the format belongs to another hash.
     OtherScheme {
-        /// What the filter is.
+        /// The kind of the filter.
         kind: Kind,
-        /// The format that was asked for.
+        /// The format.
         format: &'static str,
-        /// Whether the format is written at all.
+        /// Whether inbloom only reads the format.
         read_only: bool,
     },
-    /// A file of a later version of inbloom.
+    /// A newer version of inbloom wrote the file.
     NewerVersion {
         /// The version in the file.
         got: u16,
         /// The newest version that this inbloom reads.
         supported: u16,
     },
-    /// The file was written under a secret key, and it is missing or is another one.
+    /// The filter was built with a secret key, and no key or another one was given.
     Key {
-        /// What is wrong with the key that was given.
+        /// What is wrong with the given key.
         problem: &'static str,
     },
-    /// Something that this build does not have.
+    /// This build lacks a feature that the call needs.
     LeftOut {
         /// What is missing.
         what: &'static str,
-        /// The feature of the crate that brings it.
+        /// The feature of the crate that adds it.
         feature: &'static str,
     },
     /// Reading or writing failed.
     #[cfg(feature = "std")]
     Io {
-        /// What was being done, with the path where there is one.
+        /// The failed operation, with the path if there is one.
         action: String,
         /// The system's reason.
         #[source]
@@ -228,7 +241,7 @@ impl Display for Error {
 }
 
 impl Error {
-    /// Returns what to do about it, if there is something: the end of the text.
+    /// Returns what to do about the error, if there is something to do. It is the end of the text.
     #[must_use]
     pub fn help(&self) -> Option<Cow<'static, str>> {
         let help = match self {
@@ -358,7 +371,7 @@ impl Error {
     }
 }
 
-/// Memory that was not given, and why.
+/// Returns the error for an allocation that failed, with the reason.
 pub(crate) fn no_memory(bytes: u64, reason: impl Into<String>) -> Error {
     #[cfg(feature = "std")]
     let cause = io::Error::new(io::ErrorKind::OutOfMemory, reason.into());
@@ -367,12 +380,12 @@ pub(crate) fn no_memory(bytes: u64, reason: impl Into<String>) -> Error {
     Error::Memory { bytes, cause }
 }
 
-/// Bytes that are not what they should be.
+/// Returns the error for damaged bytes.
 pub(crate) fn mismatch(what: &'static str, expected: impl Display, got: impl Display) -> Error {
     Error::Format { what, expected: expected.to_string(), got: got.to_string(), remedy: DAMAGED }
 }
 
-/// What a plan refuses is a mistake of its caller, unless it came from a file.
+/// Turns the error of a plan into that of a damaged file, for a plan that was read from a file.
 pub(crate) fn in_file(error: Error) -> Error {
     match error {
         Error::Parameter { name, got, expected } => mismatch(name, expected, got),
@@ -386,7 +399,7 @@ pub(crate) fn in_file(error: Error) -> Error {
 
 /// Returns what is wrong with the name of one filter in a file.
 fn part_problem(part: &str, names: &[String]) -> String {
-    /// So many names are listed.
+    /// The largest number of names in the message.
     const LISTED: usize = 12;
     let mut listed = names[..names.len().min(LISTED)].join(", ");
     if names.len() > LISTED {
@@ -402,7 +415,7 @@ fn part_problem(part: &str, names: &[String]) -> String {
     }
 }
 
-/// What is wrong with a set of shards.
+/// Describes which shards are missing or given twice.
 fn problem(missing: &[u32], twice: &[u32]) -> String {
     let named = |shards: &[u32], problem: &str| {
         const SHOWN: usize = 8;

@@ -1,13 +1,22 @@
-//! A number of keys that is known within an error.
+//! A number of keys with its standard deviation.
 
 use crate::math;
 
-/// How many distinct keys were inserted into a filter, as far as it can tell.
+/// An estimate of how many distinct keys a filter holds.
+///
+/// ```
+/// use inbloom::BloomFilter;
+///
+/// let mut seen = BloomFilter::new(10_000, 0.01);
+/// seen.extend(0..5_000_u64);
+/// let estimate = seen.estimated_items();
+/// assert!((estimate.items - 5_000.0).abs() < 4.0 * estimate.error);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The expected number.
     pub items: f64,
-    /// One standard deviation: the truth is within two of them 19 times in 20.
+    /// One standard deviation. In 19 of 20 cases the true number is within two of them.
     pub error: f64,
 }
 

@@ -29,14 +29,15 @@ pub use options::{OpenOptions, split_part};
 pub use watch::Watch;
 
 impl Filter {
-    /// Opens a file to query it, without a secret key. [`OpenOptions::open`] can do more.
+    /// Opens a file to query it, without a secret key. [`OpenOptions`] has more choices.
     ///
-    /// The file is mapped, not read. Inserts are refused; [`OpenOptions::writable`] allows them.
-    /// The header is checked, the payload is not: see [`OpenOptions::verify`].
+    /// The file is mapped, not read. The filter refuses inserts, unless it is opened with
+    /// [`OpenOptions::writable`]. The call checks the header and not the payload: see
+    /// [`OpenOptions::verify`].
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, or is not a filter.
+    /// Fails if the file cannot be read or is not a filter.
     ///
     /// # Examples
     ///
@@ -90,7 +91,7 @@ impl Filter {
     }
 }
 
-/// Returns the format of another program that the bytes of a file are in, if they are.
+/// Returns the format of another program, if the bytes of a file are in one.
 fn foreign_format(bytes: &[u8]) -> Result<Option<Container>> {
     if bytes.starts_with(&format::MAGIC) {
         return Ok(None);
@@ -137,7 +138,7 @@ fn save_one(filter: &Filter, path: &Path) -> Result<()> {
     sync_folder(path)
 }
 
-/// Writes a filter that is going to be at this path into a file, and has it on disk.
+/// Writes a filter that will be at this path into a file, and syncs it to disk.
 fn write_synced(filter: &Filter, file: &File, path: &Path) -> Result<()> {
     if let Ok(existing) = fs::metadata(path) {
         let kept = file.set_permissions(existing.permissions());
@@ -188,8 +189,8 @@ pub fn stem_of(path: impl AsRef<Path>) -> PathBuf {
     }
 }
 
-/// Returns the files of all shards of a stem, in order, of which these were found. Fails if one is
-/// missing.
+/// Returns the files of all shards of a stem, in order. Fails if one is missing from those that
+/// were found.
 fn all_shards(stem: &Path, mut found: Vec<(u32, u32)>) -> Result<Vec<PathBuf>> {
     found.sort_unstable();
     let (count, _) = found[0];
@@ -205,7 +206,8 @@ fn all_shards(stem: &Path, mut found: Vec<(u32, u32)>) -> Result<Vec<PathBuf>> {
     Ok(found.iter().map(|(count, shard)| shard_path(stem, *shard, *count)).collect())
 }
 
-/// For each file of the stem, how many shards its name says there are, and which it is.
+/// Returns, for each file of the stem, the number of shards and the number of this shard, both from
+/// its name.
 fn shards_of(stem: &Path) -> Result<Vec<(u32, u32)>> {
     let folder = folder_of(stem);
     let failed = || failed("cannot look for shards in", folder);

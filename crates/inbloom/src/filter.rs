@@ -1,4 +1,4 @@
-//! The filter that users hold: a kind, its hash, and what is known about its content.
+//! The filter of the public interface: content of some kind, its hash, and what is known about it.
 
 mod content;
 mod merge;
@@ -41,7 +41,7 @@ pub(crate) use content::Content;
 pub(crate) use texts::{MAX_TEXT, Texts};
 pub use view::{View, blocked_bytes};
 
-/// Where files stop counting inserts, so that a reader can go on.
+/// The largest count of inserts in a file. It leaves room to count further inserts.
 #[cfg(feature = "std")]
 pub(crate) const MAX_INSERTED: u64 = 1 << 63;
 
@@ -59,13 +59,13 @@ pub(crate) const MAX_INSERTED: u64 = 1 << 63;
 /// # Ok::<(), inbloom::Error>(())
 /// ```
 ///
-/// It never reports an inserted key as absent. False positives come at the rate that the
-/// [`Plan`] gives for the number of keys it was made for. Keys are bytes, text
-/// and integers: `filter.insert(42)`.
+/// It never reports an inserted key as absent. With the planned number of keys, it reports absent
+/// keys as present at the rate of the [`Plan`]. Keys are bytes, text and integers:
+/// `filter.insert(42)`.
 pub struct Filter {
     pub(crate) hasher: Hasher,
     pub(crate) content: Content,
-    /// How many inserts were new. Of a filter in shards, the shards count.
+    /// How many inserts were new. In a filter of shards, each shard counts its own.
     pub(crate) inserted: u64,
     pub(crate) auto_clear: Option<f64>,
     pub(crate) texts: Texts,
@@ -76,8 +76,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Memory`] if the system does not give the memory. [`Plan::bytes`] is the
-    /// amount.
+    /// Fails with [`Error::Memory`] if there is not enough memory. [`Plan::bytes`] is the amount.
     pub fn new(plan: Plan) -> Result<Filter> {
         Filter::with_hasher(plan, plan.kind().default_hasher())
     }
@@ -93,13 +92,13 @@ impl Filter {
         Ok(Filter::from_parts(hasher, Content::new(plan)?, 0))
     }
 
-    /// Creates a classic filter over the bits of these words, with `probes` bits per key. It is for
-    /// programs that keep bits themselves, as with `From` of Go's bits-and-blooms. The words are
-    /// copied. Keys are hashed by XXH3-128 under seed 0.
+    /// Creates a classic filter from the bits of these words, with `probes` bits per key. Use it in
+    /// programs that keep the bits themselves, as with `From` of Go's bits-and-blooms. The words
+    /// are copied. Keys are hashed by XXH3-128 under seed 0.
     ///
     /// # Errors
     ///
-    /// Refuses an empty slice, and numbers of probes that the kind cannot have: see
+    /// Refuses an empty slice, and a number of probes that the kind cannot have: see
     /// [`Plan::exact`].
     ///
     /// # Examples
@@ -125,9 +124,9 @@ impl Filter {
         Ok(Filter::from_parts(plan.kind().default_hasher(), content, inserted))
     }
 
-    /// Returns the words that [`Filter::from_words`] turns into this filter again. They exist for a
-    /// whole classic filter with the default hash. For other filters the result is `None`, because
-    /// their words would give a filter that lacks their keys.
+    /// Returns the words from which [`Filter::from_words`] creates this filter again. Only a whole
+    /// classic filter with the default hash has such words. For other filters the result is `None`,
+    /// because their words would give a filter that lacks their keys.
     #[must_use]
     pub fn to_words(&self) -> Option<Vec<u64>> {
         let plan = self.plan();
@@ -141,7 +140,7 @@ impl Filter {
         Some(storage::words(bits.cells.bytes()).collect())
     }
 
-    /// Returns a filter of content that is there already; the hasher was checked.
+    /// Returns a filter of existing content. The caller has checked the hasher.
     pub(crate) fn from_parts(hasher: Hasher, content: Content, inserted: u64) -> Filter {
         Filter { hasher, content, inserted, auto_clear: None, texts: Texts::default() }
     }
@@ -168,8 +167,8 @@ impl Filter {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     ///
-    /// Digests of another hasher are not noticed: the filter then reports its own keys as absent.
-    /// [`Filter::build_from`] takes keys, and hashes them itself.
+    /// This call cannot detect digests of another hasher: the filter then reports its own keys as
+    /// absent. [`Filter::build_from`] takes keys and hashes them itself.
     pub fn build(plan: Plan, hasher: Hasher, digests: &[Digest]) -> Result<Filter> {
         let Some(build) = plan.kind().row().build else {
             let mut filter = Filter::with_hasher(plan, hasher)?;
@@ -205,8 +204,8 @@ impl Filter {
         Filter::build(plan, hasher, &digests)
     }
 
-    /// Returns the filter of a ribbon whose digests are from this hasher: of one that was built
-    /// shard by shard, see `kinds::ribbon::Layout`.
+    /// Returns the filter of a ribbon that was built shard by shard (see `kinds::ribbon::Layout`)
+    /// from digests of this hasher.
     #[cfg(feature = "internals")]
     #[doc(hidden)]
     pub fn from_ribbon(ribbon: Ribbon, hasher: Hasher) -> Result<Filter> {
@@ -255,7 +254,7 @@ impl Filter {
         Ok(new == [true])
     }
 
-    /// Inserts a key unless it is probably present. It returns what [`Filter::insert`] returns, and
+    /// Inserts a key unless it is probably present, and returns what [`Filter::insert`] returns. It
     /// never adds a second copy.
     ///
     /// For most kinds the two calls are the same. A counting or cuckoo filter counts every insert,
@@ -339,7 +338,7 @@ impl Filter {
         let mut removed = 0;
         match self.as_overlay_mut() {
             Some(list) => {
-                removed = list.deny(digests, "remove")?;
+                removed = list.exclude(digests, "remove")?;
                 self.inserted = self.inserted.saturating_sub(removed);
             }
             None => {
@@ -351,11 +350,11 @@ impl Filter {
         Ok(removed)
     }
 
-    /// Returns how often a key was inserted and not removed. Counting filters count up to the
-    /// maximum of a counter, cuckoo filters up to 8. Other kinds return 0 or 1.
+    /// Returns how many copies of a key the filter holds: inserts less removals. Counting filters
+    /// count up to the maximum of a counter, cuckoo filters up to 8. Other kinds return 0 or 1.
     ///
-    /// Below that maximum the result is never less than the truth. It is more at most at the
-    /// filter's rate of false positives.
+    /// Below that maximum the result is never too low. It is too high at most at the false-positive
+    /// rate.
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
         if self.hasher.digests_per_key() != 1 {
@@ -364,9 +363,9 @@ impl Filter {
         self.content.state().count(self.hasher.digest(key))
     }
 
-    /// Moves a window's clock on to `now`, in milliseconds since any moment that you choose. Keys
-    /// that were inserted longer ago than the window expire, within a generation. Time moves only
-    /// here, and never back.
+    /// Sets the clock of a window to `now`, in milliseconds since any moment that you choose. Keys
+    /// that were inserted longer ago than the window's length expire, at most one generation late.
+    /// Only this call moves the clock, and only forward.
     ///
     /// # Errors
     ///
@@ -498,8 +497,9 @@ impl Filter {
     }
 
     /// Returns what [`Filter::contains_digests`] returns, in one pass over the filter from front to
-    /// back. It is for files that are larger than memory, and so many keys that they touch most of
-    /// its pages. It takes 16 bytes of memory per digest, beside the digests and the results.
+    /// back. Use it for a file that is larger than memory, and for so many keys that they touch
+    /// most of its pages. It takes 16 bytes of memory per digest, beside the digests and the
+    /// results.
     ///
     /// Ribbon filters, and blocked ones with one line, lie in the order of their digests. Other
     /// kinds scatter them, and gain nothing.
@@ -540,9 +540,8 @@ impl Filter {
         self.content.state().expect(Order::Random);
     }
 
-    /// Sets how the pages of a mapped file come into memory when keys are queried in batches. Only
-    /// a ribbon that was opened from a file follows it, also as the base of an overlay. For other
-    /// filters it makes no difference.
+    /// Sets how batches of queries bring the pages of a mapped file into memory. It has an effect
+    /// only on a ribbon filter that was opened from a file, also as the base of an overlay.
     pub fn set_paging(&mut self, paging: Paging) {
         self.content.state_mut().set_paging(paging);
     }
@@ -564,7 +563,8 @@ impl Filter {
         &self.hasher
     }
 
-    /// Returns the share of bits that are set, from 0 to 1. It is always known, at no cost.
+    /// Returns the share of bits that are set, from 0 to 1. The filter keeps it up to date, so this
+    /// call reads no bits.
     #[must_use]
     pub fn fill(&self) -> f64 {
         self.content.measured().fill()
@@ -612,14 +612,14 @@ impl Filter {
         self.as_sharded().map_or(self.inserted, Sharded::inserted)
     }
 
-    /// Estimates how many distinct keys were inserted, each counted once however often it came. The
-    /// result is exact for bitmaps and ribbons.
+    /// Estimates how many distinct keys were inserted. A key that was inserted repeatedly counts
+    /// once. The result is exact for bitmaps and ribbons.
     ///
     /// Most kinds compute it from the share of set bits. Cuckoo and scalable filters and overlays
     /// ([`Filter::into_overlay`]) count the keys that were new. They add an estimate of the keys
-    /// that were taken for others, from the rate at each moment of their growth. After a merge of
-    /// scalable filters, keys that both had may count twice. A window counts a key once for each
-    /// generation that it came in.
+    /// that were false positives when they came, from the rate at each moment of their growth.
+    /// After a merge of scalable filters, keys of both may count twice. A window counts a key once
+    /// for each generation that has it.
     #[must_use]
     pub fn estimated_items(&self) -> Estimate {
         self.content.measured().estimate(Some(self.inserted))
@@ -646,7 +646,7 @@ impl Filter {
         self.content.measured().rate()
     }
 
-    /// Removes all keys. Texts stay.
+    /// Removes all keys. The note, the normalization and the key encoding stay.
     ///
     /// # Errors
     ///
@@ -664,8 +664,9 @@ impl Filter {
         self.shards()[0].auto_clear
     }
 
-    /// Lets the filter clear itself when an insert finds more than this share of bits set. The key
-    /// of that insert is kept, and older ones are removed. Every shard clears itself alone.
+    /// Lets the filter clear itself when an insert finds more than this share of bits set. The
+    /// filter then keeps the key of that insert and removes the older ones. Every shard clears only
+    /// itself.
     ///
     /// # Errors
     ///
@@ -684,7 +685,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Makes room for a digest, unless it is going to be refused.
+    /// Clears a filter that is too full before an insert, unless the filter would refuse the
+    /// digest.
     fn clear_if_over(&mut self, digest: Digest) -> Result<()> {
         if self.auto_clear.is_some() && self.occupied() > self.auto_clear_ones() {
             self.content.state().check(digest)?;
@@ -693,7 +695,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Returns the most set bits that are left alone.
+    /// Returns the largest number of set bits at which the filter does not clear itself.
     pub(crate) fn auto_clear_ones(&self) -> u64 {
         self.auto_clear.map_or(u64::MAX, |share| (share * self.plan().cells() as f64) as u64)
     }
@@ -719,21 +721,22 @@ impl Filter {
         positions.iter().all(is_set)
     }
 
-    /// Returns the bitmap, if the filter is one: to walk its integers in order.
+    /// Returns the bitmap, if the filter is one. It lists its integers in order.
     #[must_use]
     pub fn as_bitmap(&self) -> Option<&Bitmap> {
         (self.content.state() as &dyn Any).downcast_ref()
     }
 
-    /// Returns what each generation of a window holds, the newest first; nothing for other kinds.
+    /// Returns what each generation of a window holds, the newest first. The result is empty for
+    /// other kinds.
     #[must_use]
     pub fn window_steps(&self) -> Vec<WindowStep> {
         let window = (self.content.state() as &dyn Any).downcast_ref::<Window>();
         window.map_or(Vec::new(), |window| window.steps().collect())
     }
 
-    /// Returns what is particular to the kind, as names and values: the load of a cuckoo filter,
-    /// the saturated counters of a counting one, the generations of a window.
+    /// Returns the figures that only this kind has, as names and values: for example the load of a
+    /// cuckoo filter, or the saturated counters of a counting filter.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
         self.content.measured().details()
@@ -747,9 +750,8 @@ impl Filter {
     }
 
     /// Returns the bytes of memory that the filter takes: the slots ([`bytes`](Filter::bytes)), the
-    /// structures around them, and what an allocator adds by rounding up. A window counts with all
-    /// its generations, also with those that are still to come. Slots in a mapped file do not
-    /// count.
+    /// structures around them, and what an allocator adds by rounding up. A window counts all its
+    /// generations, also future ones. Slots in a mapped file do not count.
     #[must_use]
     pub fn memory(&self) -> u64 {
         let measured = self.content.measured();
@@ -761,32 +763,32 @@ impl Filter {
     }
 
     /// Returns whether the filter was opened read-only, over the bytes of a file or of the caller.
-    /// Inserts are refused then. A static kind refuses them in any case.
+    /// It then refuses inserts. A static kind always refuses them.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.content.measured().is_read_only()
     }
 
-    /// Turns the filter into one for many threads, without copying. A filter that is open
-    /// read-only, of a kind that takes inserts, is copied. [`SharedFilter::into_exclusive`] is the
-    /// way back.
+    /// Turns the filter into one for many threads, without copying. A read-only filter is copied if
+    /// its kind takes inserts. [`SharedFilter::into_exclusive`] turns it back.
     ///
     /// # Errors
     ///
-    /// Refuses shards that clear themselves, each alone. Refuses a blocked filter with a bit that
-    /// no key sets, because that bit locks its line. It reads a blocked filter completely.
+    /// Refuses a filter whose shards clear themselves. Refuses a blocked filter in which a reserved
+    /// bit is set: no key sets that bit, and it locks its cache line. To check this, the call reads
+    /// all of a blocked filter.
     #[cfg(feature = "std")]
     pub fn into_shared(self) -> Result<SharedFilter> {
         SharedFilter::from_exclusive(self)
     }
 
-    /// Builds a filter with another plan and this one's hash and texts, from the keys. Use it to
-    /// compact a filter that has grown, or to change its kind or its rate.
+    /// Builds a filter with another plan from the keys of this one. It has the hash, note,
+    /// normalization and key encoding of this one. Use it to compact a filter that has grown, or to
+    /// change its kind or its rate.
     ///
     /// # Errors
     ///
-    /// Fails if this filter lacks one of the keys: they are then not the keys that it was made
-    /// from.
+    /// Fails if this filter lacks one of the keys, because it was then not made from them.
     ///
     /// # Examples
     ///
@@ -841,12 +843,12 @@ impl Filter {
         }
     }
 
-    /// Clones the filter, and returns an error instead of stopping the program if there is no
-    /// memory.
+    /// Clones the filter. If there is not enough memory, it returns an error instead of stopping
+    /// the program.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Memory`] if the system does not give the memory.
+    /// Fails with [`Error::Memory`] if there is not enough memory.
     pub fn try_clone(&self) -> Result<Filter> {
         Ok(Filter {
             hasher: self.hasher,
@@ -858,11 +860,11 @@ impl Filter {
     }
 }
 
-/// Keys that [`Filter::sweep_digests`] looks up at once: enough for the batch pipeline, few enough
-/// for the nearer caches.
+/// Keys that [`Filter::sweep_digests`] looks up in one call: enough for the batch pipeline, and few
+/// enough for the nearer caches.
 const SWEPT_AT_ONCE: usize = 8192;
 
-/// Keys that [`Filter::rebuild`] takes at once.
+/// Keys that [`Filter::rebuild`] inserts in one call.
 const REBUILT_AT_ONCE: usize = 8192;
 
 pub(crate) fn check_auto_clear(plan: &Plan, share: f64) -> Result<()> {
@@ -952,16 +954,15 @@ impl Membership for Filter {
     }
 }
 
-/// Copies the bits into memory of its own. Stops the program if there is none, as `Vec` does;
-/// [`Filter::try_clone`] does not.
+/// Copies the bits. Stops the program if there is not enough memory, as `Vec` does;
+/// [`Filter::try_clone`] returns an error instead.
 impl Clone for Filter {
     fn clone(&self) -> Filter {
         self.try_clone().expect("memory for a second copy of the filter")
     }
 }
 
-/// Filters are equal if they answer every query alike for the same reason: same plan, hash and bits.
-/// Counts and notes may differ.
+/// Filters are equal if they have the same plan, hash and bits. Counts and notes may differ.
 impl PartialEq for Filter {
     fn eq(&self, other: &Filter) -> bool {
         self.check_compatible(other).is_ok()

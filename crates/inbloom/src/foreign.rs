@@ -1,7 +1,7 @@
-//! What a filter of another program has that ours do not: a hash of its own, and a file format.
+//! What filters of other programs add: their hashes and their file formats.
 //!
 //! Each [`ForeignHash`] and each [`Format`] is declared in the folder of its format, under
-//! `interop/`. The layers below know them only as what is declared here.
+//! `interop/`. The lower layers use only the types that are declared here.
 
 use core::fmt;
 
@@ -16,10 +16,10 @@ pub(crate) struct ForeignHash {
     pub name: &'static str,
     /// Whether a filter may choose its seed. The seed of the others is 0.
     pub seeded: bool,
-    /// The kinds of filter that hash their keys so.
+    /// The kinds of filter that use this hash.
     pub kinds: &'static [Kind],
     pub function: Function,
-    /// Hashes eight keys at once into their digests, if it can: otherwise it returns false.
+    /// Hashes eight keys at once into their digests. Returns false if it cannot.
     pub eight: Option<EightAtOnce>,
 }
 
@@ -46,7 +46,17 @@ impl PartialEq for ForeignHash {
 
 impl Eq for ForeignHash {}
 
-/// A file format of another program: see [`interop`](crate::interop), which has a table of them.
+/// A file format of another program: see [`interop`](crate::interop).
+///
+/// ```
+/// use inbloom::interop::Format;
+///
+/// let guava: Format = "guava".parse()?;
+/// assert!(guava.can_build() && !guava.records_plan());
+/// let names: Vec<&str> = Format::all().map(Format::name).collect();
+/// assert!(names.contains(&"guava") && names.contains(&"redisbloom"));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Format(pub(crate) &'static str);
 
@@ -56,8 +66,9 @@ impl fmt::Debug for Format {
     }
 }
 
-/// A [`Format`] and the choices that it leaves: how [`Filter::save`](crate::Filter::save) writes a
-/// filter, and how [`OpenOptions::format`](crate::OpenOptions::format) reads one.
+/// A [`Format`] with its variants: how [`Filter::save`](crate::Filter::save) writes a filter, and
+/// how [`OpenOptions::format`](crate::OpenOptions::format) reads one. [`Container::new`] has an
+/// example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Container {
     pub(crate) format: Format,

@@ -153,7 +153,7 @@ fn write_all(filter: &Filter, mut writer: impl Write) -> Result<()> {
     let texts = texts_of(filter).map(|(tag, text)| (tag, Cow::Borrowed(text)));
     let mut contents: Vec<([u8; 4], Cow<'_, [u8]>)> = texts.collect();
     let living = filter.as_overlay();
-    if let Some(denied) = living.map(Overlay::denied_part).filter(|denied| !denied.is_empty()) {
+    if let Some(denied) = living.map(Overlay::excluded_part).filter(|denied| !denied.is_empty()) {
         contents.push((GONE, denied));
     }
     let growing = filter.as_grown().map(Grown::growing_part);
@@ -317,7 +317,7 @@ pub fn hasher_of(hash: (u16, u64), key: Option<&SecretKey>) -> Result<Hasher> {
         ((HASH_INTEGERS, _), _) => Ok(Hasher::integers()),
         ((HASH_SIP13, _), None) => Err(Error::Key { problem: "no secret key was given" }),
         ((HASH_SIP13, check), Some(key)) if key.check() != check => {
-            Err(Error::Key { problem: "the secret key given is another one" })
+            Err(Error::Key { problem: "a different one was given" })
         }
         ((HASH_SIP13, _), Some(key)) => Ok(Hasher::sip13(*key)),
         ((other, seed), _) => match ForeignHash::from_id(other) {
@@ -543,7 +543,7 @@ fn check_hash(kind: Kind, id: u16, seed: u64) -> Result<()> {
 }
 
 fn check_reserved<const N: usize>(bytes: [u8; N]) -> Result<()> {
-    if bytes == [0; N] { Ok(()) } else { Err(unknown("reserved bytes", "zeros", "something else")) }
+    if bytes == [0; N] { Ok(()) } else { Err(unknown("reserved bytes", "zeros", "other bytes")) }
 }
 
 impl Header {
@@ -670,7 +670,7 @@ impl Header {
         match content.measured().recount() {
             Some(ones) if ones == self.ones => Ok(()),
             Some(ones) => Err(mismatch("number of set bits", self.ones, ones)),
-            None => Err(mismatch("unused bits", "zeros", "some that are set")),
+            None => Err(mismatch("unused bits", "zeros", "set bits")),
         }
     }
 }
@@ -690,7 +690,7 @@ fn read_text(texts: &mut Texts, section: &Section, bytes: &[u8]) -> Result<()> {
     };
     section.check(bytes)?;
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| mismatch("text", "UTF-8", format_args!("a bad byte ({error})")))?;
+        .map_err(|error| mismatch("text", "UTF-8", format_args!("other bytes ({error})")))?;
     texts.set(which, text.to_owned());
     Ok(())
 }
@@ -839,14 +839,14 @@ fn check_order(gone: &[u8]) -> Result<()> {
     if is_in_order(gone) {
         return Ok(());
     }
-    Err(mismatch("digests in section GONE", "each above the one before", "another order"))
+    Err(mismatch("digests in section GONE", "ascending order", "another order"))
 }
 
 fn check_padding(bytes: &[u8]) -> Result<()> {
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(());
     }
-    Err(mismatch("padding", "zeros", "something else"))
+    Err(mismatch("padding", "zeros", "other bytes"))
 }
 
 /// Reads shards that were written one after the other: see [`Filter::read_shards_from`].

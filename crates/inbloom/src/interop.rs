@@ -1,10 +1,10 @@
-//! Filters of other programs, live: their bytes, their hashes, their answers.
+//! Filters of other programs: read, query, change and write them.
 //!
-//! A filter cannot be turned from one hash into another without its keys. So a filter of another
-//! program keeps that program's hash and the positions that follow from it: a [`Kind`] of its own,
-//! behind the same [`Filter`]. [`OpenOptions`](crate::OpenOptions) recognizes the formats by their
-//! content, and [`Filter::save`] writes the format that the filter came in. Our own file format holds
-//! such filters too.
+//! A filter cannot change its hash without its keys. So a filter of another program keeps that
+//! program's hash and positions, as a [`Kind`] of its own behind the same [`Filter`].
+//! [`OpenOptions`](crate::OpenOptions) recognizes the formats by their content, and
+//! [`Filter::save`] writes a filter in the format that it was read from. inbloom's own file format
+//! holds such filters too.
 //!
 //! **To add a format**, write its file or folder here and its line in `FORMATS`. The row says how
 //! the format is recognized, read, written and sized, which hash it has, and which kinds.
@@ -52,17 +52,17 @@ static FORMATS: &[&FormatRow] = &[
 struct FormatRow {
     /// The name on the command line and in messages.
     name: &'static str,
-    /// What it is a format of, for people who know it by that.
+    /// The program and type that the format belongs to.
     title: &'static str,
-    /// Choices that it leaves to writers, or that its bytes do not tell. They are bits of a set, in
+    /// Variants that writers can choose, or that the bytes do not show. They are bits of a set, in
     /// this order.
     variants: &'static [Variant],
     /// The structures of its filters.
     kinds: &'static [&'static kinds::Row],
     hashes: &'static [&'static ForeignHash],
-    /// The encodings of keys that its users have, the most usual one first.
+    /// The usual encodings of keys, the most common one first.
     encodings: &'static [KeyEncoding],
-    /// Whether its files tell how many keys a filter was planned for, and its target rate.
+    /// Whether its files record the planned number of keys and the target rate.
     records_plan: bool,
     recognize: fn(&[u8]) -> Likeness,
     read: ReadFilter,
@@ -74,17 +74,17 @@ struct FormatRow {
     plan: Option<PlanFilter>,
 }
 
-/// Reads a whole file. The variants are those that the caller knows of; returned are those that the
-/// file has.
+/// Reads a whole file. The argument has the variants that the caller gives, the result those that
+/// the file has.
 type ReadFilter = fn(&[u8], u32) -> Result<(Filter, u32)>;
 /// Reads one of the filters of a file that may hold several, by its name.
 type ReadPart = fn(&[u8], &str) -> Result<Filter>;
-/// Plans a filter for so many keys at such a rate, as its program does.
+/// Plans a filter for a number of keys and a rate, as its program does.
 type PlanFilter = fn(u64, f64, u32) -> Result<(Plan, Hasher)>;
 /// Writes a filter of one of the format's kinds.
 type WriteFilter = fn(&Filter, u32, &mut dyn Write) -> Result<()>;
 
-/// A choice that a format leaves.
+/// A variant of a format.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Variant {
@@ -94,7 +94,7 @@ pub struct Variant {
     pub help: &'static str,
 }
 
-/// How sure it is that bytes are of a format.
+/// How likely bytes are of a format.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
     No,
@@ -104,7 +104,7 @@ enum Likeness {
 }
 
 impl kinds::Row {
-    /// The row of a kind of another program, by its number.
+    /// Returns the row of a kind of another program, by its number.
     pub(crate) fn foreign(id: u16) -> Option<&'static kinds::Row> {
         let mut rows = FORMATS.iter().flat_map(|format| format.kinds);
         rows.find(|row| row.kind.id() == id).copied()
@@ -112,7 +112,7 @@ impl kinds::Row {
 }
 
 impl ForeignHash {
-    /// The hash of another program that has this number.
+    /// Returns the hash of another program that has this number.
     pub(crate) fn from_id(id: u16) -> Option<&'static ForeignHash> {
         let mut hashes = FORMATS.iter().flat_map(|format| format.hashes);
         hashes.find(|hash| hash.id == id).copied()
@@ -136,43 +136,42 @@ impl Format {
         self.0
     }
 
-    /// Returns what it is a format of.
+    /// Returns the program and type that the format belongs to.
     #[must_use]
     pub fn title(self) -> &'static str {
         self.row().title
     }
 
-    /// Returns the choices that it leaves.
+    /// Returns the variants of the format.
     #[must_use]
     pub fn variants(self) -> &'static [Variant] {
         self.row().variants
     }
 
-    /// Returns the key encodings that its users have, the most usual one first. No format records
-    /// them.
+    /// Returns the usual encodings of keys, the most common one first. No format records them.
     #[must_use]
     pub fn key_encodings(self) -> &'static [KeyEncoding] {
         self.row().encodings
     }
 
-    /// Returns whether its files tell how many keys a filter was planned for, and its target rate.
-    /// Of others the plan is that of a filter with half of its bits set.
+    /// Returns whether its files record the planned number of keys and the target rate. For other
+    /// formats the plan is that of a filter with half of its bits set.
     #[must_use]
     pub fn records_plan(self) -> bool {
         self.row().records_plan
     }
 
-    /// Returns whether filters for it can be made here.
+    /// Returns whether inbloom can create filters for it.
     #[must_use]
     pub fn can_build(self) -> bool {
         self.row().plan.is_some()
     }
 
-    /// Returns the format of a file's bytes, all of them, if it is one of these.
+    /// Returns the format of a whole file's bytes, if it is one of these.
     ///
     /// # Errors
     ///
-    /// [`Error::Ambiguous`] if they could be of several.
+    /// Fails with [`Error::Ambiguous`] if several formats are possible.
     pub fn recognize(bytes: &[u8]) -> Result<Option<Format>> {
         let likely = FORMATS.iter().map(|row| (row.name, (row.recognize)(bytes)));
         let likely: Vec<_> = likely.filter(|(_, likeness)| *likeness != Likeness::No).collect();
@@ -213,7 +212,13 @@ impl From<Format> for Container {
 }
 
 impl Container {
-    /// A format with these of its variants, by their names.
+    /// Creates a container from a format and the names of its variants.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a variant that the format does not have.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::interop::Container;
@@ -256,8 +261,12 @@ impl Container {
         known.filter(move |(at, _)| self.variants >> at & 1 == 1).map(|(_, variant)| variant.name)
     }
 
-    /// Returns the plan and the hash of a filter for so many keys at such a rate, as the other
-    /// program would choose them: see [`Filter::for_format`].
+    /// Returns the plan and the hash of a filter for this number of keys and this rate, as the
+    /// other program would choose them: see [`Filter::for_format`].
+    ///
+    /// # Errors
+    ///
+    /// Refuses what the other program refuses, and formats that inbloom only reads.
     pub fn plan(self, items: u64, rate: f64) -> Result<(Plan, Hasher)> {
         let row = self.format.row();
         let Some(plan) = row.plan else {
@@ -275,6 +284,10 @@ impl Container {
     }
 
     /// Reads a filter from the bytes of a whole file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are not a filter of this format.
     pub fn read(self, bytes: &[u8]) -> Result<Filter> {
         let read = (self.format.row().read)(bytes, self.variants);
         let (mut filter, variants) = read.map_err(in_file)?;
@@ -282,13 +295,13 @@ impl Container {
         Ok(filter)
     }
 
-    /// Reads one of the filters of a file that may hold several, by its name: see
-    /// [`OpenOptions::open`](crate::OpenOptions::open). It is read-only, so that it does not replace
-    /// the file.
+    /// Reads one filter of a file that may hold several, by its name: see
+    /// [`OpenOptions::open`](crate::OpenOptions::open). The filter is read-only, because saving it
+    /// would replace the whole file.
     ///
     /// # Errors
     ///
-    /// [`Error::Part`] if there is no such filter.
+    /// Fails with [`Error::Part`] if there is no such filter.
     pub fn read_part(self, bytes: &[u8], part: &str) -> Result<Filter> {
         let Some(read) = self.format.row().read_part else {
             return Err(Error::Part { part: part.to_owned(), names: Vec::new() });
@@ -321,7 +334,7 @@ impl fmt::Display for Container {
 }
 
 impl Kind {
-    /// Returns the format that a kind belongs to, if it is another program's.
+    /// Returns the format that the kind belongs to, if it is a kind of another program.
     #[must_use]
     pub fn format(self) -> Option<Format> {
         let mut rows = FORMATS.iter();
@@ -331,7 +344,9 @@ impl Kind {
 }
 
 impl Filter {
-    /// An empty filter for another program, of the size that this program would choose.
+    /// Creates an empty filter for another program, with the size that the program would choose.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::Filter;
@@ -349,7 +364,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// Refuses what the other program refuses, and formats that are only read here.
+    /// Refuses what the other program refuses, and formats that inbloom only reads.
     pub fn for_format(container: Container, items: u64, rate: f64) -> Result<Filter> {
         let (plan, hasher) = container.plan(items, rate)?;
         let mut filter = Filter::with_hasher(plan, hasher)?;
@@ -357,14 +372,15 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Returns the format that [`Filter::save`] writes: that of another program which the filter
-    /// was read from or made for, or None for our own.
+    /// Returns the format that [`Filter::save`] writes: that of another program, if the filter was
+    /// read from it or created for it, or `None` for inbloom's own format.
     #[must_use]
     pub fn container(&self) -> Option<Container> {
         self.texts.container()
     }
 
-    /// Sets the format that [`Filter::save`] writes: None for our own, which holds every filter.
+    /// Sets the format that [`Filter::save`] writes: `None` for inbloom's own format, which holds
+    /// every filter.
     ///
     /// # Errors
     ///
@@ -386,7 +402,7 @@ impl Filter {
         container.check(self)?(self, container.variants, &mut writer)
     }
 
-    /// A filter whose whole content is an array of bits, from its words, in order.
+    /// Returns a filter whose content is one array of bits, from its words, in order.
     fn from_words_of(
         plan: Plan,
         hasher: Hasher,
@@ -410,7 +426,7 @@ impl Filter {
     }
 }
 
-/// The words of these bytes, which are of whole words.
+/// Returns the words of these bytes, whose length is a multiple of 8.
 fn words_from(bytes: &[u8], word: fn([u8; 8]) -> u64) -> impl ExactSizeIterator<Item = u64> {
     bytes.as_chunks::<8>().0.iter().map(move |bytes| word(*bytes))
 }
@@ -422,7 +438,7 @@ fn write_words(
     word: fn(u64) -> [u8; 8],
     writer: &mut dyn Write,
 ) -> Result<()> {
-    /// What is turned about at once.
+    /// The bytes that are converted in one step.
     const PIECE: usize = 64 << 10;
     writer.write_all(header).map_err(write_failed)?;
     let payload = filter.content.measured().payload();
@@ -439,7 +455,7 @@ fn write_failed(cause: io::Error) -> Error {
     Error::Io { action: "cannot write the filter".to_owned(), cause }
 }
 
-/// Bytes that end before a part of a file does.
+/// Returns the error for bytes that end within a part of the file.
 fn short(what: &'static str, expected: usize, bytes: &[u8]) -> Error {
     mismatch(what, format_args!("{expected} bytes"), format_args!("{} bytes", bytes.len()))
 }

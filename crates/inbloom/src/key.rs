@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 /// A value whose bytes are a key.
 ///
-/// Bytes and text are the key as they are. Integers up to 64 bits are the 8 little-endian bytes of
-/// their value, so that their type does not matter:
+/// Bytes and text are keys as they are. An integer of up to 64 bits is hashed as the 8
+/// little-endian bytes of its value, so its type does not matter:
 ///
 /// ```
 /// use inbloom::Hasher;
@@ -22,9 +22,9 @@ use alloc::vec::Vec;
 /// assert_ne!(hasher.digest(42u64), hasher.digest("42"));
 /// ```
 ///
-/// `u128` and `i128` are no keys by themselves: their 16 bytes would make `42u128` another key than
-/// `42u64`. Pass `value.to_le_bytes()`. The same holds for `char`, `bool` and floating-point
-/// numbers, which have several byte forms in use.
+/// `u128` and `i128` do not implement this trait, because their 16 bytes would make `42u128`
+/// another key than `42u64`. Pass `value.to_le_bytes()`. The same holds for `char`, `bool` and
+/// floating-point numbers, which have several byte forms in use.
 ///
 /// # Implement it for your own type
 ///
@@ -43,8 +43,8 @@ use alloc::vec::Vec;
 /// assert_eq!(hasher.digest(UserId(7)), hasher.digest(7u64));
 /// ```
 ///
-/// A key of several parts needs the length of each part that varies. Otherwise `("ab", "c")` and
-/// `("a", "bc")` are one key:
+/// A key of several parts must include the length of each part that varies. Otherwise `("ab", "c")`
+/// and `("a", "bc")` are the same key:
 ///
 /// ```
 /// # use inbloom::{AsKey, Hasher};
@@ -70,12 +70,12 @@ use alloc::vec::Vec;
             pass its bytes or implement `AsKey`"
 )]
 pub trait AsKey {
-    /// Returns the bytes of the key: borrowed from the value where it has them, otherwise an array.
+    /// Returns the bytes of the key, borrowed from the value or as an array.
     fn as_key(&self) -> impl AsRef<[u8]>;
 
-    /// Returns the bytes of the key if the value holds them already, and None if they have to be
-    /// made. Batches ask for the memory of keys ahead of their turn by it, and nothing else depends on
-    /// it: [`as_key`](AsKey::as_key) is called once for each key.
+    /// Returns the bytes of the key if the value holds them already, and `None` if they must be
+    /// computed. Batches use it only to prefetch the memory of keys: [`as_key`](AsKey::as_key) is
+    /// still called once for each key.
     #[inline]
     fn held_bytes(&self) -> Option<&[u8]> {
         None

@@ -1,13 +1,13 @@
 //! The number of a kind, and what a kind can do.
 //!
-//! A [`Kind`] is a number that files and programs know. What belongs to it is a row of the table in
-//! `kinds.rs`: its name, its [`Abilities`], its planner and its constructors. Each kind declares its
-//! constant and its row in its own folder. Everything outside asks for abilities and does not name
-//! kinds, so that a new one is a folder and a line of the table.
+//! A [`Kind`] is a number that files and programs use. A row of the table in `kinds.rs` belongs to
+//! it: its name, its [`Abilities`], its planner and its constructors. Each kind declares its
+//! constant and its row in its own folder. All other code checks abilities and does not name kinds.
+//! A new kind is therefore a folder and a line of the table.
 
 /// The structure behind a filter.
 ///
-/// Programs compare kinds with `==`, match on their constants, and ask what they can do:
+/// Programs compare kinds with `==`, match on their constants, and check what they can do:
 ///
 /// ```
 /// use inbloom::Kind;
@@ -22,7 +22,7 @@
 pub struct Kind(u16);
 
 impl Kind {
-    /// The number is on disk: it is never reused.
+    /// Creates the kind of a number. The number is on disk: it is never reused.
     pub(crate) const fn new(id: u16) -> Kind {
         Kind(id)
     }
@@ -31,8 +31,7 @@ impl Kind {
         self.0
     }
 
-    /// Returns whether it is the structure of another program's filters: see
-    /// [`interop`](crate::interop).
+    /// Returns whether filters of another program have this kind: see [`interop`](crate::interop).
     #[must_use]
     pub const fn is_foreign(self) -> bool {
         // Numbers from 0xf000 on are for experiments.
@@ -55,25 +54,26 @@ pub(crate) struct Abilities {
     pub may_refuse: bool,
     pub builds_in_parts: bool,
     pub foresees_pages: bool,
-    /// Whether keys set bits and queries test them, so that there is a number of probes.
+    /// Whether keys set bits and queries test them. The plan then has a number of probes.
     pub probes: bool,
-    /// Whether the probes of a key lie in one cache line or two, so that there is a number of lines.
+    /// Whether the probes of a key lie in one cache line or two. The plan then has a number of
+    /// lines.
     pub lines: bool,
-    /// Whether cells may have more than one bit, so that the plan has their width.
+    /// Whether cells may have more than one bit. The plan then has their width.
     pub wide: bool,
     /// Whether that width can be chosen.
     pub chooses_width: bool,
-    /// Whether lists and messages leave it out; it works for those who name it.
+    /// Whether lists and messages leave the kind out. It works if its name is given.
     pub is_experimental: bool,
-    /// Why it cannot be divided into shards, if it cannot.
+    /// If the kind cannot be divided into shards: the reason.
     pub undivided: Option<&'static str>,
-    /// The layout of its payload in files. Lower numbers were its layouts once, and are not read
-    /// any more. (That of a sparse bitmap is another one: see `format.rs`.)
+    /// The layout of its payload in files. Lower numbers were earlier layouts, which are no longer
+    /// read. (A sparse bitmap has a layout of its own: see `format.rs`.)
     pub layout: u16,
 }
 
 impl Abilities {
-    /// Those of a kind that takes keys one by one until its rate is too high, and can do no more.
+    /// The abilities of a kind that only inserts keys one by one until its rate is too high.
     pub(crate) const NONE: Abilities = Abilities {
         removes: false,
         merges: false,
@@ -101,22 +101,22 @@ impl Abilities {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Labels {
-    /// A letter of the name that draws its curve.
+    /// The letter that draws the kind's curve.
     pub letter: char,
-    /// Names the number of bits: what they are the bits of. None if the number says nothing.
+    /// Names what the bits are bits of. None if their number has no meaning for users.
     pub bits: Option<&'static str>,
     /// Names the cells that are in use.
     pub in_use: &'static str,
-    /// Names the arrays that a profile goes through one by one, if there are several.
+    /// Names the arrays that a profile reads one by one, if there are several.
     pub arrays: &'static str,
-    /// Says why no filter of the kind holds more keys than it should, if that is so.
+    /// Explains why no filter of the kind can hold too many keys, if that is so.
     pub never_overfull: Option<&'static str>,
-    /// Says why the current rate is above the target.
+    /// Explains why the current rate is above the target.
     pub above_target: &'static str,
 }
 
 impl Labels {
-    /// Those of an array of bits.
+    /// The words of a kind that is an array of bits.
     pub(crate) const BITS: Labels = Labels {
         letter: '?',
         bits: Some(""),

@@ -12,12 +12,12 @@ use crate::plan::{Plan, Span};
 pub struct Measurement {
     /// Keys that were inserted.
     pub inserted: u64,
-    /// Foreign keys that were asked for.
+    /// Absent keys that were queried.
     pub probed: u64,
-    /// How many of them were false positives.
+    /// How many of the queried keys were false positives.
     pub false_positives: u64,
     /// The target rate of the plan.
-    pub promised: f64,
+    pub target: f64,
     /// The share of absent keys that were reported as present.
     pub rate: f64,
     /// The lower end of the 99% confidence interval of the rate.
@@ -27,8 +27,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Computes the rate and its interval from counts, for programs that query the keys themselves,
-    /// or combine several measurements of one plan.
+    /// Computes the rate and its interval from counts. Use it in a program that queries the keys
+    /// itself, or that combines several measurements of one plan.
     ///
     /// # Examples
     ///
@@ -37,11 +37,11 @@ impl Measurement {
     ///
     /// let measured = Measurement::new(1000, 100_000, 1010, 0.01);
     /// assert_eq!(measured.rate, 0.0101);
-    /// assert!(measured.low < 0.01 && measured.keeps_promise());
-    /// assert!(!Measurement::new(1000, 100_000, 1200, 0.01).keeps_promise());
+    /// assert!(measured.low < 0.01 && measured.meets_target());
+    /// assert!(!Measurement::new(1000, 100_000, 1200, 0.01).meets_target());
     /// ```
     #[must_use]
-    pub fn new(inserted: u64, probed: u64, false_positives: u64, promised: f64) -> Measurement {
+    pub fn new(inserted: u64, probed: u64, false_positives: u64, target: f64) -> Measurement {
         // Wilson's score interval: holds for few hits and for none.
         const Z: f64 = 2.5758; // 99%
         let n = probed.max(1) as f64;
@@ -52,19 +52,19 @@ impl Measurement {
         let (low, high) = ((centre - spread) / scale, (centre + spread) / scale);
         let low = if false_positives == 0 { 0.0 } else { low.max(0.0) };
         let high = if probed == 0 { 1.0 } else { high };
-        Measurement { inserted, probed, false_positives, promised, rate, low, high: high.min(1.0) }
+        Measurement { inserted, probed, false_positives, target, rate, low, high: high.min(1.0) }
     }
 
-    /// Returns whether the target rate is within the interval or above it. The measurement does not
-    /// contradict it then.
+    /// Returns whether the measurement is consistent with the target rate: it is within the
+    /// interval or above it.
     #[must_use]
-    pub fn keeps_promise(&self) -> bool {
-        self.low <= self.promised
+    pub fn meets_target(&self) -> bool {
+        self.low <= self.target
     }
 }
 
-/// Builds a filter from the plan, fills it with its planned number of keys, queries `probes`
-/// others, and reports the false positives. `seed` varies the keys.
+/// Builds a filter from the plan, fills it with its planned number of keys, and queries `probes`
+/// absent keys. Returns the measured rate. Another `seed` gives other keys.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ impl Measurement {
 ///
 /// let plan = Plan::builder(Kind::Classic).items(10_000).rate(0.01).build()?;
 /// let measured = measure(&plan, 100_000, 1)?;
-/// assert!(measured.keeps_promise());
+/// assert!(measured.meets_target());
 /// assert!(measured.rate > 0.008);
 /// # Ok::<(), inbloom::Error>(())
 /// ```
@@ -133,7 +133,19 @@ pub fn measure(plan: &Plan, probes: u64, seed: u64) -> Result<Measurement> {
     Ok(Measurement::new(items, probes, claimed, plan.rate()))
 }
 
-/// Queries keys that are known to be absent, and reports the false positives.
+/// Queries keys that are known to be absent, and returns the measured rate.
+///
+/// # Examples
+///
+/// ```
+/// use inbloom::{Filter, Kind, Plan, measure_absent};
+///
+/// let mut seen = Filter::new(Plan::builder(Kind::Blocked).items(10_000).rate(0.01).build()?)?;
+/// seen.insert_many(&Vec::from_iter(0..10_000_u64), &mut Vec::new())?;
+/// let measured = measure_absent(&seen, 10_000..110_000_u64);
+/// assert!(measured.probed == 100_000 && measured.meets_target());
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 pub fn measure_absent<K: AsKey>(
     filter: &Filter,
     absent: impl IntoIterator<Item = K>,

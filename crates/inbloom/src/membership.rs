@@ -1,4 +1,5 @@
-//! What a kind must do, and the batch pipeline, which is written once over all of them.
+//! The trait that every kind implements, and the batch pipeline, which is written once for all
+//! kinds.
 
 use alloc::vec::Vec;
 
@@ -7,14 +8,31 @@ use crate::error::Result;
 use crate::kernels::{Towards, prefetch};
 use crate::key::AsKey;
 
-/// A set of digests that never reports a member as absent. Every kind is one.
+/// A set of digests that never reports a member as absent. Every kind implements it.
 ///
-/// The verbs of this trait take digests; [`Filter`](crate::Filter) takes keys. If two digests stand
-/// for a key ([`Hasher::digests_per_key`]), the verbs for many digests take them in pairs and
-/// answer once for each pair. The verbs for one digest cannot serve such a hash.
+/// The methods of this trait take digests; those of [`Filter`](crate::Filter) take keys. For a hash
+/// with two digests per key ([`Hasher::digests_per_key`]), the methods for many digests take them
+/// in pairs, and return one result per pair. The methods for one digest do not work with such a
+/// hash.
 ///
-/// The last two verbs do whole batches, and are by far the fastest. While they work on one run of
-/// keys, the memory of the next run is being fetched.
+/// The last two methods take whole batches, and are by far the fastest. While they work on one run
+/// of keys, the processor fetches the memory of the next.
+///
+/// ```
+/// use inbloom::{Filter, Kind, Membership, Plan};
+///
+/// fn count_present(set: &impl Membership, digests: &[inbloom::Digest]) -> usize {
+///     let mut found = Vec::new();
+///     set.contains_digests(digests, &mut found);
+///     found.iter().filter(|found| **found).count()
+/// }
+///
+/// let mut seen = Filter::new(Plan::builder(Kind::Blocked).items(1000).build()?)?;
+/// seen.insert("alice")?;
+/// let digests = ["alice", "bob"].map(|name| seen.digest(name));
+/// assert_eq!(count_present(&seen, &digests), 1);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 pub trait Membership {
     /// Returns whether the digest may have been inserted: false is certain, true is probable.
     fn contains_digest(&self, digest: Digest) -> bool;
@@ -29,12 +47,14 @@ pub trait Membership {
     /// Prefetches the memory that a run of digests will touch. It is a hint, and may do nothing.
     fn prefetch(&self, digests: &[Digest]);
 
-    /// Answers [`contains_digest`](Membership::contains_digest) for a run, with as many results as
-    /// digests. Meanwhile it prefetches the memory of the next run, which may be empty.
+    /// Queries a run of digests, with one result of
+    /// [`contains_digest`](Membership::contains_digest) for each. Meanwhile it prefetches the
+    /// memory of the next run, which may be empty.
     fn contains_run(&self, run: &[Digest], next: &[Digest], found: &mut [bool]);
 
-    /// Does [`insert_digest`](Membership::insert_digest) for a run in its order, and appends the
-    /// results. Meanwhile it prefetches the memory of the next run, which may be empty.
+    /// Inserts a run of digests in order, and appends the results of
+    /// [`insert_digest`](Membership::insert_digest). Meanwhile it prefetches the memory of the next
+    /// run, which may be empty.
     ///
     /// # Errors
     ///
@@ -42,7 +62,8 @@ pub trait Membership {
     /// the number of inserted digests.
     fn insert_run(&mut self, run: &[Digest], next: &[Digest], new: &mut Vec<bool>) -> Result<()>;
 
-    /// Answers [`contains_digest`](Membership::contains_digest) for every digest, in order.
+    /// Queries every digest, in order, and appends the results of
+    /// [`contains_digest`](Membership::contains_digest) to an emptied `found`.
     fn contains_digests(&self, digests: &[Digest], found: &mut Vec<bool>) {
         found.clear();
         found.resize(digests.len(), false);
@@ -56,7 +77,8 @@ pub trait Membership {
         }
     }
 
-    /// Does [`insert_digest`](Membership::insert_digest) for every digest, in order.
+    /// Inserts every digest, in order. `new` is emptied first, and then has the result of
+    /// [`insert_digest`](Membership::insert_digest) for each.
     ///
     /// # Errors
     ///
@@ -76,13 +98,13 @@ pub trait Membership {
     }
 }
 
-/// Keys that are in flight together. Enough to hide a DRAM miss, few enough that the lines of two
+/// The number of keys in a run: enough to hide a DRAM miss, and few enough that the lines of two
 /// runs (16 KiB) stay in L2.
 pub(crate) const RUN: usize = 128;
-/// No next run.
+/// The empty run that follows the last one.
 const NONE: &[Digest] = &[];
 
-/// The pipeline from keys on: each is hashed once, and its line asked for at once.
+/// Queries keys: hashes each once, and prefetches its line at once.
 pub(crate) fn contains_keys<K: AsKey>(
     members: &dyn Membership,
     hasher: &Hasher,
@@ -105,7 +127,7 @@ pub(crate) fn contains_keys<K: AsKey>(
     all_answered.expect("a query is never refused");
 }
 
-/// As [`contains_keys`], for inserts.
+/// Inserts keys, as [`contains_keys`] queries them.
 pub(crate) fn insert_keys<K: AsKey>(
     members: &mut dyn Membership,
     hasher: &Hasher,
@@ -123,8 +145,8 @@ pub(crate) fn insert_keys<K: AsKey>(
     hash_ahead(hasher, keys, |run, next| members.insert_run(run, next, new))
 }
 
-/// As [`contains_keys`], for hashes of other programs, where several digests may stand for a key.
-/// Apart, so that the loop of our own hashes stays as it is.
+/// Does the same as [`contains_keys`] for hashes of other programs, which may have several digests
+/// per key. It is a separate function to keep the loop of our own hashes simple.
 #[inline(never)]
 fn contains_foreign_keys<K: AsKey>(
     members: &dyn Membership,
@@ -143,7 +165,7 @@ fn contains_foreign_keys<K: AsKey>(
     all_answered.expect("a query is never refused");
 }
 
-/// As [`hash_ahead`], for hashes of other programs.
+/// Does the same as [`hash_ahead`] for hashes of other programs.
 fn in_foreign_runs<K: AsKey>(
     hasher: &Hasher,
     keys: &[K],
@@ -163,7 +185,7 @@ fn in_foreign_runs<K: AsKey>(
     step(&current, NONE)
 }
 
-/// Asks for the bytes of a key that is hashed soon: they may be far away too.
+/// Prefetches the bytes of a key that will be hashed soon. They may not be in the cache either.
 #[inline(always)]
 fn ask_for_key<K: AsKey>(keys: &[K], at: usize) {
     if let Some(bytes) = keys.get(at).and_then(AsKey::held_bytes) {
@@ -171,9 +193,9 @@ fn ask_for_key<K: AsKey>(keys: &[K], at: usize) {
     }
 }
 
-/// Hashes keys run by run and calls `step` with a run and the next one, just hashed, so that the
-/// memory of the next can travel while the run is worked on. The first call has an empty run and
-/// the first one as its next; the last has no next.
+/// Hashes keys run by run, and calls `step` with a run and the next one. `step` can then prefetch
+/// the memory of the next run while it works on this one. The first call has an empty run and the
+/// first run as the next; the last call has no next run.
 fn hash_ahead<K: AsKey>(
     hasher: &Hasher,
     keys: &[K],
@@ -194,10 +216,10 @@ fn hash_ahead<K: AsKey>(
     step(&current[..in_current], NONE)
 }
 
-/// How many keys ahead a key's bytes are asked for.
+/// How many keys ahead a key's bytes are prefetched.
 const KEYS_AHEAD: usize = 12;
-/// Keys that are hashed at once under hashes of other programs; those two times as far ahead are asked
-/// for meanwhile.
+/// The number of keys that hashes of other programs take at once. Meanwhile the keys twice as far
+/// ahead are prefetched.
 const KEYS_AT_ONCE: usize = 8;
 
 #[cfg(test)]

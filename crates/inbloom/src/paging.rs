@@ -1,23 +1,23 @@
-//! Files larger than memory: how the pages that a batch of keys touches come in.
+//! Files larger than memory: how a batch of keys brings its pages into memory.
 //!
-//! A page that is not in memory is waited for when it is touched: for 72 us, in which 1000 keys are
-//! looked up in memory. Three ways through, with what one thread does with a file of which nothing
-//! is in memory:
+//! A query that touches a page outside of memory waits for it 72 us, the time of 1000 queries in
+//! memory. There are three ways to query a file, with these speeds of one thread when no page is in
+//! memory:
 //!
 //! - *On demand*: page by page, 14,000 to 16,000 keys a second.
-//! - *Ahead*: the pages of a run are asked for all at once, while the run before is looked up. The
-//!   disk works on as many as it can at a time: 123,000 keys a second. It takes a system call for
-//!   each key, also for those whose page is there: 0.88 us for a key instead of 0.07.
-//! - *Sweep*: very many keys are sorted, and the whole file is read once from front to back, at
-//!   0.7 GB/s: 4 million keys a second, of a million in 167 MB. That pays from about one key for
-//!   every page and a half on ([`Filter::sweep_digests`]).
+//! - *Ahead*: the thread requests all pages of a run at once, while it queries the run before. The
+//!   disk works on as many as it can at a time: 123,000 keys a second. Each key costs a system
+//!   call, also if its page is in memory: 0.88 us for a key instead of 0.07.
+//! - *Sweep*: the thread sorts very many keys, and reads the whole file once from front to back, at
+//!   0.7 GB/s: 4 million keys a second for a million keys in 167 MB. It is faster from about one
+//!   key for every page and a half ([`Filter::sweep_digests`]).
 //!
-//! Figures of bench/record/2026-11-16-cold.txt, 100 million keys in 167 MB on one virtual disk;
-//! another disk has other numbers, and `inbloom-bench cold` measures them.
+//! The figures are from bench/record/2026-11-16-cold.txt: 100 million keys in 167 MB on one virtual
+//! disk. `inbloom-bench cold` measures them on another disk.
 //!
-//! Between the first two the default chooses by looking: a sample of the keys' pages, once for some
-//! thousand keys. Where all are in memory, a small sample suffices to notice that they are not any
-//! more. Where none is, it has three quarters of the speed of asking ahead.
+//! By default a sample decides between the first two: every few thousand keys, the thread checks
+//! whether the pages of some keys are in memory. When all are, a small sample is enough to notice a
+//! change. When none is, the default has three quarters of the speed of *Ahead*.
 //!
 //! [`Filter::sweep_digests`]: crate::Filter::sweep_digests
 
@@ -26,34 +26,35 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::digest::Digest;
 use crate::storage::Order;
 
-/// How the pages of a mapped file come into memory when many keys are looked up at once: see
-/// [`Filter::set_paging`](crate::Filter::set_paging). Answers do not depend on it.
+/// How batches of queries bring the pages of a mapped file into memory: see
+/// [`Filter::set_paging`](crate::Filter::set_paging). The results do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Paging {
-    /// Each page when it is touched, and the key waits for it: the fastest if all are in memory.
+    /// Each page is read when a query touches it, and the query waits. The fastest choice if all
+    /// pages are in memory.
     OnDemand,
-    /// Ahead while some pages of a sample are not in memory, and on demand while all are.
+    /// Ahead while some pages of a sample are not in memory, on demand while all are.
     ///
-    /// Linux tells what is in memory only to those who own a file or may write to it; for others,
-    /// and on other systems, this is as on demand.
+    /// Linux reports what is in memory only to the owner of a file and to users who may write to
+    /// it. For others, and on other systems, this is the same as on demand.
     #[default]
     Sampled,
-    /// The pages of many keys are asked for before the first is touched.
+    /// The pages of many keys are requested before the first is touched.
     Ahead,
 }
 
-/// Keys between two samples. A sample costs some microseconds: less than 1% of what it takes to look
-/// up so many keys that are in memory.
+/// Keys between two samples. A sample costs some microseconds: less than 1% of the time to query
+/// this many keys in memory.
 const KEYS_PER_SAMPLE: usize = 8192;
-/// Keys of a sample. Where one page of 20 is missing, it is noticed by every other sample.
+/// Keys of a sample. If one page of 20 is missing, every other sample notices it.
 const SAMPLE: usize = 16;
-/// Keys of a sample after one of which all pages were in memory. A key takes a system call of 0.8 us;
-/// samples of 16 took 10 to 20% of a batch. Where one page of 20 is missing, it is noticed by every
-/// twentieth sample; where all are, by the first.
+/// Keys of a sample that follows one whose pages were all in memory. A key costs a system call of
+/// 0.8 us; samples of 16 took 10 to 20% of a batch. If one page of 20 is missing, every twentieth
+/// sample notices it; if all are missing, the first does.
 const SMALL_SAMPLE: usize = 1;
 
-/// Decides for each run of keys whether its pages are asked for. Shared by threads, of which one may
-/// overwrite what another has counted: then a sample comes sooner, or later.
+/// Decides for each run of keys whether its pages are requested. Threads share it without a lock.
+/// If one overwrites the count of another, a sample only comes sooner or later.
 pub(crate) struct Pager {
     paging: Paging,
     /// Keys until the next sample is taken.
@@ -77,13 +78,13 @@ impl Pager {
         }
     }
 
-    /// Says in which order keys are going to come.
+    /// Notes the order in which keys will come.
     pub(crate) fn expect(&self, order: Order) {
         self.sweeping.store(matches!(order, Order::Ascending), Ordering::Relaxed);
     }
 
-    /// Returns whether the pages of this run should be asked for; `is_resident` tells of the page
-    /// of a key.
+    /// Returns whether to request the pages of this run. `is_resident` returns whether the page of
+    /// a key is in memory.
     pub(crate) fn asks(&self, run: &[Digest], is_resident: impl Fn(Digest) -> bool) -> bool {
         if run.is_empty() || self.sweeping.load(Ordering::Relaxed) {
             return false;

@@ -1,19 +1,19 @@
 //! Every size in inbloom is computed here and in the `plan.rs` of each kind, and nowhere else.
 //!
 //! A [`Plan`] fixes the shape of a filter before a byte is allocated: its kind, how many keys it is
-//! for, the target rate at that number, how many bits it takes and how many of them a key sets.
-//! Give [`PlanBuilder`] any sufficient subset and it finds the rest:
+//! for, the target rate at that number, how many bits it takes, and how many of them a key sets.
+//! [`PlanBuilder`] takes any sufficient subset and computes the rest:
 //!
-//! | given                         | found                                   |
+//! | given                         | computed                                |
 //! |-------------------------------|-----------------------------------------|
 //! | items, rate                   | the fewest bits, and their probes       |
 //! | items, bytes or bits per key  | the probes with the lowest rate         |
-//! | bytes, rate                   | how many items fit                      |
+//! | bytes, rate                   | the number of items that fit            |
 //! | any of these, and probes      | the same with the probes fixed          |
 //!
-//! The formulas for a classic filter of m bits, n keys and k probes are m = -n ln p / (ln 2)^2,
-//! k = (m/n) ln 2 and p = (1 - e^(-kn/m))^k; they hold for large filters. [`model`] has the ones that
-//! hold for all. Whatever is rounded is rounded towards a lower rate.
+//! The formulas for a classic filter of m bits, n keys and k probes are m = -n ln p / (ln 2)^2, k =
+//! (m/n) ln 2 and p = (1 - e^(-kn/m))^k; they hold for large filters. [`model`] has formulas that
+//! hold for filters of any size. All rounding is towards a lower rate.
 //!
 //! The plan is also the file header, what `inbloom info` prints, and what two filters must share to
 //! be merged.
@@ -41,6 +41,15 @@ pub(crate) use model::{Rounds, mean_of_growth, missed_per_key};
 /// Accuracy by name, as bits per key.
 ///
 /// The rates are those of the classic kind: about 15%, 2.2%, 0.05% and 2 in ten million.
+///
+/// ```
+/// use inbloom::{Kind, Plan, Tier};
+///
+/// let plan = Plan::builder(Kind::Classic).items(1_000_000).tier(Tier::Small).build()?;
+/// assert_eq!(plan.bytes(), 1_000_000); // 8 bits per key
+/// assert_eq!("small".parse::<Tier>()?, Tier::Small);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
     /// 4 bits per key.
@@ -99,19 +108,19 @@ impl FromStr for Tier {
     }
 }
 
-/// Lists the names of what can be chosen.
+/// Lists the names to choose from.
 pub(crate) fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// The lowest rate that is offered. Below it a filter's answers are less reliable than the memory
-/// that holds it, and no test here could tell.
+/// The lowest rate that is offered. At a lower rate, memory errors would be more likely than false
+/// positives, and no test could measure it.
 pub const MIN_RATE: f64 = 1e-12;
-/// The most items that a plan is made for.
+/// The largest number of items of a plan.
 pub const MAX_ITEMS: u64 = 1_000_000_000_000_000;
-/// The most bits of a filter: 8 PiB.
+/// The largest number of bits of a filter: 8 PiB.
 pub const MAX_BITS: u64 = 1 << 56;
-/// The most shards that a filter is divided into.
+/// The largest number of shards of a filter.
 pub(crate) const MAX_SHARDS: u32 = 1 << 20;
 
 /// The sizes of a filter, and its target rate.
@@ -119,7 +128,7 @@ pub(crate) const MAX_SHARDS: u32 = 1 << 20;
 /// ```
 /// use inbloom::{Kind, Plan};
 ///
-/// // Ten billion keys at one error in ten thousand, in a Bloom filter: 19.17 bits per key.
+/// // Ten billion keys, one false positive in 10,000 absent keys: 19.17 bits per key.
 /// let plan = Plan::builder(Kind::Classic).items(10_000_000_000).rate(1e-4).build()?;
 /// assert_eq!(format!("{:.2}", plan.bits_per_key()), "19.17");
 /// assert_eq!(plan.probes(), 13);
@@ -137,23 +146,35 @@ pub struct Plan {
     pub(crate) sparse: bool,
     /// Bits of a cell.
     pub(crate) width: u32,
-    /// Of the scalable kind.
+    /// The growth factor of a scalable filter.
     pub(crate) growth: u32,
     pub(crate) tightening: f64,
-    /// Of the window kind.
+    /// The length of a window.
     pub(crate) span: Option<Span>,
     pub(crate) generations: u32,
-    /// Which shard of how many it is a plan of; the first of one if it is for a whole filter.
+    /// The shard that the plan is for, and the number of shards: 0 of 1 for a whole filter.
     pub(crate) shard: u32,
     pub(crate) shards: u32,
 }
 
-/// How far back a window reaches.
+/// The length of a window.
+///
+/// ```
+/// use inbloom::{Kind, Plan, Span};
+/// # use std::time::Duration;
+///
+/// let hour = Plan::builder(Kind::Window).items(1000).window(Duration::from_secs(3600)).build()?;
+/// assert_eq!(hour.span(), Some(Span::Millis(3_600_000)));
+/// let last = Plan::builder(Kind::Window).last(1000).build()?;
+/// assert_eq!(last.span(), Some(Span::Items(1000)));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// As many milliseconds of the clock that [`Filter::advance`](crate::Filter::advance) moves.
+    /// A number of milliseconds, by the clock that [`Filter::advance`](crate::Filter::advance)
+    /// sets.
     Millis(u64),
-    /// As many inserts; repetitions within one step do not count.
+    /// A number of inserts. Repetitions of a key within one step do not count.
     Items(u64),
 }
 
@@ -200,7 +221,7 @@ impl Plan {
         kind.planner().exact(kind, bits, probes)
     }
 
-    /// This plan for the number of items at which half of its cells are in use.
+    /// Returns this plan for the number of items at which half of its cells are in use.
     pub(crate) fn half_full(mut self) -> Result<Plan> {
         self.check_shape()?;
         self.items = (self.items_at_fill(0.5).0 as u64).max(1);
@@ -208,7 +229,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Returns a plan of which nothing is known but the kind.
+    /// Returns a plan with a kind and no other values.
     pub(crate) const fn blank(kind: Kind) -> Plan {
         Plan {
             kind,
@@ -243,7 +264,7 @@ impl Plan {
         Ok(self)
     }
 
-    /// Refuses what no filter can be built from.
+    /// Refuses sizes that no filter can have.
     fn check_shape(&self) -> Result<()> {
         self.kind.planner().check(self)?;
         self.check_absent()?;
@@ -277,7 +298,8 @@ impl Plan {
         self.kind
     }
 
-    /// Returns the number of distinct keys that the filter is for. It takes more, at a higher rate.
+    /// Returns the number of distinct keys that the filter is for. It takes more keys, at a higher
+    /// rate.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.items
@@ -368,12 +390,13 @@ impl Plan {
         (self.shards > 1).then_some((self.shard, self.shards))
     }
 
-    /// Returns whether [`Plan::bytes`] tells the bytes of the payload exactly.
+    /// Returns whether [`Plan::bytes`] is exactly the size of the payload.
     pub(crate) fn has_fixed_size(&self) -> bool {
         self.kind.planner().has_fixed_size(self)
     }
 
-    /// Returns the largest number of keys that certainly fit, if the filter can be full.
+    /// Returns the largest number of keys that certainly fit. The result is `None` for a kind that
+    /// takes any number of keys.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.kind.planner().capacity(self)
@@ -398,12 +421,13 @@ impl Plan {
         self.sparse
     }
 
-    /// Cells that keys can use: one bit of each block of a blocked filter is reserved.
+    /// Returns the number of cells that keys can use. One bit of each block of a blocked filter is
+    /// reserved.
     pub(crate) fn cells(&self) -> u64 {
         self.kind.planner().cells(self)
     }
 
-    /// Returns the share of cells in use, from 0 to 1, if so many are.
+    /// Returns the share of cells in use, from 0 to 1, when this number of cells is in use.
     pub(crate) fn fill_of(&self, ones: u64) -> f64 {
         // A damaged file may have counted wrong; more than all is never set.
         (ones as f64 / self.cells() as f64).min(1.0)
@@ -448,7 +472,7 @@ impl Plan {
 
     /// Estimates the number of keys from a share of set bits, with one standard deviation.
     ///
-    /// A filter whose bits are all set says only "many": the answer is then that for half a bit
+    /// If all bits are set, the number has no upper bound. The result is then that for half a bit
     /// short of full.
     pub(crate) fn items_at_fill(&self, fill: f64) -> (f64, f64) {
         let usable = self.cells() as f64;
@@ -461,8 +485,9 @@ impl Plan {
         self.kind.planner().rate_at_fill(self, fill)
     }
 
-    /// Returns the first field in which two plans differ that must not differ between filters whose
-    /// bits are combined, with both values. Items and rate may differ: they say what was intended.
+    /// Returns the first field in which two plans differ, with both values. It compares only fields
+    /// that must agree before bits are combined. Items and rate may differ, because the bits do not
+    /// depend on them.
     pub(crate) fn difference(&self, other: &Plan) -> Option<(&'static str, String, String)> {
         let layout = |plan: &Plan| if plan.sparse { "sparse" } else { "dense" }.to_owned();
         let span = |plan: &Plan| plan.span.map_or("none".to_owned(), |span| span.to_string());
@@ -509,7 +534,7 @@ pub(crate) fn parameter<T>(
     Err(Error::Parameter { name, got: got.to_string(), expected: expected.to_string() })
 }
 
-/// Why a filter has no growing part.
+/// Returns the error for a filter that cannot have a growing part.
 pub(crate) fn cannot_grow(plan: &Plan) -> Error {
     let kind = plan.kind();
     let remedy = if kind.is_static() {
@@ -522,15 +547,15 @@ pub(crate) fn cannot_grow(plan: &Plan) -> Error {
     Error::Unsupported { kind, verb: "grow", remedy }
 }
 
-/// Up to so many keys a base counts as a beginning only.
+/// Up to this number of keys, a base counts as small.
 const SMALL: u64 = 10_000;
 
-/// Returns the share of the target rate that a base for so many keys takes. The growing part has
-/// the rest.
+/// Returns the share of the target rate that a base for this number of keys takes. The growing part
+/// has the rest.
 ///
-/// A small base takes a tenth: that costs it a few hundred bytes, and what it leaves decides how
-/// many bits a key takes in the growing part, where most keys will be (20.4 at 0.9%, 28.3 at
-/// 0.5%). A large base takes half.
+/// A small base takes a tenth. That costs it a few hundred bytes. Most keys will be in the growing
+/// part, and the rate that is left decides their bits: 20.4 per key at 0.9%, 28.3 at 0.5%. A large
+/// base takes half.
 #[must_use]
 pub fn base_share(items: u64) -> f64 {
     if items <= SMALL { 0.1 } else { 0.5 }

@@ -1,10 +1,10 @@
 //! How evenly a filter's cells are in use, slice by slice of its array.
 //!
-//! A hash spreads keys evenly, so every slice of the array is about as full as the others. One that
-//! is not (a key that uses only a part of its range, integers that were not hashed, a shard that
-//! was cut out with the bits that choose the place) shows as bands. How much chance alone makes of
-//! it follows from how a kind fills its cells. (A classic filter mixes a digest once more for each
-//! probe, which leaves hardly any bands.)
+//! A good hash spreads keys evenly, so all slices of the array are about equally full. Digests that
+//! are not spread evenly show as bands: keys that use only a part of their range, integers that
+//! were not hashed, or a shard that was cut out by the bits that choose the place. The differences
+//! that chance explains follow from how a kind fills its cells. (A classic filter mixes a digest
+//! again for each probe, which leaves hardly any bands.)
 //!
 //! **Bits and counters.** Let a slice have c cells, of which the share f is expected to be in use,
 //! and let a key take k of them in one line. The keys that come to the slice are a Poisson number,
@@ -33,16 +33,16 @@ use crate::plan::lines::ranges;
 pub struct Slice {
     /// The share of its cells that are in use, from 0 to 1.
     pub fill: f64,
-    /// What is to be expected if all slices are alike.
+    /// The expected fill if all slices are equally full.
     pub expected: f64,
     /// The standard deviation of the fill by chance.
     pub deviation: f64,
-    /// The furthest from the expectation that chance takes it.
+    /// The largest distance from the expected fill that chance explains.
     limit: f64,
 }
 
 impl Slice {
-    /// Returns whether the slice is fuller or emptier than chance explains: by more than five
+    /// Returns whether the slice is fuller or emptier than chance explains, by more than five
     /// deviations.
     #[must_use]
     pub fn stands_out(&self) -> bool {
@@ -50,7 +50,7 @@ impl Slice {
     }
 
     /// Returns whether the slice would stand out if it were empty. If not, it has so few keys that
-    /// chance alone may leave it empty, and nothing can be concluded.
+    /// chance may leave it empty, so its fill proves nothing.
     #[must_use]
     pub fn is_telling(&self) -> bool {
         self.expected > self.limit && self.deviation > 0.0

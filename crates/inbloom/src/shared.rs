@@ -1,32 +1,32 @@
 //! One filter for many threads: inserts and queries through `&self`.
 //!
-//! Kinds whose state is an array of cells (bitmap, classic, counting) are shared without locks, and
-//! blocked with one in each of its lines, for writers only (`kinds/blocked/shared.rs`). A scalable
-//! filter has a lock for each of its tables, see [`SharedScalable`]. The others move what they hold,
-//! so that a writer takes a lock for itself, and readers share it: put several
-//! shards side by side where that is too slow.
+//! Kinds whose state is an array of cells (bitmap, classic, counting) are shared without locks. A
+//! blocked filter has a lock in each of its lines, for writers only (`kinds/blocked/shared.rs`). A
+//! scalable filter has a lock for each of its tables, see [`SharedScalable`]. The other kinds move
+//! their entries. There a writer locks the whole filter, and readers share the lock. If that is too
+//! slow, use several shards.
 //!
-//! **What holds.** A key whose insert has returned is found by every query that starts later, in
-//! the sense of happens-before: the inserting thread notified the querying one, by whatever means.
-//! Cells are changed by atomic read-modify-write, or with their line locked, and only a removal
-//! lowers what its own key has raised, so that nothing is lost, and relaxed ordering is enough: a
-//! filter's cells carry no other data.
+//! **What holds.** Every query that starts after an insert has returned finds the key. "After"
+//! means happens-before: the inserting thread notified the querying one in some way. Threads change
+//! cells by atomic read-modify-write, or with the line locked, and only a removal lowers what its
+//! own key has raised. So no change is lost. Relaxed ordering is enough, because a filter's cells
+//! carry no other data.
 //!
 //! **What does not.** In a classic or counting filter [`SharedFilter::insert`] changes a key's
-//! cells one by one. Of two threads that insert the same new key at the same instant, each may
-//! change some of them, and both inserts return "new". Several words cannot be updated in one
-//! atomic step. Where that matters, [`SharedFilter::insert_if_absent`] takes a lock that racing
-//! inserts of one key share: exactly one of them returns "new", and only that one changes anything.
-//! Queries never wait for the lock, nor do inserts of most other keys. In the other kinds exactly
-//! one insert returns "new" in any case.
+//! cells one by one. Several words cannot be updated in one atomic step. If two threads insert the
+//! same new key at the same instant, each may change some of the cells, and both inserts return
+//! "new". Where that matters, [`SharedFilter::insert_if_absent`] takes a lock that racing inserts
+//! of one key share: exactly one of them returns "new", and only that one changes anything. Queries
+//! never wait for the lock, nor do inserts of most other keys. In the other kinds exactly one
+//! insert returns "new" in any case.
 //!
-//! **Clearing.** A filter that clears itself ([`Filter::set_auto_clear`]) has a gate. Inserts pass
-//! it together; the one that finds too many cells in use closes it, waits until the inserts under
-//! way have returned, and empties the filter. So a clear and an insert never overlap: keys that were
-//! inserted before it are removed, all of them, and a key whose insert begins later is kept. Queries
-//! do not pass the gate: one that overlaps with a clear may still find an old key, and so may
-//! [`SharedFilter::insert_if_absent`], which then changes nothing, as if it had come before the
-//! clear.
+//! **Clearing.** A filter that clears itself ([`Filter::set_auto_clear`]) has a gate, a lock that
+//! inserts share. An insert that finds too many cells in use closes the gate, waits until the
+//! inserts under way have returned, and empties the filter. So a clear and an insert never overlap.
+//! All keys that were inserted before the clear are removed, and a key whose insert begins later is
+//! kept. Queries do not pass the gate: a query that overlaps with a clear may still find an old
+//! key. So may [`SharedFilter::insert_if_absent`]. It then changes nothing, as if it had run before
+//! the clear.
 
 use std::any::Any;
 use std::fmt;
@@ -49,7 +49,7 @@ use crate::state::{State, cannot_advance, cannot_remove};
 use crate::storage::{Bits, Cells, Shared};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, unpoisoned};
 
-/// A filter that many threads insert into and query at once.
+/// A filter for many threads, which insert and query at the same time.
 ///
 /// Queries never wait in the kinds bitmap, classic, counting, blocked and scalable. Inserts into
 /// bitmap, classic and counting filters take no lock. An insert into a blocked filter locks one
@@ -82,17 +82,17 @@ pub struct SharedFilter {
     inserted: Counter,
     texts: Texts,
     auto_clear: Option<Box<AutoClear>>,
-    /// Serialize [`SharedFilter::insert_if_absent`] and removals of one key: its digest picks the
-    /// lock.
+    /// Locks that serialize [`SharedFilter::insert_if_absent`] and removals of one key. The key's
+    /// digest picks the lock.
     locks: Box<[Mutex<()>]>,
 }
 
 /// When a filter clears itself.
 struct AutoClear {
     share: f64,
-    /// The most cells in use that are left alone.
+    /// The largest number of cells in use at which the filter does not clear itself.
     most: u64,
-    /// Held together by inserts, and by the thread that clears alone.
+    /// Inserts share it. The thread that clears the filter holds it alone.
     gate: RwLock<()>,
 }
 
@@ -109,14 +109,15 @@ struct Words {
     ones: Counter,
 }
 
-/// Refuses a filter that clears itself, where there is no gate for it.
+/// Refuses a filter that clears itself, for types without a gate.
 pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
     match filter.auto_clear() {
         None => Ok(()),
         Some(_) => Err(Error::Unsupported {
             kind: filter.plan().kind(),
             verb: "clear itself while it is shared",
-            remedy: "switch auto-clear off, or keep the filter behind a lock",
+            remedy: "switch auto-clear off, or keep the filter behind a lock
+",
         }),
     }
 }
@@ -170,8 +171,8 @@ impl SharedFilter {
         })
     }
 
-    /// Turns the filter back into a [`Filter`], without copying. It takes the only handle, so no
-    /// thread uses the filter any more. Behind an `Arc`, use `Arc::into_inner` first.
+    /// Turns the filter back into a [`Filter`], without copying. It consumes the only handle, so no
+    /// other thread can use the filter any more. Behind an `Arc`, use `Arc::into_inner` first.
     #[must_use]
     pub fn into_exclusive(self) -> Filter {
         let content = match self.content {
@@ -240,9 +241,9 @@ impl SharedFilter {
         self.insert_digest_if_absent(self.hasher.digest(key))
     }
 
-    /// Removes a key: see [`Filter::remove`], also for what must not be removed. While a counting
-    /// filter removes an absent key, it may report other keys as absent for an instant, until the
-    /// removal is undone.
+    /// Removes a key. Remove only keys that were inserted: see [`Filter::remove`]. When the key is
+    /// absent from a counting filter, the call undoes what it has done. Until then, the filter may
+    /// report other keys as absent for an instant.
     ///
     /// # Errors
     ///
@@ -251,7 +252,7 @@ impl SharedFilter {
         self.remove_digest(self.hasher.digest(key))
     }
 
-    /// Returns how often a key was inserted and not removed: see [`Filter::count`].
+    /// Returns how many copies of a key the filter holds: see [`Filter::count`].
     #[must_use]
     pub fn count(&self, key: impl AsKey) -> u64 {
         if self.hasher.digests_per_key() != 1 {
@@ -306,7 +307,7 @@ impl SharedFilter {
         self.insert_inside(digest)
     }
 
-    /// Inserts a digest that has passed the gate.
+    /// Inserts a digest. The caller has passed the gate.
     fn insert_inside(&self, digest: Digest) -> Result<bool> {
         let new = match &self.content {
             SharedContent::Words(words) => words.insert(digest)?,
@@ -344,7 +345,7 @@ impl SharedFilter {
         Ok(removed)
     }
 
-    /// Moves a window's clock on: see [`Filter::advance`].
+    /// Sets the clock of a window: see [`Filter::advance`].
     ///
     /// # Errors
     ///
@@ -393,8 +394,8 @@ impl SharedFilter {
         }
     }
 
-    /// Passes the gate of a filter that clears itself, having cleared it if it is too full, unless
-    /// the digest is going to be refused. Inserts hold what is returned until they are done.
+    /// Passes the gate of a filter that clears itself. Clears a filter that is too full first,
+    /// unless it would refuse the digest. An insert holds the returned guard until it is done.
     #[inline]
     fn make_room(&self, digest: Digest) -> Result<Option<RwLockReadGuard<'_, ()>>> {
         match &self.auto_clear {
@@ -429,8 +430,8 @@ impl SharedFilter {
         unpoisoned(self.locks[digest.pick(LOCKS).0 as usize].lock())
     }
 
-    /// Stops removals until the guards are dropped, where they change several words one by one. The
-    /// locks are taken in order, and nobody else takes two of them.
+    /// Stops removals until the guards are dropped, in the kinds where a removal changes several
+    /// words one by one. This call takes the locks in order, and no other code takes two of them.
     fn stop_removals(&self) -> Vec<MutexGuard<'_, ()>> {
         match &self.content {
             SharedContent::Words(Words { shape: Racing::Counting(_), .. }) => {
@@ -443,8 +444,8 @@ impl SharedFilter {
     /// Copies the filter while other threads continue. The copy has every key that an insert
     /// returned for before the call, and some of those that are inserted meanwhile.
     ///
-    /// Inserts wait in kinds in which a writer locks the whole filter, and into the table of a
-    /// scalable filter that is being copied.
+    /// Inserts wait in the kinds in which a writer locks the whole filter. In a scalable filter,
+    /// they wait while their table is copied.
     ///
     /// # Errors
     ///
@@ -494,12 +495,13 @@ impl SharedFilter {
         self.snapshot()?.save(path)
     }
 
-    /// Removes every key that was inserted before the call. Texts stay.
+    /// Removes every key that was inserted before the call. The note, the normalization and the key
+    /// encoding stay.
     ///
     /// A key that is inserted during the call may be lost or present. Insert it again after the
     /// call, and do not remove it before. If your program must not lose such keys, put the filter
-    /// behind a lock. A filter that clears itself has such a lock: what is inserted after the
-    /// clearing began stays.
+    /// behind a lock. A filter that clears itself has such a lock, and keeps the keys that are
+    /// inserted after the clearing began.
     ///
     /// # Errors
     ///
@@ -689,7 +691,7 @@ impl Words {
         }
     }
 
-    /// Inserts, and tells whether any cell was not in use before.
+    /// Inserts a digest, and returns whether any of its cells was free before.
     fn insert(&self, digest: Digest) -> Result<bool> {
         let words = self.cells.words();
         let taken = match &self.shape {
@@ -768,8 +770,8 @@ impl Membership for &SharedFilter {
 }
 
 impl AutoClear {
-    /// As many keys as cannot, whatever they set, take the filter above its limit before the last of
-    /// them: so that the answers of one thread are those of single inserts. At least one.
+    /// Returns how many keys can be inserted before the filter can pass its limit, whatever they
+    /// set; at least one. So one thread gets the same results as from single inserts.
     fn sure(&self, plan: &Plan, occupied: u64) -> usize {
         let room = self.most.saturating_sub(occupied);
         (room / u64::from(plan.probes())).max(1) as usize
@@ -827,14 +829,14 @@ impl Words {
     }
 }
 
-/// Empties words, and returns how many cells were in use, by their marks.
+/// Empties words, and returns how many cells were in use. `marks` has one bit for each cell in use.
 fn empty(words: &[AtomicU64], marks: impl Fn(u64) -> u64) -> u64 {
     let emptied = words.iter().map(|word| u64::from_le(word.swap(0, Ordering::Relaxed)));
     emptied.map(|word| u64::from(marks(word).count_ones())).sum()
 }
 
-/// A number that many threads add to: each thread to a stripe of its own, most of the time, so that
-/// they do not pass one cache line back and forth.
+/// A number that many threads add to. Most of the time each thread adds to a stripe of its own, so
+/// the threads do not contend for one cache line.
 struct Counter {
     stripes: Box<[Stripe]>,
 }

@@ -182,7 +182,7 @@ pub(crate) fn cannot_intersect(plan: &Plan) -> Error {
 }
 
 pub(crate) fn cannot_advance(plan: &Plan) -> Error {
-    let remedy = "use kind window, the only one that forgets keys";
+    let remedy = "use kind window, the only one whose keys expire";
     Error::Unsupported { kind: plan.kind(), verb: "follow a clock", remedy }
 }
 

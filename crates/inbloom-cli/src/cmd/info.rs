@@ -317,7 +317,7 @@ fn as_json(filter: &Filter, shards: Option<usize>, file_bytes: u64, verified: bo
         "full": is_full(filter),
         "details": details,
         "added": first.as_overlay().map(Overlay::added),
-        "excluded": first.as_overlay().map(Overlay::denied),
+        "excluded": first.as_overlay().map(Overlay::excluded),
         "growing_part": first.as_grown().map(Grown::beyond),
         "auto_clear": filter.auto_clear(),
         "format": filter.container().map(|container| container.to_string()),

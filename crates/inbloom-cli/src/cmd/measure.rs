@@ -326,12 +326,12 @@ fn random_key(random: &mut SplitMix) -> [u8; 16] {
 impl Report {
     /// How many false positives a filter at its target rate would have shown.
     fn expected(&self) -> f64 {
-        self.measured.promised * self.measured.probed as f64
+        self.measured.target * self.measured.probed as f64
     }
 
     fn verdict(&self) -> Verdict {
         let measured = &self.measured;
-        let exact = measured.promised == 0.0 && measured.probed > 0;
+        let exact = measured.target == 0.0 && measured.probed > 0;
         let allowed = self.allowed * measured.probed as f64;
         if exceeds_chance(measured.false_positives, allowed) {
             Verdict::Exceeded
@@ -363,7 +363,7 @@ impl Report {
             ("queried", format!("{}, all absent", keys(measured.probed))),
             ("false positives", exact(measured.false_positives)),
             ("measured rate", format!("{}, {interval}", rate(measured.rate))),
-            ("target rate", rate(measured.promised)),
+            ("target rate", rate(measured.target)),
             ("verdict", self.verdict_text()),
         ];
         rows.map(|(label, value)| format!("{label:<15} {value}\n")).concat()
@@ -372,7 +372,7 @@ impl Report {
     fn verdict_text(&self) -> String {
         let measured = &self.measured;
         match self.verdict() {
-            Verdict::Met if measured.low > measured.promised => {
+            Verdict::Met if measured.low > measured.target => {
                 "met: above the target, but within chance".to_string()
             }
             Verdict::Met => "met".to_string(),
@@ -412,7 +412,7 @@ impl Report {
             "low": measured.low,
             "high": measured.high,
             "confidence": 0.99,
-            "target_rate": measured.promised,
+            "target_rate": measured.target,
             "verdict": verdict,
         })
     }

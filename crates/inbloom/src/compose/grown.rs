@@ -1,9 +1,10 @@
-//! A filter that goes on past the number of keys it was planned for, at the same target rate.
+//! A filter that grows past its planned number of keys, at the same target rate.
 //!
-//! **Idea.** A blocked or classic filter takes the fewest bits for a number of keys that is known,
-//! and loses its rate beyond it. A scalable filter takes any number, in about twice the bits. So
-//! keys go into a *base* of the planned size first, and when that holds what it is for, into a
-//! *growing part*: a scalable filter beside it. The base is closed then and stays as it is.
+//! **Idea.** A blocked or classic filter takes the fewest bits for a known number of keys, and its
+//! rate rises past that number. A scalable filter takes any number of keys, in about twice the
+//! bits. So keys go first into a *base* of the planned size. When it holds its planned keys, it is
+//! closed and does not change any more. Further keys go into a *growing part*, a scalable filter
+//! beside it.
 //!
 //!   answer = base or growing part
 //!
@@ -14,12 +15,12 @@
 //! has not spent it: the base is closed early, at the number of keys that its share allows.
 //!
 //! **Cost.** Half of the target rate costs the base one or two bits per key. A key in the growing
-//! part takes 20 to 45 bits, and a query asks both. A base that proves far too small is worth
-//! building again.
+//! part takes 20 to 45 bits, and a query looks into both parts. If the base is far too small, build
+//! the filter again.
 //!
-//! **In a file** the growing part is section MORE, drawn in docs/format.md. It is there from the
-//! beginning, with nothing in it: so a filter that may grow grows in every program that opens it to
-//! insert.
+//! **In a file** the growing part is section MORE, drawn in docs/format.md. The section exists from
+//! the beginning, and is empty at first. So a filter that may grow does so in every program that
+//! opens it to insert.
 //!
 //! [`PlanBuilder::growing`]: crate::PlanBuilder::growing
 
@@ -49,8 +50,8 @@ use crate::state::{
 };
 use crate::storage::{self, Bits, Order};
 
-/// The least share of the target rate that must be left for a growing part to be worth it: with
-/// less a key would take far more bits than in a filter that is built again.
+/// The smallest share of the target rate with which a growing part is useful. With less, a key
+/// would take far more bits than in a filter that is built again.
 const LEAST_LEFT: f64 = 0.1;
 
 /// The growing part is planned for this fraction of the base's keys when the base is closed. Most
@@ -97,9 +98,19 @@ pub(crate) fn rate_left(base: &dyn State, inserted: u64) -> Result<f64> {
     Ok(left)
 }
 
-/// A filter with a growing part, see [`Filter::into_growing`].
+/// A filter with a growing part: see [`Filter::into_growing`] and [`Filter::as_grown`].
+///
+/// ```
+/// use inbloom::{Filter, Kind, Plan};
+///
+/// let plan = Plan::builder(Kind::Blocked).items(1000).rate(0.01).growing().build()?;
+/// let mut seen = Filter::new(plan)?.into_growing()?;
+/// seen.insert_many(&Vec::from_iter(0..3000_u64), &mut Vec::new())?;
+/// assert!(seen.as_grown().is_some_and(|grown| grown.beyond() > 1000));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 pub struct Grown {
-    /// That of the base, with the target rate of both parts together.
+    /// The plan of the base, with the target rate of both parts together.
     plan: Plan,
     base: Box<dyn State>,
     /// How many keys of both parts were new when it was opened.

@@ -1,11 +1,11 @@
-//! An overlay: a static filter with what was added to it and excluded from it since.
+//! An overlay: keys that were added to a static filter, and keys that were excluded from it.
 //!
-//! **Idea.** A ribbon takes the fewest bits and no changes. Building one again from 10^10 keys
-//! takes time, and the keys. A blocklist changes by a thousandth per day. So changes are kept
-//! beside the *base*, in two small parts:
+//! **Idea.** A ribbon filter takes the fewest bits, and cannot change. To build one again from
+//! 10^10 keys takes time, and needs all keys. A blocklist changes by a thousandth per day. So
+//! changes are stored beside the *base*, in two small parts:
 //!
-//! - **Added** keys, in a scalable filter. It takes any number of keys at its rate, and needs none
-//!   of them again to grow. A blocked one would have to be planned for an unknown number.
+//! - **Added** keys, in a scalable filter. It takes any number of keys at its rate, and grows
+//!   without them. A blocked filter would have to be planned for an unknown number.
 //! - **Excluded** keys: their digests, all 128 bits of each, in order. They are the keys that were
 //!   removed, and keys that were never inserted but are known false positives.
 //!
@@ -14,18 +14,17 @@
 //! Most queries are for absent keys, which base and added filter report as absent. The excluded
 //! keys are searched only for a key that they report as present, by halving.
 //!
-//! Removed keys and keys that were never inserted are one list, in memory and in a file. A number
-//! tells them apart: [`Filter::inserted`] is less by the removed ones, and by no other.
+//! Removed keys and keys that were never inserted are in one list, in memory and in a file. Only
+//! their numbers are distinguished: [`Filter::inserted`] decreases by the removed keys alone.
 //!
-//! **Exact.** An excluded key takes nothing away from any other, whatever the base has under it:
-//! two keys would have to share 128 bits of hash. So a key that was never inserted may be removed
-//! without harm, which holds for no other kind with removal. Base and added filter never lose a key
-//! that they report as present. A key that comes back is no longer excluded, and is added if both
-//! lack it.
+//! **Exact.** Excluding a key has no effect on any other key, because two keys would have to share
+//! 128 bits of hash. So a key that was never inserted may be removed without harm, as in no other
+//! kind with removal. Base and added filter never lose a key that they report as present. A key
+//! that is inserted again is no longer excluded, and is added if both lack it.
 //!
 //! **Rates add up.** A false positive comes from the base or from the added keys. These take a
 //! tenth of the target rate, however many there are. A base that is planned for nine tenths
-//! ([`BASE_SHARE`]) leaves just that. Another one may have room enough, since the fingerprints of
+//! ([`BASE_SHARE`]) leaves just that. Another base may leave enough too, since the fingerprints of
 //! its keys are whole bits. [`Filter::rate`] is the current rate.
 //!
 //! **Cost.** An added key takes three to four times the bits of one in the base: 26 against 7 at
@@ -66,16 +65,30 @@ pub const BASE_SHARE: f64 = 0.9;
 /// The share of the target rate that all added keys together may take.
 const ADDED_SHARE: f64 = 0.1;
 
-/// A static filter with added and excluded keys, see [`Filter::into_overlay`].
+/// A static filter with added and excluded keys: see [`Filter::into_overlay`] and
+/// [`Filter::as_overlay`].
+///
+/// ```
+/// use inbloom::{Filter, Hasher, Kind, Plan};
+///
+/// let plan = Plan::builder(Kind::Ribbon).items(3).rate(0.0009).build()?;
+/// let list = Filter::build_from(plan, Hasher::default(), &["alice", "bob", "carol"])?;
+/// let mut list = list.into_overlay(0.001)?;
+/// list.insert("dave")?;
+/// list.remove("alice")?;
+/// let overlay = list.as_overlay().expect("it was just added");
+/// assert_eq!((overlay.added(), overlay.excluded()), (1, 1));
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 pub struct Overlay {
-    /// That of the base, with the target rate of all parts together.
+    /// The plan of the base, with the target rate of all parts together.
     plan: Plan,
     base: Box<dyn State>,
     added: Filter,
-    /// Whether queries ask the added keys: not before there are any. A file says so by its section
-    /// MORE, whatever is in there.
+    /// Whether queries look into the added keys: only once there are any. In a file, section MORE
+    /// exists in that case.
     asks_added: bool,
-    denied: Denied,
+    excluded: Excluded,
 }
 
 impl fmt::Debug for Overlay {
@@ -90,38 +103,38 @@ impl Overlay {
         base: Box<dyn State>,
         hasher: Hasher,
         added: Option<Filter>,
-        denied: Cells,
+        excluded: Cells,
     ) -> Result<Overlay> {
         let (plan, asks_added) = (*base.plan(), added.is_some());
         let added = added.map_or_else(|| nothing_added(hasher, plan.rate()), Ok)?;
-        Ok(Overlay { plan, base, added, asks_added, denied: Denied::Listed(denied) })
+        Ok(Overlay { plan, base, added, asks_added, excluded: Excluded::Listed(excluded) })
     }
 
     /// Lets a static filter, with parts or without, take changes.
-    pub(crate) fn open(state: Box<dyn State>, hasher: Hasher, promise: f64) -> Result<Overlay> {
+    pub(crate) fn open(state: Box<dyn State>, hasher: Hasher, target: f64) -> Result<Overlay> {
         let least = state.plan().rate();
-        if !(promise >= least && promise < 1.0) {
+        if !(target >= least && target < 1.0) {
             return Err(Error::Parameter {
                 name: "rate",
-                got: promise.to_string(),
+                got: target.to_string(),
                 expected: format!("below 1, and at least {least}, the rate of the base"),
             });
         }
         let is_living = (&*state as &dyn Any).is::<Overlay>();
-        let mut living = match is_living {
+        let mut overlay = match is_living {
             true => *(state as Box<dyn Any>).downcast().expect("it was just seen to be one"),
             false => {
-                let (plan, added) = (*state.plan(), nothing_added(hasher, promise)?);
-                let denied = Denied::Open(BTreeSet::new());
-                Overlay { plan, base: state, added, asks_added: false, denied }
+                let (plan, added) = (*state.plan(), nothing_added(hasher, target)?);
+                let excluded = Excluded::Open(BTreeSet::new());
+                Overlay { plan, base: state, added, asks_added: false, excluded }
             }
         };
-        living.plan.rate = promise;
-        living.denied = living.denied.opened();
-        if living.added.is_read_only() {
-            living.added = living.added.try_clone()?;
+        overlay.plan.rate = target;
+        overlay.excluded = overlay.excluded.opened();
+        if overlay.added.is_read_only() {
+            overlay.added = overlay.added.try_clone()?;
         }
-        Ok(living)
+        Ok(overlay)
     }
 
     #[cfg(test)]
@@ -129,16 +142,17 @@ impl Overlay {
         self.base.as_ref()
     }
 
-    /// Returns how many keys were added: those that were absent when they came.
+    /// Returns how many keys were added. A key that was present when it was inserted does not
+    /// count.
     #[must_use]
     pub fn added(&self) -> u64 {
         self.added.inserted()
     }
 
-    /// Returns how many keys are excluded by name.
+    /// Returns how many keys are excluded.
     #[must_use]
-    pub fn denied(&self) -> u64 {
-        self.denied.len()
+    pub fn excluded(&self) -> u64 {
+        self.excluded.len()
     }
 
     /// Returns the added keys, if there are any: they are the file in section MORE.
@@ -147,32 +161,32 @@ impl Overlay {
     }
 
     /// Returns the digests of section GONE.
-    pub(crate) fn denied_part(&self) -> Cow<'_, [u8]> {
-        self.denied.bytes()
+    pub(crate) fn excluded_part(&self) -> Cow<'_, [u8]> {
+        self.excluded.bytes()
     }
 
     fn is_unchanged(&self) -> bool {
-        self.added_part().is_none() && self.denied.len() == 0
+        self.added_part().is_none() && self.excluded.len() == 0
     }
 
     /// Adds a digest, and returns whether it is certainly new. The caller knows whether the base
     /// has it.
     fn add(&mut self, digest: Digest, in_base: bool) -> Result<bool> {
-        let Denied::Open(denied) = &mut self.denied else { return self.refuse("insert") };
+        let Excluded::Open(excluded) = &mut self.excluded else { return self.refuse("insert") };
         self.asks_added |= !in_base;
         let known = in_base || !self.added.insert_digest(digest)?;
-        let was_denied = denied.remove(&pair(digest));
-        Ok(was_denied || !known)
+        let was_excluded = excluded.remove(&pair(digest));
+        Ok(was_excluded || !known)
     }
 
     /// Excludes those of these digests that are present, and returns how many are excluded only
     /// now. All are queried at once: in a base that is not in memory each would wait for its page.
-    pub(crate) fn deny(&mut self, digests: &[Digest], verb: &'static str) -> Result<u64> {
-        let mut claimed = Vec::new();
-        self.contains_digests(digests, &mut claimed);
-        let Denied::Open(denied) = &mut self.denied else { return self.refuse(verb) };
-        let claimed = digests.iter().zip(claimed).filter(|(_, claimed)| *claimed);
-        Ok(claimed.map(|(digest, _)| u64::from(denied.insert(pair(*digest)))).sum())
+    pub(crate) fn exclude(&mut self, digests: &[Digest], verb: &'static str) -> Result<u64> {
+        let mut present = Vec::new();
+        self.contains_digests(digests, &mut present);
+        let Excluded::Open(excluded) = &mut self.excluded else { return self.refuse(verb) };
+        let present = digests.iter().zip(present).filter(|(_, present)| *present);
+        Ok(present.map(|(digest, _)| u64::from(excluded.insert(pair(*digest)))).sum())
     }
 
     fn claims(&self, digest: Digest) -> bool {
@@ -185,13 +199,13 @@ impl Overlay {
 }
 
 /// Returns a filter for keys to come.
-fn nothing_added(hasher: Hasher, promise: f64) -> Result<Filter> {
-    let rate = (promise * ADDED_SHARE).max(MIN_RATE);
+fn nothing_added(hasher: Hasher, target: f64) -> Result<Filter> {
+    let rate = (target * ADDED_SHARE).max(MIN_RATE);
     Filter::with_hasher(Plan::builder(Kind::Scalable).rate(rate).build()?, hasher)
 }
 
 /// Excluded digests.
-enum Denied {
+enum Excluded {
     /// In order, 16 bytes each, as in a file. Untrusted input may be in no order, and is then of no
     /// use, and of no harm.
     Listed(Cells),
@@ -218,55 +232,55 @@ pub(crate) fn is_in_order(bytes: &[u8]) -> bool {
     rest.is_empty() && digests.is_sorted_by(|one, next| listed(one) < listed(next))
 }
 
-impl Denied {
+impl Excluded {
     fn contains(&self, digest: Digest) -> bool {
         match self {
-            Denied::Listed(cells) => {
+            Excluded::Listed(cells) => {
                 let (digests, _) = cells.bytes().as_chunks();
                 digests.binary_search_by_key(&pair(digest), listed).is_ok()
             }
-            Denied::Open(set) => set.contains(&pair(digest)),
+            Excluded::Open(set) => set.contains(&pair(digest)),
         }
     }
 
     fn len(&self) -> u64 {
         match self {
-            Denied::Listed(cells) => (cells.bytes().len() / LISTED) as u64,
-            Denied::Open(set) => set.len() as u64,
+            Excluded::Listed(cells) => (cells.bytes().len() / LISTED) as u64,
+            Excluded::Open(set) => set.len() as u64,
         }
     }
 
     fn bytes(&self) -> Cow<'_, [u8]> {
         match self {
-            Denied::Listed(cells) => Cow::Borrowed(cells.bytes()),
-            Denied::Open(set) => {
+            Excluded::Listed(cells) => Cow::Borrowed(cells.bytes()),
+            Excluded::Open(set) => {
                 let words = set.iter().flat_map(|(place, print)| [*place, *print]);
                 Cow::Owned(words.flat_map(u64::to_le_bytes).collect())
             }
         }
     }
 
-    fn opened(self) -> Denied {
+    fn opened(self) -> Excluded {
         match self {
-            Denied::Listed(cells) => {
+            Excluded::Listed(cells) => {
                 let (digests, _) = cells.bytes().as_chunks();
-                Denied::Open(digests.iter().map(listed).collect())
+                Excluded::Open(digests.iter().map(listed).collect())
             }
             open => open,
         }
     }
 
-    fn copy(&self) -> Result<Denied> {
+    fn copy(&self) -> Result<Excluded> {
         Ok(match self {
-            Denied::Listed(cells) => Denied::Listed(cells.copy()?),
-            Denied::Open(set) => Denied::Open(set.clone()),
+            Excluded::Listed(cells) => Excluded::Listed(cells.copy()?),
+            Excluded::Open(set) => Excluded::Open(set.clone()),
         })
     }
 }
 
 impl Membership for Overlay {
     fn contains_digest(&self, digest: Digest) -> bool {
-        self.claims(digest) && !self.denied.contains(digest)
+        self.claims(digest) && !self.excluded.contains(digest)
     }
 
     fn insert_digest(&mut self, digest: Digest) -> Result<bool> {
@@ -285,9 +299,9 @@ impl Membership for Overlay {
         if self.asks_added {
             also_ask(&self.added, run, next, found);
         }
-        if self.denied.len() > 0 {
+        if self.excluded.len() > 0 {
             for (digest, found) in run.iter().zip(found).filter(|(_, found)| **found) {
-                *found = !self.denied.contains(*digest);
+                *found = !self.excluded.contains(*digest);
             }
         }
     }
@@ -316,10 +330,10 @@ impl State for Overlay {
     }
 
     fn copy(&self) -> Result<Box<dyn State>> {
-        let (base, added, denied) =
-            (self.base.copy()?, self.added.try_clone()?, self.denied.copy()?);
+        let (base, added, excluded) =
+            (self.base.copy()?, self.added.try_clone()?, self.excluded.copy()?);
         let (plan, asks_added) = (self.plan, self.asks_added);
-        Ok(Box::new(Overlay { plan, base, added, asks_added, denied }))
+        Ok(Box::new(Overlay { plan, base, added, asks_added, excluded }))
     }
 
     /// A list that nothing was done to is the filter it was made from.
@@ -329,7 +343,7 @@ impl State for Overlay {
             Some(other) => {
                 self.base.same(other.base.as_ref())
                     && self.added_part() == other.added_part()
-                    && self.denied.bytes() == other.denied.bytes()
+                    && self.excluded.bytes() == other.excluded.bytes()
             }
         }
     }
@@ -343,9 +357,9 @@ impl State for Overlay {
     }
 
     fn check(&self, digest: Digest) -> Result<()> {
-        match self.denied {
-            Denied::Listed(_) => self.base.check(digest),
-            Denied::Open(_) => Ok(()),
+        match self.excluded {
+            Excluded::Listed(_) => self.base.check(digest),
+            Excluded::Open(_) => Ok(()),
         }
     }
 
@@ -363,9 +377,9 @@ impl State for Overlay {
     }
 
     fn removable(&mut self) -> Option<&mut dyn Removable> {
-        match self.denied {
-            Denied::Listed(_) => None,
-            Denied::Open(_) => Some(self),
+        match self.excluded {
+            Excluded::Listed(_) => None,
+            Excluded::Open(_) => Some(self),
         }
     }
 
@@ -402,7 +416,7 @@ impl Measured for Overlay {
     }
 
     fn bytes(&self) -> u64 {
-        self.base.measured().bytes() + self.added.bytes() + self.denied.len() * LISTED as u64
+        self.base.measured().bytes() + self.added.bytes() + self.excluded.len() * LISTED as u64
     }
 
     fn memory(&self) -> u64 {
@@ -421,7 +435,7 @@ impl Measured for Overlay {
     fn estimate(&self, inserted: Option<u64>) -> Estimate {
         let base = self.base.measured().estimate(None);
         let (came, added) = (self.added() as f64, estimate_behind(&*self.base, &self.added));
-        let least = (base.items + came - self.denied.len() as f64).max(0.0);
+        let least = (base.items + came - self.excluded.len() as f64).max(0.0);
         Estimate {
             items: (inserted.unwrap_or(0) as f64).max(least) + added.items - came,
             error: math::hypot(base.error, added.error),
@@ -429,17 +443,17 @@ impl Measured for Overlay {
     }
 
     fn room(&self) -> u64 {
-        match self.denied {
-            Denied::Listed(_) => self.base.measured().room(),
-            Denied::Open(_) => self.added.room(),
+        match self.excluded {
+            Excluded::Listed(_) => self.base.measured().room(),
+            Excluded::Open(_) => self.added.room(),
         }
     }
 
     /// A list that takes changes has room for any number of added keys: they grow.
     fn next_growth(&self) -> Option<u64> {
-        match self.denied {
-            Denied::Listed(_) => self.base.measured().next_growth(),
-            Denied::Open(_) => {
+        match self.excluded {
+            Excluded::Listed(_) => self.base.measured().next_growth(),
+            Excluded::Open(_) => {
                 let in_base = self.base.measured().estimate(None).rounded();
                 self.added.next_growth().map(|next| next.saturating_add(in_base))
             }
@@ -448,11 +462,11 @@ impl Measured for Overlay {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         let (added, bytes) = (self.added(), self.added.bytes());
-        let (rate, denied) = (self.added.rate(), self.denied());
+        let (rate, excluded) = (self.added.rate(), self.excluded());
         let mut details = self.base.measured().details();
         details.extend([
             ("added", format!("{added} keys, in {bytes} bytes at a rate of {rate:.2e}")),
-            ("excluded", format!("{denied} keys")),
+            ("excluded", format!("{excluded} keys")),
         ]);
         details
     }
@@ -467,12 +481,12 @@ impl Measured for Overlay {
 
     /// A list that takes changes is not, even if what it was made from is mapped to read.
     fn is_read_only(&self) -> bool {
-        matches!(self.denied, Denied::Listed(_)) && self.base.measured().is_read_only()
+        matches!(self.excluded, Excluded::Listed(_)) && self.base.measured().is_read_only()
     }
 }
 
 impl Removable for Overlay {
     fn remove(&mut self, digest: Digest) -> Result<bool> {
-        Ok(self.deny(&[digest], "remove")? > 0)
+        Ok(self.exclude(&[digest], "remove")? > 0)
     }
 }

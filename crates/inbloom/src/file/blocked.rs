@@ -75,7 +75,7 @@ impl BlockedWriter {
     ) -> Result<BlockedWriter> {
         let (kept, rest) = kept.as_chunks::<KEPT>();
         if !rest.is_empty() {
-            return Err(mismatch("what was kept of the pieces", "whole pieces", "a part of one"));
+            return Err(mismatch("state of the unfinished file", "whole records", "a part of one"));
         }
         let number = |kept: &[u8; KEPT], at: usize| {
             u64::from_le_bytes(*kept[at * 8..].first_chunk().expect("it has four numbers"))
@@ -126,7 +126,7 @@ impl BlockedWriter {
     pub fn seal(&mut self) -> Result<u64> {
         let (expected, plan) = (self.payload.plan().bytes(), *self.payload.plan());
         if (self.pieces, self.payload.length()) != (Pieces::new(plan).count(), expected) {
-            return Err(mismatch("bytes of the pieces", expected, self.payload.length()));
+            return Err(mismatch("length of the payload", expected, self.payload.length()));
         }
         self.payload.seal(&[], self.inserted, self.ones)
     }

@@ -1,4 +1,4 @@
-//! How a filter is opened: one set of options for files, readers and bytes.
+//! The options for opening a filter from a file, a reader or bytes.
 
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::foreign::Container;
 use crate::format;
 use crate::storage::Cells;
 
-/// How to open a filter that was saved: to query or to change it, with a secret key, checked or as
-/// it is.
+/// Options for opening a saved filter: to query or to change it, with a secret key, with or without
+/// a check of every byte.
 ///
 /// [`Filter::open`], [`Filter::read_from`] and [`Filter::view`] are the short forms for a filter
 /// without a secret key that is only queried.
@@ -50,7 +50,7 @@ impl OpenOptions {
         OpenOptions::default()
     }
 
-    /// Sets the secret key that the filter's keys were hashed under: `&key`, or an option of it.
+    /// Sets the secret key under which the filter's keys were hashed: `&key`, or an `Option` of it.
     #[must_use]
     pub fn secret<'a>(self, key: impl Into<Option<&'a SecretKey>>) -> OpenOptions {
         OpenOptions { secret: key.into().copied(), ..self }
@@ -63,16 +63,16 @@ impl OpenOptions {
         OpenOptions { writable, ..self }
     }
 
-    /// Sets whether every byte is checked first, as [`verify`](super::verify) does. That reads
-    /// everything.
+    /// Sets whether every byte is checked first, as [`verify`](super::verify) does. That reads the
+    /// whole file.
     #[must_use]
     pub fn verify(self, verify: bool) -> OpenOptions {
         OpenOptions { verify, ..self }
     }
 
-    /// Sets the format of another program, where the bytes do not show it: see
-    /// [`interop`](crate::interop). Without it formats are recognized by their content. Bytes of
-    /// several possible formats are refused.
+    /// Sets the format of another program, for files that do not show their format: see
+    /// [`interop`](crate::interop). Without it, formats are recognized by their content, and bytes
+    /// of several possible formats are refused.
     ///
     /// # Examples
     ///
@@ -98,19 +98,19 @@ impl OpenOptions {
 
     /// Opens a file.
     ///
-    /// The file is mapped, not read: opening costs the same whatever its size, and processes that
-    /// open one file share one copy of it in memory. (Of a ribbon the thousandth part is read that
-    /// tells where each key is, so that a lookup waits for one page at most. What was added to it
-    /// later, and its excluded keys, are mapped only: a lookup may wait for pages of these too.)
-    /// The file may be larger than memory: batches of queries ask for the pages that they are
-    /// going to touch, see [`Filter::set_paging`] and [`Filter::sweep_digests`].
+    /// The file is mapped, not read. Opening therefore takes the same time for any size, and
+    /// processes that open one file share one copy of it in memory. The file may be larger than
+    /// memory: batches of queries request the pages that they will touch, see
+    /// [`Filter::set_paging`] and [`Filter::sweep_digests`]. In a ribbon file, opening reads the
+    /// index, a thousandth of the file, so a lookup waits for at most one page. The added and
+    /// excluded keys of an overlay are only mapped, so a lookup may wait for their pages too.
     ///
     /// A sparse bitmap, a filter of another program, and a filter from a pipe are read into memory
     /// instead, and can be changed there.
     ///
-    /// If there is no such file, but files of its shards as [`Filter::save`] names them, they are
-    /// opened together, as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and so
-    /// on.
+    /// If the file does not exist, but files of its shards do, as [`Filter::save`] names them, they
+    /// are opened together as one filter: `seen.ib` or `seen` stands for `seen.000-of-016.ib` and
+    /// so on.
     ///
     /// ```
     /// use inbloom::{Filter, Kind, Plan, file};
@@ -129,13 +129,13 @@ impl OpenOptions {
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     ///
-    /// A file of another program may hold several filters: an RDB file those of its keys, a Parquet
-    /// file those of its columns. `dump.rdb#seen` stands for one of them, and `part.parquet#id/3`
-    /// for that of column `id` in row group 3. It is read-only, and [`Filter::save`] writes it
-    /// alone.
+    /// A file of another program may hold several filters: an RDB file one for each key, a Parquet
+    /// file one for each column and row group. `dump.rdb#seen` is the filter of the key `seen`, and
+    /// `part.parquet#id/3` that of column `id` in row group 3. Such a filter is read-only, and
+    /// [`Filter::save`] writes it alone.
     ///
-    /// Do not overwrite the file in place while it is open: replace it, as [`Filter::save`] does,
-    /// and an open filter goes on answering from the old one. Where others may do it all the same,
+    /// Do not overwrite the file in place while it is open. Replace it, as [`Filter::save`] does:
+    /// an open filter then continues with the old file. If other programs may overwrite it anyway,
     /// use [`OpenOptions::open_watched`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Filter> {
         let path = path.as_ref();
@@ -161,8 +161,8 @@ impl OpenOptions {
         }
     }
 
-    /// Opens one of the filters of a file that holds several: what `FILE#NAME` stands for in
-    /// [`OpenOptions::open`]. It is read-only.
+    /// Opens one filter of a file that holds several, as [`OpenOptions::open`] does for
+    /// `FILE#NAME`. It is read-only.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl OpenOptions {
         self.container_of(&map)?.ok_or_else(missing)?.read_part(&map, part)
     }
 
-    /// Opens this one file, as [`OpenOptions::open`] does, and never shards in its place: for a
-    /// program that knows which file it has written.
+    /// Opens this one file, as [`OpenOptions::open`] does, and never shards in its place. Use it
+    /// for a file that your program has written.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl OpenOptions {
         parsed.into_filter(cells, self.secret.as_ref())
     }
 
-    /// Returns the format of another program that these bytes are in, if they are.
+    /// Returns the format of another program, if these bytes are in one.
     fn container_of(self, bytes: &[u8]) -> Result<Option<Container>> {
         match self.format {
             Some(container) => Ok(Some(container)),
@@ -209,13 +209,13 @@ impl OpenOptions {
         }
     }
 
-    /// Opens a file that others may write to meanwhile, to query it: see [`Watch::is_intact`].
+    /// Opens a file to query it while other programs may write to it: see [`Watch::is_intact`].
     ///
-    /// From the first call on, this process handles SIGBUS for such files. Other faults go to the
-    /// handler that was there before.
+    /// After the first call, this process handles SIGBUS for such files. Other faults go to the
+    /// earlier handler.
     ///
-    /// The watch is `None` if the file cannot be mapped, and was read into memory. A mapped filter
-    /// is read-only, whatever the options say.
+    /// The watch is `None` if the file cannot be mapped. The filter is then in memory. A mapped
+    /// filter is read-only, whatever the options are.
     ///
     /// # Errors
     ///
@@ -241,9 +241,10 @@ impl OpenOptions {
     }
 
     /// Reads a filter that [`Filter::write_to`] has written, and leaves the reader just behind it.
-    /// All of it is checked, and it can be changed, whatever the options say.
+    /// The call checks every byte, and the filter is writable, whatever the options are.
     ///
-    /// The bytes may be untrusted input: memory is taken only for bytes that have arrived.
+    /// The bytes may be untrusted input: the call allocates memory only for bytes that have
+    /// arrived.
     ///
     /// # Errors
     ///
@@ -252,8 +253,8 @@ impl OpenOptions {
         format::read(reader, self.secret.as_ref())
     }
 
-    /// Reads a filter in shards that [`Filter::write_to`] has written: the number of files that the
-    /// first one gives, one after the other. Each is read as [`OpenOptions::read_from`] does.
+    /// Reads a filter in shards that [`Filter::write_to`] has written, one file after the other.
+    /// The first file gives their number. Each is read as [`OpenOptions::read_from`] does.
     ///
     /// # Errors
     ///
@@ -263,7 +264,7 @@ impl OpenOptions {
     }
 
     /// Uses a filter in the bytes that it was written to, without copying them: see
-    /// [`Filter::view`]. It is read-only, whatever the options say.
+    /// [`Filter::view`]. It is read-only, whatever the options are.
     ///
     /// # Errors
     ///
@@ -276,9 +277,9 @@ impl OpenOptions {
     }
 }
 
-/// Returns the file and the name of a filter in it, for a path such as `dump.rdb#seen` that names
-/// no file itself: see [`OpenOptions::open`]. The name is all behind the first `#` that has the
-/// path of a file before it.
+/// Returns the file and the name of a filter in it, for a path such as `dump.rdb#seen` that is not
+/// itself a file: see [`OpenOptions::open`]. The name begins behind the first `#` that follows the
+/// path of an existing file.
 #[must_use]
 pub fn split_part(path: &Path) -> Option<(&Path, &str)> {
     if path.exists() {
@@ -290,17 +291,17 @@ pub fn split_part(path: &Path) -> Option<(&Path, &str)> {
 }
 
 impl BloomFilter {
-    /// Opens a file that [`BloomFilter::save`] has written. The file is mapped, so that only what
-    /// is used is read, and pages that inserts change are copied: the file itself stays as it is
-    /// until the filter is saved.
+    /// Opens a file that [`BloomFilter::save`] has written. The file is mapped: only pages that are
+    /// used are read, and pages that inserts change are copied. The file itself changes only when
+    /// the filter is saved.
     ///
-    /// The header is checked, the bits are not: that would read all of the file. In a damaged file
-    /// inserted keys may be reported as absent. [`file::verify`](crate::file::verify) checks
-    /// every byte, and so does [`OpenOptions::verify`] with [`BloomFilter::from_filter`].
+    /// The call checks the header and not the bits, because that would read the whole file. In a
+    /// damaged file, inserted keys may be reported as absent. [`file::verify`](crate::file::verify)
+    /// checks every byte, and so does [`OpenOptions::verify`] with [`BloomFilter::from_filter`].
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be read, is no filter, or is one of another kind.
+    /// Fails if the file cannot be read, is not a filter, or is a filter of another kind.
     pub fn open(path: impl AsRef<Path>) -> Result<BloomFilter> {
         BloomFilter::from_filter(OpenOptions::new().writable(true).open_file(path)?)
     }

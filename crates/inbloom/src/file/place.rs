@@ -70,7 +70,7 @@ pub fn open_without_links(path: impl AsRef<Path>) -> io::Result<File> {
     let file = File::options().read(true).write(true).open(path)?;
     let (opened, named) = (file.metadata()?, fs::symlink_metadata(path)?);
     if !named.is_file() || !is_same_and_alone(&opened, &named) {
-        return refused("it is a link, or has a second name");
+        return refused("it is a symbolic or hard link");
     }
     Ok(file)
 }

@@ -71,7 +71,7 @@ impl RibbonWriter {
     pub fn resume(path: impl AsRef<Path>, like: &Filter, mut kept: &[u8]) -> Result<RibbonWriter> {
         let (mut shards, mut entries) = (Vec::new(), Vec::new());
         while !kept.is_empty() {
-            let cut = || mismatch("what was kept of the shards", "whole shards", "a part of one");
+            let cut = || mismatch("state of the unfinished file", "whole records", "a part of one");
             let (entry, rest) = kept.split_first_chunk().ok_or_else(cut)?;
             let (sum, rest) = rest.split_first_chunk().ok_or_else(cut)?;
             let lengths = PartLengths::of(entry, like.plan())?;

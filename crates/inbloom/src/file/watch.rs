@@ -1,44 +1,45 @@
-//! Files that are served while others may write to them.
+//! Files that are queried while other programs may write to them.
 //!
-//! A mapped file can change while it is read. If it gets shorter (`cp` over it begins so), the
-//! system has no page to show beyond its new end, and ends the process with SIGBUS. If it is
-//! written in place, the pages are there, and are not those that were opened. Either way answers
-//! cannot be trusted: a key could be missing.
+//! A mapped file can change while it is read. If it gets shorter (`cp` over it begins that way),
+//! there is no page beyond its new end, and the system ends the process with SIGBUS. If it is
+//! written in place, its pages are no longer those that were opened. In both cases results cannot
+//! be trusted: a key could be missing.
 //!
-//! A [`Watch`] keeps the process alive and tells. The handler of SIGBUS puts pages of zeros in the
-//! place of the whole mapping, in which the interrupted thread reads on, and marks it. A caller
-//! that has asked the filter asks [`Watch::is_intact`] *afterwards*, and drops the answer if it
-//! says no: a mark, or another length or time of change than at the opening.
+//! A [`Watch`] keeps the process alive and detects the change. The handler of SIGBUS replaces the
+//! whole mapping by pages of zeros, marks it, and lets the interrupted thread continue. A caller
+//! queries the filter, calls [`Watch::is_intact`] *afterwards*, and drops the result if the call
+//! returns false: the mapping is marked, or the file has another length or time of change than when
+//! it was opened.
 //!
-//! Why not otherwise: a copy in memory is not to be had of a file that is larger; a lease of the file
-//! (`F_SETLEASE`) is for its owner and not for all file systems; permissions do not keep an operator
-//! from a wrong `cp`.
+//! Why not in other ways: a file that is larger than memory cannot be copied into it; a lease
+//! (`F_SETLEASE`) needs the owner of the file and is not possible on all file systems; permissions
+//! do not keep an operator from a wrong `cp`.
 //!
-//! Cost: one `fstat` for each question to [`Watch::is_intact`]. That is 0.4 microseconds on a busy virtual
-//! machine where a system call that does nothing takes 0.3 (2026-11-18); `statx`, which std calls, took
-//! three times as long. Ask once for a batch of keys.
+//! Cost: one `fstat` for each call of [`Watch::is_intact`]. That is 0.4 microseconds on a busy
+//! virtual machine where a system call that does nothing takes 0.3 (2026-11-18); `statx`, which std
+//! calls, took three times as long. Call it once for a batch of keys.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
 
-/// Tells whether a mapped file is still what it was when it was opened.
+/// Detects whether a mapped file has changed since it was opened.
 ///
-/// Query the filter only as long as this exists: without it, a file that gets shorter ends the process.
-/// Drop this before the filter, never after it. The filter's addresses are free once it is dropped, and
-/// another mapping may get them, in which a fault must not be taken for one of this file.
+/// Query the filter only as long as this exists: without it, a file that gets shorter ends the
+/// process. Drop this before the filter, never after it. Once the filter is dropped, another
+/// mapping may get its addresses, and a fault there would be taken for one of this file.
 #[derive(Debug)]
 pub struct Watch {
     file: File,
     before: Option<WatchState>,
     range: guard::Range,
-    /// It was seen to have changed, or was said to.
+    /// Whether a change was seen, or was reported by a caller.
     is_broken: AtomicBool,
 }
 
-/// What every change of a file changes: its length, and its time of change, in whole seconds and
-/// nanoseconds. Not the time of change of its inode: that is another one as soon as the file loses its
+/// The length of a file and its time of change, in seconds and nanoseconds: every write changes one
+/// of them. The inode's time of change is not used, because it also changes when the file loses its
 /// name, which does no harm.
 #[derive(Debug, PartialEq)]
 struct WatchState {
@@ -53,8 +54,8 @@ impl Watch {
         Watch { file, before, range, is_broken: AtomicBool::new(false) }
     }
 
-    /// Returns whether everything read from the file so far is what it had when it was opened. Call
-    /// it after the query. Once false, the result stays false.
+    /// Returns whether all bytes read from the file so far are those that it had when it was
+    /// opened. Call it after the query. Once false, the result stays false.
     pub fn is_intact(&self) -> bool {
         if self.is_broken.load(Ordering::Relaxed) {
             return false;
@@ -71,7 +72,7 @@ impl Watch {
 
 #[cfg(target_os = "linux")]
 mod guard {
-    //! What the handler of SIGBUS knows: ranges of addresses, in a list that only ever gets longer.
+    //! The address ranges that the handler of SIGBUS serves, in a list that only gets longer.
 
     use std::fs::File;
     use std::os::fd::AsRawFd;
@@ -135,10 +136,10 @@ mod guard {
     static NEWEST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
     /// Slots that nobody uses.
     static FREE: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
-    /// What handled the signal before.
+    /// The earlier handler of the signal.
     static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
-    /// A range that is known to the handler as long as this is there.
+    /// A range of addresses that the handler serves until this is dropped.
     pub struct Range(&'static Slot);
 
     impl std::fmt::Debug for Range {
@@ -172,7 +173,7 @@ mod guard {
             Range(slot)
         }
 
-        /// Returns whether a page of it was not to be had.
+        /// Returns whether a page of it was missing.
         pub fn has_faulted(&self) -> bool {
             self.0.has_faulted.load(Ordering::Acquire)
         }
@@ -203,10 +204,10 @@ mod guard {
         }
     }
 
-    /// Puts zeros in the place of the mapping that a fault is in. Any other fault is left to what
-    /// handled them before: the instruction is run again, and faults again.
+    /// Replaces the mapping in which a fault occurred by zeros. Any other fault goes to the earlier
+    /// handler: the instruction runs again, and faults again.
     ///
-    /// Only loads, stores and system calls: nothing that a handler of signals must not do.
+    /// It uses only loads, stores and system calls, which are safe in a signal handler.
     extern "C" fn handle(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives a siginfo that is good until this returns, and for SIGBUS it has an
         // address. A slot is never freed. `Slot::get` returns a range as one `set` left it, never the

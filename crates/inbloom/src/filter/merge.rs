@@ -1,4 +1,4 @@
-//! Two filters that become one: what either has, or what both have.
+//! Combines two filters: the keys of either, or the keys of both.
 
 use super::{Content, Filter, shards};
 use crate::compose::grown::{self, Grown};
@@ -6,11 +6,10 @@ use crate::error::{Error, Result};
 use crate::state::{State, cannot_change, cannot_intersect};
 
 impl Filter {
-    /// Keeps in this filter what either filter has.
+    /// Adds the keys of another filter to this one.
     ///
-    /// Both must have the same hash, and the same plan as far as their slots depend on it. Items
-    /// and rate may differ, except for the rate of a scalable filter. Counting and cuckoo filters
-    /// add their counts.
+    /// Both must have the same hash and the same plan, except for items and rate. Two scalable
+    /// filters must have the same rate too. Counting and cuckoo filters add their counts.
     ///
     /// # Errors
     ///
@@ -51,11 +50,11 @@ impl Filter {
         Ok(())
     }
 
-    /// Keeps in this filter what both filters have.
+    /// Keeps in this filter the keys that both filters have.
     ///
-    /// Every key that was inserted into both is in the result. So are the false positives that both
-    /// have in common. They are more than those of a filter of the common keys alone, and at most
-    /// those of the better filter.
+    /// Every key that was inserted into both stays present. So do the false positives that both
+    /// have in common: more than a filter of the common keys alone would have, and at most as many
+    /// as the filter with the lower rate has.
     ///
     /// # Errors
     ///

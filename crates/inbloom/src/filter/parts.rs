@@ -1,4 +1,4 @@
-//! Filters with a part beside what they were made of: an overlay over a static one, and a growing part.
+//! Filters with a second part: an overlay over a static filter, and a growing part.
 
 use core::any::Any;
 
@@ -10,17 +10,18 @@ use crate::error::{Error, Result};
 use crate::plan::cannot_grow;
 
 impl Filter {
-    /// Gives a filter of a static kind an overlay, which takes inserts and removals: see
-    /// [`Overlay`](crate::Overlay). The other kinds take them without one.
+    /// Adds an overlay to a filter of a static kind, so that it takes inserts and removals: see
+    /// [`Overlay`](crate::Overlay). Other kinds need none.
     ///
-    /// `promise` is the target rate of the whole from now on: that of the plan, or more. Added keys
-    /// take a tenth of it at most. Plan a filter that will change for nine tenths of the rate.
+    /// `rate` is the new target rate of filter and overlay together: that of the plan, or more.
+    /// Added keys take a tenth of it at most. Plan a filter that will change for nine tenths of the
+    /// rate.
     ///
-    /// Only this filter takes changes. A filter that is read from its file again does not.
+    /// After the filter is saved and opened again, call this again to change it.
     ///
     /// # Errors
     ///
-    /// Refuses the other kinds, and a target rate below that of the plan or from 1 on.
+    /// Refuses other kinds, a rate below that of the plan, and a rate of 1 or more.
     ///
     /// # Examples
     ///
@@ -36,7 +37,7 @@ impl Filter {
     /// assert!(list.rate() <= 1e-6);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    pub fn into_overlay(mut self, promise: f64) -> Result<Filter> {
+    pub fn into_overlay(mut self, rate: f64) -> Result<Filter> {
         if !self.plan().kind().is_static() {
             return Err(Error::Unsupported {
                 kind: self.plan().kind(),
@@ -44,14 +45,13 @@ impl Filter {
                 remedy: "insert into it, and remove if the kind can",
             });
         }
-        self.content =
-            Content::other(Overlay::open(self.content.into_state(), self.hasher, promise)?);
+        self.content = Content::other(Overlay::open(self.content.into_state(), self.hasher, rate)?);
         Ok(self)
     }
 
-    /// Lets a filter grow past the keys that it was planned for, at its target rate. Further keys
-    /// go into a growing part beside it, see [`Grown`](crate::Grown). A filter that is read from
-    /// its file again grows too.
+    /// Lets a filter grow past its planned keys, at its target rate. Further keys go into a growing
+    /// part beside it, see [`Grown`](crate::Grown). After the filter is saved and opened again, it
+    /// still grows.
     ///
     /// Plan the filter with [`PlanBuilder::growing`](crate::PlanBuilder::growing), which leaves the
     /// growing part its share of the rate. A filter that was planned without it grows as long as
@@ -85,7 +85,7 @@ impl Filter {
         Ok(self)
     }
 
-    /// Checks whether [`Filter::into_growing`] would succeed, before the filter is given away.
+    /// Checks whether [`Filter::into_growing`] would succeed, without consuming the filter.
     ///
     /// # Errors
     ///
@@ -111,11 +111,12 @@ impl Filter {
         }
     }
 
-    /// Excludes those of these keys that are reported as present, and returns how many they are. It
-    /// is for keys that were never inserted and must not be false positives.
+    /// Excludes those of these keys that are reported as present, and returns their number. Use it
+    /// for keys that were never inserted and must not be false positives.
     ///
-    /// For queries it is the same as removing them. But they do not count as removed keys, in
-    /// [`Filter::inserted`] and [`Filter::estimated_items`]. Remove a key that was inserted.
+    /// For queries this is the same as removing the keys. But [`Filter::inserted`] and
+    /// [`Filter::estimated_items`] do not count them as removed. For a key that was inserted, use
+    /// [`Filter::remove`].
     ///
     /// # Errors
     ///
@@ -132,18 +133,18 @@ impl Filter {
     /// let (members, foreign) = digests.split_at(1000);
     /// let plan = Plan::builder(Kind::Ribbon).items(1000).rate(0.1).build()?;
     /// let mut list = Filter::build(plan, hasher, members)?.into_overlay(0.1)?;
-    /// assert!(list.deny_digests(foreign)? > 0);
+    /// assert!(list.exclude_digests(foreign)? > 0);
     /// assert!(!foreign.iter().any(|digest| list.contains_digest(*digest)));
     /// assert_eq!(list.inserted(), 1000);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
-    pub fn deny_digests(&mut self, digests: &[Digest]) -> Result<u64> {
+    pub fn exclude_digests(&mut self, digests: &[Digest]) -> Result<u64> {
         let kind = self.plan().kind();
         let Some(list) = self.as_overlay_mut() else {
             let remedy = "create an overlay with Filter::into_overlay";
             return Err(Error::Unsupported { kind, verb: "exclude keys", remedy });
         };
-        list.deny(digests, "exclude keys")
+        list.exclude(digests, "exclude keys")
     }
 
     /// Returns the overlay of a static filter, if it has one: see [`Filter::into_overlay`].

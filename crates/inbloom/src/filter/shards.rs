@@ -1,4 +1,4 @@
-//! Filters in shards: how they are made, taken apart and put together.
+//! Filters in shards: create, divide and join them.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -20,11 +20,11 @@ use crate::plan::Plan;
 use crate::storage::{Bits, Cells};
 
 impl Filter {
-    /// Creates an empty filter whose keys are divided among shards, hashing with XXH3-128 under
-    /// seed 0. The plan is that of the whole: how many keys all shards are for, and at which rate.
+    /// Creates an empty filter whose keys are divided among shards. It hashes with XXH3-128 under
+    /// seed 0. The plan is for all shards together: their keys, and their rate.
     ///
-    /// It answers as one filter does. Each shard is a filter that can be taken out, saved, sent,
-    /// and merged with the same shard of another.
+    /// It is used like any other filter. Each shard is itself a filter, which can be saved, sent,
+    /// and merged with the same shard of another filter.
     ///
     /// # Errors
     ///
@@ -70,12 +70,13 @@ impl Filter {
         Ok(Filter::of_shards(shards.collect::<Result<_>>()?))
     }
 
-    /// Makes a whole of all shards of one plan and hash, given in any order. Its texts are those of
-    /// the first shard. A filter that is not divided is its only shard, and is returned as it is.
+    /// Joins all shards of one plan and hash, in any order, into a whole filter. It has the note,
+    /// normalization and key encoding of the first shard. A filter that is not divided is returned
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// Names what differs between the shards, or which are missing or come twice.
+    /// Fails if the shards differ, or if one is missing or given twice. The error names it.
     pub fn from_shards(mut shards: Vec<Filter>) -> Result<Filter> {
         let place = |filter: &Filter| filter.plan().shard().unwrap_or((0, 1));
         let Some(first) = shards.first() else {
@@ -111,7 +112,7 @@ impl Filter {
         Ok(Filter::of_shards(shards))
     }
 
-    /// Returns the whole of shards that were checked to belong together.
+    /// Joins shards that the caller has checked to belong together.
     fn of_shards(mut shards: Vec<Filter>) -> Filter {
         if shards.len() == 1 {
             return shards.remove(0);
@@ -121,13 +122,13 @@ impl Filter {
         Filter { texts, ..Filter::from_parts(hasher, content, 0) }
     }
 
-    /// Returns the shards, in order. A filter that is not divided is its only shard.
+    /// Returns the shards, in order. A filter that is not divided is its own only shard.
     #[must_use]
     pub fn shards(&self) -> &[Filter] {
         self.as_sharded().map_or(slice::from_ref(self), Sharded::shards)
     }
 
-    /// Takes the whole apart, to give each shard a lock, a thread or a machine of its own.
+    /// Divides the filter into its shards, for example to put each on another thread or machine.
     #[must_use]
     pub fn into_shards(self) -> Vec<Filter> {
         if self.as_sharded().is_none() {
@@ -171,7 +172,7 @@ impl Filter {
             let ones = uncounted
                 .measured()
                 .recount()
-                .ok_or_else(|| mismatch("unused bits", "zeros", "some that are set"))?;
+                .ok_or_else(|| mismatch("unused bits", "zeros", "set bits"))?;
             let cells = uncounted.into_state().into_bits().expect("blocks").cells;
             // Nobody knows how many keys were inserted into this part: they are shared out by bits.
             ones_before += ones;
@@ -194,7 +195,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// Refuses shards of other kinds: they are no ranges of one array.
+    /// Refuses shards of other kinds, because they are not ranges of one array.
     pub fn into_whole(self) -> Result<Filter> {
         let [first, _, ..] = self.shards() else { return Ok(self) };
         if !first.plan().concatenates() {
@@ -220,7 +221,7 @@ impl Filter {
         self.digest(key).pick(count.into()).0 as u32
     }
 
-    /// Inserts many keys on several threads; 0 means as many as the machine has for this process.
+    /// Inserts many keys on several threads; 0 means one for each core that this process may use.
     ///
     /// Each thread first hashes some of the keys and sorts them by shard, and then fills whole
     /// shards. No locks are needed, and the result is that of [`Filter::insert_many`] to the byte,
@@ -229,7 +230,7 @@ impl Filter {
     ///
     /// # Errors
     ///
-    /// Fails as [`Filter::insert`] does. Some later keys may have been inserted too then, in other
+    /// Fails as [`Filter::insert`] does. Some later keys may then have been inserted into other
     /// shards.
     #[cfg(feature = "std")]
     pub fn insert_many_parallel<K: AsKey + Sync>(
@@ -259,7 +260,7 @@ impl Filter {
     }
 }
 
-/// Why filters in different numbers of shards do not meet.
+/// Returns the error for filters with different numbers of shards.
 pub(super) fn other_number(here: u32, there: u32) -> Error {
     let (left, right) = (here.to_string(), there.to_string());
     Error::Mismatch { field: "number of shards", left, right }

@@ -1,5 +1,5 @@
-//! What is known about a filter beside its content: a note, how its keys were normalized and encoded, and
-//! the format that it came in.
+//! Facts about a filter beside its content: a note, how its keys were normalized and encoded, and
+//! the format of its file.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -12,15 +12,14 @@ use crate::compose::sharded::Sharded;
 use crate::error::{Error, Result};
 use crate::foreign::Container;
 
-/// What is known about a filter beside its content. Of most that is nothing, so that it takes one
-/// word.
+/// Facts about a filter beside its content. Most filters have none, so the type takes one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts(Option<Box<Particulars>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Particulars {
     texts: [String; 3],
-    /// What a foreign file has beside its filter.
+    /// The bytes that the file of another program has beside its filter.
     attached: Vec<u8>,
     container: Option<Container>,
 }
@@ -80,7 +79,7 @@ impl Filter {
     }
 
     /// Returns how keys were normalized before they were inserted, in the words of the program that
-    /// did it. Queries should do the same.
+    /// did it. Normalize keys in the same way before you query them.
     #[must_use]
     pub fn normalization(&self) -> &str {
         self.texts.get(Texts::NORMALIZATION)
@@ -104,8 +103,8 @@ impl Filter {
         self.texts.get(Texts::ENCODING)
     }
 
-    /// Sets the name of the encoding of keys. inbloom's own files record it. Formats of other
-    /// programs cannot.
+    /// Sets the name of the encoding of keys. inbloom's own file format records it; formats of
+    /// other programs do not.
     ///
     /// # Errors
     ///
@@ -116,7 +115,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Every shard has the texts of the whole, so that its file does.
+    /// Sets a text in the filter and in every shard, because each shard has a file of its own.
     fn set_text(&mut self, which: usize, text: &str) {
         for shard in self.as_sharded_mut().map_or(&mut [][..], Sharded::shards_mut) {
             shard.texts.set(which, text.to_owned());

@@ -1,4 +1,4 @@
-//! A filter in bytes that somebody else holds, queried where they are.
+//! A filter in borrowed bytes, queried in place.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -8,23 +8,24 @@ use super::{Content, Filter};
 use crate::kinds::blocked::Blocked;
 use crate::storage::{Bits, Cells};
 
-/// A filter in bytes that somebody else holds, see [`Filter::view`]. It answers everything that a
-/// `&Filter` does; `clone` gives a filter of its own.
+/// A filter in borrowed bytes: see [`Filter::view`]. It has all calls of a `&Filter`. `clone`
+/// returns a filter with its own copy of the bytes.
 pub struct View<'a> {
     filter: Filter,
     lender: PhantomData<&'a [u8]>,
 }
 
 impl<'a> View<'a> {
-    /// The filter's cells may be lent by `_lender`; the view lets nobody move the filter out.
+    /// Creates a view of a filter whose cells `_lender` may own. The filter cannot be moved out of
+    /// the view.
     pub(crate) fn new(filter: Filter, _lender: &'a [u8]) -> View<'a> {
         View { filter, lender: PhantomData }
     }
 }
 
 impl<'a> View<'a> {
-    /// Returns a filter over the bits of a blocked one, which are counted anew: reads everything.
-    /// `filter` makes it from these.
+    /// Returns a view of a blocked filter, from which `filter` makes a `Filter`. Counts the set
+    /// bits, so it reads all of them.
     pub(crate) fn of_blocked(
         blocked: &'a Blocked,
         filter: impl FnOnce(Blocked) -> Filter,
@@ -37,8 +38,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the bytes of a filter of kind blocked that is nothing more: it has no growing part and is
-/// no shard of another.
+/// Returns the bytes of a whole filter of kind blocked without a growing part.
 #[must_use]
 pub fn blocked_bytes(filter: &Filter) -> Option<&[u8]> {
     match &filter.content {

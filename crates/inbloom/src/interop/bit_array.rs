@@ -46,7 +46,7 @@ pub(crate) const fn row<P: Probing>(kind: Kind, name: &'static str, hasher: fn()
         abilities: Abilities {
             merges: true,
             probes: true,
-            undivided: Some("its program knows no shards"),
+            undivided: Some("its program has no shards"),
             ..Abilities::NONE
         },
         labels: Labels::BITS,

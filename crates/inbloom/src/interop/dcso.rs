@@ -88,7 +88,7 @@ static KIND_V0: kinds::Row = bit_array::row::<ProbingV0>(V0, "dcso-v0", hasher_v
 
 pub(super) static ROW: FormatRow = FormatRow {
     name: "dcso",
-    title: "DCSO's bloom, as of hashlookup",
+    title: "DCSO's bloom, used by hashlookup",
     variants: &[
         Variant { name: "gzip", help: "compressed" },
         Variant { name: "v0", help: "the format of versions 0.1 and 0.2.0" },

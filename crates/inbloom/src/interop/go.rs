@@ -125,7 +125,7 @@ fn parse(bytes: &[u8], variants: u32) -> Result<GoFile> {
         Some(b'{') => {
             let fields = json::parse(bytes)?;
             let base64 = base64::decode(fields.b.as_bytes());
-            let base64 = base64.ok_or_else(|| mismatch("field b", "base64", "something else"))?;
+            let base64 = base64.ok_or_else(|| mismatch("field b", "base64", "other text"))?;
             parse_set(fields.m, fields.k, &base64, variants, JSON)
         }
         _ => match gob::body(bytes) {
@@ -178,7 +178,7 @@ impl BitSet {
         }
         let last = self.words.last().copied().unwrap_or(0);
         if !bits.is_multiple_of(64) && last >> (bits % 64) != 0 {
-            return Err(mismatch("bits behind the filter's", "zeros", "some that are set"));
+            return Err(mismatch("bits after the filter's last bit", "zeros", "set bits"));
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ static KIND: kinds::Row = kinds::Row {
     abilities: Abilities {
         merges: true,
         probes: true,
-        undivided: Some("its program knows no shards"),
+        undivided: Some("its program has no shards"),
         ..Abilities::NONE
     },
     labels: Labels::BITS,

@@ -4,11 +4,11 @@
 //! words in order gives the values in order: setting the bits of {4, 7, 2, 5, 3} and reading them
 //! back is a sort. Ten million possible values take 1.25 MB, whatever the number of members.
 //!
-//! Where few of many values are present, one bit per possible value is waste: a set of a million
-//! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (Lemire et al., "Roaring
-//! bitmaps", 2016), which does the same verbs: about 2 bytes per member where they lie close, up to
-//! some 260 where each is alone. It cannot be
-//! queried in place in a file: it is rebuilt when read. Threads share it behind a lock, see
+//! If few of many values are present, one bit per possible value is too much: a set of a million
+//! 64-bit identifiers would take 2 EB. The plan then chooses a roaring bitmap (Lemire et al.,
+//! "Roaring bitmaps", 2016), with the same operations. It takes about 2 bytes per member where
+//! members lie close, and up to some 260 where each is alone. It cannot be queried in place in a
+//! file; it is rebuilt when it is read. Threads share it behind a lock, see
 //! [`Filter::into_shared`](crate::Filter::into_shared).
 
 mod plan;
@@ -72,7 +72,7 @@ impl Bitmap {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Memory`] if the system does not give the memory.
+    /// Fails with [`Error::Memory`] if there is not enough memory.
     ///
     /// # Panics
     ///
@@ -122,7 +122,7 @@ impl Bitmap {
     ///
     /// # Errors
     ///
-    /// Refuses values that are not below the bound.
+    /// Refuses a value that is not below the bound.
     #[inline]
     pub fn insert(&mut self, value: u64) -> Result<bool> {
         let value = in_universe(value, self.plan.bits())?;
@@ -393,7 +393,7 @@ fn in_universe(value: u64, universe: u64) -> Result<u64> {
 /// Returns the value that a digest stands for: the scheme of a bitmap does not hash.
 fn value(digest: Digest, universe: u64) -> Result<u64> {
     if digest.print == NOT_AN_INTEGER {
-        let got = "a key of more than 8 bytes, which is no integer".to_owned();
+        let got = "a key of more than 8 bytes".to_owned();
         return Err(Error::NotInUniverse { universe, got });
     }
     in_universe(digest.place, universe)

@@ -264,7 +264,7 @@ pub(crate) fn check_reserved(at: usize, bytes: &[u8]) -> Result<()> {
     // Bit 511, the highest of a block's last byte.
     let mut last_bytes = bytes.iter().skip(63 - at % 64).step_by(64);
     match last_bytes.any(|last| last >> 7 == 1) {
-        true => Err(mismatch("unused bits", "zeros", "some that are set")),
+        true => Err(mismatch("unused bits", "zeros", "set bits")),
         false => Ok(()),
     }
 }

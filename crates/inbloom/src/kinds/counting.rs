@@ -245,7 +245,7 @@ impl ArrayKind for Counting {
             ("counters", format!("{all} of {} bits", self.plan.width())),
             (
                 "saturated",
-                format!("{saturated} at their maximum, {}, which stay", self.max_count()),
+                format!("{saturated} at the maximum of {}; they stay there", self.max_count()),
             ),
         ]
     }

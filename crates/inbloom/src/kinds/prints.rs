@@ -47,7 +47,7 @@ impl Prints {
         let (words, rest) = cells.bytes().as_chunks::<8>();
         let prints: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         if !rest.is_empty() || !prints.is_sorted_by(|left, right| left < right) {
-            return Err(mismatch("payload", "ascending words of 8 bytes", "something else"));
+            return Err(mismatch("payload", "ascending words of 8 bytes", "other bytes"));
         }
         Ok(Prints { plan, prints: prints.into_iter().collect() })
     }

@@ -90,7 +90,7 @@ impl Kind {
         self.row().name
     }
 
-    /// Returns whether lists and messages leave it out. It works for those who name it.
+    /// Returns whether lists and messages leave the kind out. It works if its name is given.
     #[must_use]
     pub fn is_experimental(self) -> bool {
         self.abilities().is_experimental
@@ -101,7 +101,7 @@ impl Kind {
         Kind::ALL.iter().copied().filter(|kind| !kind.is_experimental())
     }
 
-    /// Words that describe its filters.
+    /// Returns the words that describe filters of this kind.
     #[must_use]
     pub fn labels(self) -> &'static Labels {
         &self.row().labels
@@ -116,7 +116,7 @@ impl Kind {
         &self.row().abilities
     }
 
-    /// Returns whether keys can be taken out again.
+    /// Returns whether keys can be removed.
     #[must_use]
     pub fn can_remove(self) -> bool {
         self.abilities().removes
@@ -128,9 +128,9 @@ impl Kind {
         self.abilities().merges
     }
 
-    /// Returns whether it is built once from all its keys, by
-    /// [`Filter::build`](crate::Filter::build), and never changed: it takes no insert, unless
-    /// [`Filter::into_overlay`](crate::Filter::into_overlay) lets it.
+    /// Returns whether a filter is built once from all its keys, by
+    /// [`Filter::build`](crate::Filter::build), and never changed. With an overlay it takes
+    /// changes: see [`Filter::into_overlay`](crate::Filter::into_overlay).
     #[must_use]
     pub fn is_static(self) -> bool {
         self.abilities().is_static
@@ -149,22 +149,22 @@ impl Kind {
         self.abilities().outgrows
     }
 
-    /// Returns whether an insert adds a copy of a key that is there, so that it takes as many
-    /// removals.
+    /// Returns whether the insert of a present key adds another copy. The key is then absent only
+    /// after as many removals.
     #[must_use]
     pub fn counts(self) -> bool {
         self.abilities().counts
     }
 
-    /// Returns whether it holds integers themselves: it does not hash them, has no false positives,
-    /// and is sized by the number of possible values.
+    /// Returns whether the kind stores integers without hashing them. It then has no false
+    /// positives, and the number of possible values determines its size.
     #[must_use]
     pub fn is_exact(self) -> bool {
         self.abilities().is_exact
     }
 
-    /// Returns whether it forgets keys as [`Filter::advance`](crate::Filter::advance) moves its
-    /// clock, or as others come.
+    /// Returns whether keys expire, either as [`Filter::advance`](crate::Filter::advance) moves the
+    /// clock or as new keys come.
     #[must_use]
     pub fn forgets(self) -> bool {
         self.abilities().forgets
@@ -176,8 +176,7 @@ impl Kind {
         self.abilities().keeps_rate
     }
 
-    /// Returns whether an insert may be refused though the filter can be written: it is full, or
-    /// needs memory.
+    /// Returns whether a writable filter may refuse an insert, because it is full or needs memory.
     #[must_use]
     pub fn may_refuse(self) -> bool {
         self.abilities().may_refuse
@@ -189,8 +188,7 @@ impl Kind {
         self.abilities().builds_in_parts
     }
 
-    /// Returns whether a batch of queries tells the system which pages of a mapped file it is going
-    /// to read.
+    /// Returns whether a batch of queries requests the pages of a mapped file before it reads them.
     #[must_use]
     pub fn foresees_pages(self) -> bool {
         self.abilities().foresees_pages

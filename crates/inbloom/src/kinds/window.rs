@@ -51,7 +51,7 @@ use crate::state::{Clocked, Intersecting, Measured, Positioned, Removable, State
 use crate::storage::{self, Bits, Cells, Order};
 pub(crate) use row::ROW;
 
-/// A set that forgets what was inserted longer ago than its window.
+/// A set whose keys expire when they were inserted longer ago than its window.
 pub struct Window {
     plan: Plan,
     /// None until it is set.
@@ -67,12 +67,22 @@ impl fmt::Debug for Window {
 }
 
 /// One generation of a window, see [`Filter::window_steps`](crate::Filter::window_steps).
+///
+/// ```
+/// use inbloom::{Filter, Kind, Plan};
+///
+/// let mut seen = Filter::new(Plan::builder(Kind::Window).last(1000).generations(4).build()?)?;
+/// seen.insert("alice")?;
+/// let newest = seen.window_steps()[0];
+/// assert!(newest.items == 1 && newest.fill > 0.0);
+/// # Ok::<(), inbloom::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowStep {
-    /// When it began, by the window's clock; None before the clock is set. A window in keys counts
-    /// keys instead.
+    /// When it began, by the window's clock. `None` before the clock is set. A window of a number
+    /// of keys counts keys instead of time.
     pub began: Option<u64>,
-    /// Keys that were new to it.
+    /// The number of keys that were new to it.
     pub items: u64,
     /// The share of its bits that are set.
     pub fill: f64,
@@ -80,7 +90,7 @@ pub struct WindowStep {
 
 struct Generation {
     began: u64,
-    /// Keys that were new to it.
+    /// The number of keys that were new to it.
     items: u64,
     members: Blocked,
 }
@@ -113,7 +123,7 @@ impl Window {
     pub(crate) fn from_cells(plan: Plan, cells: Cells) -> Result<Window> {
         let word = |at: usize| codec::u64_at(cells.bytes(), at * 8);
         let too_short =
-            || mismatch("directory of the window", "its words", "the end of the payload");
+            || mismatch("directory of the window", "more words", "the end of the payload");
         let (now, count) = (word(0).ok_or_else(too_short)?, word(1).ok_or_else(too_short)?);
         let kept = plan.kept_generations();
         if !(1..=kept).contains(&count) {
@@ -130,7 +140,7 @@ impl Window {
         }
         let used = (HEAD + ENTRY * count) * 8;
         if cells.bytes()[used..directory].iter().any(|byte| *byte != 0) {
-            return Err(mismatch("padding", "zeros", "something else"));
+            return Err(mismatch("padding", "zeros", "other bytes"));
         }
         let mut entries = Vec::with_capacity(count);
         let mut before = 0;
@@ -139,7 +149,7 @@ impl Window {
             let (began, items, ones) = (entry(0)?, entry(1)?, entry(2)?);
             if began < before || now < began {
                 let expected = "in order, and not after the clock";
-                return Err(mismatch("begin of a generation", expected, began));
+                return Err(mismatch("start of a generation", expected, began));
             }
             if ones > each.cells() {
                 let most = format!("at most {}", each.cells());

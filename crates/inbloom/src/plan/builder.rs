@@ -1,4 +1,4 @@
-//! What is known of a plan, and what holds for every kind of it.
+//! Collects the given numbers of a plan, and applies the rules that hold for every kind.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::kind::Kind;
 
-/// Collects what is known of a plan; [`PlanBuilder::build`] finds the rest.
+/// Collects what you know about a filter. [`PlanBuilder::build`] computes the rest.
 ///
 /// ```
 /// use inbloom::{Kind, Plan};
@@ -93,16 +93,15 @@ impl PlanBuilder {
         self.bits_per_key(tier.bits_per_key())
     }
 
-    /// Sets the bits that a key sets. The planner finds a number if it is not given, which is
-    /// nearly always better.
+    /// Sets the number of bits that a key sets. Without it the planner chooses the best number.
     pub fn probes(mut self, probes: u32) -> PlanBuilder {
         self.probes = Some(probes);
         self
     }
 
-    /// Sets the cache lines that a key of a blocked filter touches: 1 is fastest, 2 is smaller at
-    /// low rates. The default is 2 if that saves 15% of the bits, which is from about 2 * 10^-5
-    /// down.
+    /// Sets the number of cache lines that a key of a blocked filter touches: 1 is fastest, 2 is
+    /// smaller at low rates. The default is 2 if that saves 15% of the bits, which is the case at
+    /// rates below about 2 * 10^-5.
     pub fn lines(mut self, lines: u32) -> PlanBuilder {
         self.lines = Some(lines);
         self
@@ -128,16 +127,17 @@ impl PlanBuilder {
     }
 
     /// Sets the share of the unused rate that each growth of a scalable filter leaves to later
-    /// ones: 0.5 to 0.99, by default 0.8. A smaller share makes a filter smaller that has grown
-    /// little. A larger share does so for one that has grown much.
+    /// ones: 0.5 to 0.99, by default 0.8. A small share saves memory in a filter that grows little.
+    /// A large share saves memory in a filter that grows much.
     pub fn tightening(mut self, tightening: f64) -> PlanBuilder {
         self.tightening = Some(tightening);
         self
     }
 
     /// Sets the length of a window as a time, to the millisecond, on the clock that
-    /// [`Filter::advance`](crate::Filter::advance) moves. Items are then the distinct keys of that
-    /// time. If keys come unevenly, set items to those of the busiest step times the generations.
+    /// [`Filter::advance`](crate::Filter::advance) sets. Items are then the distinct keys of that
+    /// time. If keys come unevenly, set items to the keys of the busiest step times the number of
+    /// generations.
     pub fn window(mut self, time: Duration) -> PlanBuilder {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.span = Some(Span::Millis(millis));
@@ -159,11 +159,10 @@ impl PlanBuilder {
     }
 
     /// Leaves a share of the rate to a growing part, for blocked and classic filters: see
-    /// [`Filter::into_growing`](crate::Filter::into_growing). The rate is then that of both
-    /// together, and the bits are those of a lower rate.
+    /// [`Filter::into_growing`](crate::Filter::into_growing). The target rate then holds for both
+    /// parts together, so the base is planned for a lower rate.
     ///
-    /// Where items and memory determine the rate, the plan's rate leaves the growing part its
-    /// share.
+    /// If items and memory determine the rate, the plan's rate is that of both parts together.
     pub fn growing(mut self) -> PlanBuilder {
         self.growing = true;
         self
@@ -173,8 +172,8 @@ impl PlanBuilder {
     ///
     /// # Errors
     ///
-    /// Refuses numbers that contradict each other, do not suffice, or are out of range. The error
-    /// has the reason.
+    /// Refuses numbers that contradict each other, are too few, or are out of range. The error
+    /// gives the reason.
     pub fn build(self) -> Result<Plan> {
         self.check_given()?;
         if self.growing {
@@ -229,7 +228,7 @@ impl PlanBuilder {
             (self.probes.is_some(), kind.has_probes(), "choose its probes", probes),
             (self.width.is_some(), kind.chooses_width(), "choose a width", width),
             (growth, kind.can_grow(), "grow", "use kind scalable, which does"),
-            (span, kind.forgets(), "forget keys", "use kind window, which does"),
+            (span, kind.forgets(), "drop old keys", "use kind window, which does"),
         ];
         match fits.into_iter().find(|(given, has, ..)| *given && !has) {
             Some((_, _, verb, remedy)) => Err(Error::Unsupported { kind, verb, remedy }),

@@ -670,7 +670,7 @@ fn what_is_not_bits_is_read_as_it_was_written() {
     assert_eq!((list.occupied(), parts.added()), (1000, 20));
     assert!((1000..1100).all(|i| !list.contains(format!("member {i}"))));
     assert!((0..300).all(|i| !list.contains(format!("absent {i}"))));
-    assert!(parts.denied() > 100, "{}", parts.denied());
+    assert!(parts.excluded() > 100, "{}", parts.excluded());
 
     let bytes = by_name("blocked-grown");
     let grown = Filter::view(&bytes).unwrap();

@@ -138,7 +138,7 @@ fn what_is_denied_is_no_others_loss() {
     for list in reopened(&list) {
         assert!(!found(&list, &foreign).contains(&true));
         assert!(all(&found(&list, &digests(0..5000))));
-        assert_eq!(list.as_overlay().unwrap().denied(), foreign.len() as u64);
+        assert_eq!(list.as_overlay().unwrap().excluded(), foreign.len() as u64);
     }
 }
 
@@ -146,15 +146,15 @@ fn what_is_denied_is_no_others_loss() {
 fn only_what_was_removed_counts_as_gone() {
     let mut list = living(0..100, 0.1);
     let foreign = digests(10_000..20_000);
-    let denied = list.deny_digests(&foreign).unwrap();
+    let denied = list.exclude_digests(&foreign).unwrap();
     assert!(denied > 100, "{denied} of 10,000 are claimed by accident: more than there are keys");
-    assert_eq!(list.deny_digests(&foreign).unwrap(), 0, "all of them are denied already");
+    assert_eq!(list.exclude_digests(&foreign).unwrap(), 0, "all of them are denied already");
     assert_eq!(list.remove_digests(&digests(0..10)).unwrap(), 10);
     assert_eq!(list.remove_digests(&[digest(20), digest(0), digest(20)]).unwrap(), 1);
     for list in reopened(&list) {
         assert!(!found(&list, &foreign).contains(&true));
         assert!(all(&found(&list, &digests(21..100))));
-        assert_eq!(list.as_overlay().unwrap().denied(), denied + 11);
+        assert_eq!(list.as_overlay().unwrap().excluded(), denied + 11);
         assert_eq!((list.inserted(), list.estimated_items().items), (89, 89.0));
         let shared = list.into_shared().unwrap();
         assert_eq!((shared.inserted(), shared.estimated_items().items), (89, 89.0));
@@ -169,13 +169,13 @@ fn keys_are_denied_by_an_open_list_only_and_removed_in_batches_by_others_too() {
     assert_eq!(counting.remove_digests(&digests(0..10)).unwrap(), 10);
     assert_eq!((counting.inserted(), counting.occupied()), (0, 0));
     for mut filter in [counting, base(0..10, 0.1)] {
-        let text = filter.deny_digests(&digests(0..10)).unwrap_err().to_string();
+        let text = filter.exclude_digests(&digests(0..10)).unwrap_err().to_string();
         assert!(text.contains("Filter::into_overlay"), "{text}");
     }
     let mut list = living(0..10, 0.1);
     assert!(list.remove_digest(digest(0)).unwrap());
     let mut closed = reopened(&list).swap_remove(0);
-    assert!(closed.deny_digests(&digests(0..10)).is_err());
+    assert!(closed.exclude_digests(&digests(0..10)).is_err());
     assert!(closed.remove_digests(&digests(0..10)).is_err());
     assert!(all(&found(&closed, &digests(1..10))));
 }
@@ -243,7 +243,7 @@ fn a_key_that_comes_back_is_in_and_denied_no_more() {
         assert!(list.contains_digest(key), "{part}");
     }
     let parts = list.as_overlay().unwrap();
-    assert_eq!((parts.added(), parts.denied()), (1, 0));
+    assert_eq!((parts.added(), parts.excluded()), (1, 0));
     assert_eq!((list.inserted(), list.occupied()), (101, 100));
 }
 
@@ -273,7 +273,7 @@ fn changes_are_counted_and_shown() {
     (0..30).for_each(|number| assert!(list.remove_digest(digest(number)).unwrap()));
     for list in reopened(&list) {
         let parts = list.as_overlay().unwrap();
-        assert_eq!((parts.added(), parts.denied(), list.occupied()), (100, 30, 1000));
+        assert_eq!((parts.added(), parts.excluded(), list.occupied()), (100, 30, 1000));
         assert_eq!(list.inserted(), 1070);
         let estimate = list.estimated_items();
         assert!((estimate.items - 1070.0).abs() <= 3.0 * estimate.error, "{estimate:?}");

@@ -699,7 +699,7 @@ fn options_out_of_their_range_are_refused() {
     );
     assert_eq!(
         text(Plan::builder(Kind::Window).last(100).items(200)),
-        "items is 200, but must be 100 as the window is, or left out"
+        "items is 200, but must be 100, the length of the window, or left out"
     );
     assert_eq!(
         text(Plan::builder(Kind::Window).items(100)),

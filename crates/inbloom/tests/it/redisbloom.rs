@@ -1008,5 +1008,5 @@ fn errors_say_what_was_expected_what_came_and_what_to_do() {
     assert!(text(&header).starts_with("hashes of a link: expected 8 for "), "{}", text(&header));
     assert!(text(&header).contains(", got 9; "), "{}", text(&header));
     let error = Bloom::new(0.01, 1 << 40, 2, 1000).unwrap_err().to_string();
-    assert!(error.ends_with("bytes, the limit is 1000: raise the limit or take a smaller filter"));
+    assert!(error.ends_with("bytes, the limit is 1000: raise the limit, or use a smaller filter"));
 }

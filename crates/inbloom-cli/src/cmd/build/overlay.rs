@@ -126,9 +126,9 @@ pub fn finish(args: &Args, filter: Filter, keys: Keys, promise: Option<f64>) -> 
     }
     let promise = promise.unwrap_or(filter.plan().rate());
     let mut filter = filter.into_overlay(promise)?;
-    let denied = deny(&mut filter, &args.input, never_match, &keys)?;
+    let excluded = exclude(&mut filter, &args.input, never_match, &keys)?;
     if !never_match.is_empty() {
-        args.summary.say(matched(denied));
+        args.summary.say(matched(excluded));
     }
     Ok(filter)
 }
@@ -168,7 +168,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
         filter.insert_digests(keys, &mut new)?;
         Ok(filter_file::count_new(&new))
     })?;
-    let denied = deny(&mut filter, &args.input, &overlay.never_match, &keys)?;
+    let excluded = exclude(&mut filter, &args.input, &overlay.never_match, &keys)?;
     if let Some(note) = &args.note {
         filter.set_note(note)?;
     }
@@ -189,7 +189,7 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
         args.output.display(),
     ));
     if !overlay.never_match.is_empty() {
-        args.summary.say(matched(denied));
+        args.summary.say(matched(excluded));
     }
     if let Some(warning) = warning(&filter) {
         output::warn(&warning);
@@ -197,14 +197,14 @@ pub fn update(args: &Args, base: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn matched(denied: Tally) -> String {
-    let so = match denied.changed {
+fn matched(excluded: Tally) -> String {
+    let so = match excluded.changed {
         0 => "",
         1 => ", and is now excluded",
         _ => ", and are now excluded",
     };
-    let (claimed, read) = (numbers::exact(denied.changed), numbers::keys(denied.read));
-    format!("{claimed} of {read} of --never-match matched by mistake{so}")
+    let (matched, read) = (numbers::exact(excluded.changed), numbers::keys(excluded.read));
+    format!("{matched} of {read} of --never-match matched by mistake{so}")
 }
 
 /// Warns of an overlay with many keys.
@@ -232,8 +232,20 @@ fn warning(filter: &Filter) -> Option<Problem> {
 
 /// Denies the keys of these files. Most of them were never in, so that none counts as one that has
 /// left.
-fn deny(filter: &mut Filter, input: &InputArgs, files: &[PathBuf], keys: &Keys) -> Result<Tally> {
-    change(filter, "excluding", input, files, keys, |filter, keys| Ok(filter.deny_digests(keys)?))
+fn exclude(
+    filter: &mut Filter,
+    input: &InputArgs,
+    files: &[PathBuf],
+    keys: &Keys,
+) -> Result<Tally> {
+    change(
+        filter,
+        "excluding",
+        input,
+        files,
+        keys,
+        |filter, keys| Ok(filter.exclude_digests(keys)?),
+    )
 }
 
 /// Hands the digests of all records of these files to `take`; of none, if there are no files.

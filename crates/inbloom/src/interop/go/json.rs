@@ -12,7 +12,7 @@ pub(super) struct Object<'a> {
 }
 
 fn unexpected(expected: &'static str) -> Error {
-    mismatch("JSON", expected, "something else")
+    mismatch("JSON", expected, "other text")
 }
 
 /// What is left of the text.
@@ -76,7 +76,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Object<'_>> {
         }
     }
     if !text.0.trim_ascii().is_empty() {
-        return Err(unexpected("nothing behind the object"));
+        return Err(unexpected("nothing after the object"));
     }
     match (m, k, b) {
         (Some(m), Some(k), Some(b)) => Ok(Object { m, k, b }),

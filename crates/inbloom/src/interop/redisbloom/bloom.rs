@@ -1,10 +1,10 @@
 //! RedisBloom's Bloom filter: one link, or a chain of links that grows.
 //!
-//! **Idea.** A link is a plain Bloom filter for a number of items. When it has taken as many, the
-//! next item opens another link, `growth` times as large and with half the rate, so that the rates
-//! of all links together stay below what was asked for: the first has half of it, the second a
-//! quarter, and so on. (A filter that does not grow has the whole rate to itself.) An item is
-//! present if any link has it, and is added to the newest if none does.
+//! **Idea.** A link is a plain Bloom filter for a number of items. When it is full, the next item
+//! opens another link, `growth` times as large and with half the rate. The rates of all links
+//! together therefore stay below the target rate: the first link has half of it, the second a
+//! quarter, and so on. (A filter that does not grow has the whole rate.) An item is present if any
+//! link has it. It is added to the newest link if none has it.
 //!
 //! **A link.** With a rate p for n entries:
 //!
@@ -23,13 +23,13 @@
 //!
 //! The links' bytes follow in chunks.
 //!
-//! **Cost.** A query asks every link, the newest first; each miss waits for about two cache lines,
-//! a hit for as many as there are hashes. Opening a link takes no time: its memory is zeroed by the
-//! system when it is first written.
+//! **Cost.** A query looks into every link, the newest first. Each miss waits for about two cache
+//! lines, a hit for as many as there are hashes. Opening a link takes no time, because the system
+//! zeroes its memory when it is first written.
 //!
 //! **When not.** In small links the arithmetic sequence of probes collapses: at capacity 100 and
-//! rate 10^-6 the measured rate is 60 times as high. Use a kind of our own unless a RedisBloom has
-//! to read the filter, or wrote it.
+//! rate 10^-6 the measured rate is 60 times as high. Use another kind, unless RedisBloom reads or
+//! wrote the filter.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -87,15 +87,15 @@ pub struct Link {
     pub bits: u64,
     /// Bits that an item sets.
     pub hashes: u32,
-    /// Items that it is for.
+    /// Items that it is planned for.
     pub entries: u64,
-    /// Items that it has.
+    /// Items that it holds.
     pub size: u64,
-    /// The rate that it is made for.
+    /// Its target rate.
     pub rate: f64,
     /// Bits per entry.
     pub bpe: f64,
-    /// If not 0, probes are modulo 2 to this power, as RedisBloom 1 and 2.0 had it.
+    /// If not 0, probes are modulo 2 to this power, as in RedisBloom 1 and 2.0.
     pub log2_bits: u8,
 }
 
@@ -202,8 +202,15 @@ impl LinkBits {
 }
 
 impl Bloom {
-    /// An empty filter for `capacity` items, to grow by links `growth` times as large, or not at
-    /// all if that is 0. The rate is between 0 and 1; RedisBloom 8 takes none above 0.25.
+    /// Creates an empty filter for `capacity` items. Each further link is `growth` times as large;
+    /// with 0 the filter does not grow. The rate is between 0 and 1; RedisBloom 8 takes at most
+    /// 0.25.
+    ///
+    /// # Errors
+    ///
+    /// Refuses values out of range, and a filter of more than `limit` bytes.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::interop::redisbloom::Bloom;
@@ -242,29 +249,29 @@ impl Bloom {
         })
     }
 
-    /// What the filter knows of an item. It depends on the filter: those of RedisBloom 1 have
-    /// another hash.
+    /// Returns the hash of an item for this filter. Filters of RedisBloom 1 have another hash.
     #[inline]
     #[must_use]
     pub fn pair(&self, item: &[u8]) -> Pair {
         if self.options & HASH_64 != 0 { Pair::of(item) } else { Pair::of_32(item) }
     }
 
-    /// Whether the item may be there: false is certain, true is probable.
+    /// Returns whether the item may be present: false is certain, true is probable.
     #[must_use]
     pub fn contains(&self, item: &[u8]) -> bool {
         self.contains_pair(self.pair(item))
     }
 
-    /// As [`contains`](Bloom::contains), for an item that was hashed by [`pair`](Bloom::pair).
+    /// Does the same as [`contains`](Bloom::contains), for an item that was hashed by
+    /// [`pair`](Bloom::pair).
     #[inline]
     #[must_use]
     pub fn contains_pair(&self, pair: Pair) -> bool {
         self.layers.iter().rev().any(|layer| layer.contains(pair))
     }
 
-    /// Asks for many items: `found` is then one answer each. The memory that one needs travels
-    /// while others are worked on.
+    /// Queries many items. `found` is emptied first, and then has a result for each. The memory of
+    /// one item is fetched while others are worked on.
     pub fn contains_many(&self, items: &[impl AsRef<[u8]>], found: &mut Vec<bool>) {
         found.clear();
         let ahead = self.bytes() > FITS_IN_L2 as u64;
@@ -303,15 +310,24 @@ impl Bloom {
         newest_first.for_each(|layer| layer.prefetch(pair, PROBES_AHEAD));
     }
 
-    /// Adds an item, and tells whether it is certainly new. The filter may grow, to at most `limit`
-    /// bytes.
+    /// Adds an item, and returns whether it is certainly new. The filter may grow, to at most
+    /// `limit` bytes.
     ///
-    /// An item that is there, or seems to be, is never refused.
+    /// An item that is probably present is never refused.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the item is new and there is no room for it.
     pub fn insert(&mut self, item: &[u8], limit: u64) -> Result<bool, Refused> {
         self.insert_pair(self.pair(item), limit)
     }
 
-    /// As [`insert`](Bloom::insert), for an item that was hashed by [`pair`](Bloom::pair).
+    /// Does the same as [`insert`](Bloom::insert), for an item that was hashed by
+    /// [`pair`](Bloom::pair).
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert`](Bloom::insert) does.
     pub fn insert_pair(&mut self, pair: Pair, limit: u64) -> Result<bool, Refused> {
         if self.contains_pair(pair) {
             return Ok(false);
@@ -361,7 +377,11 @@ impl Bloom {
         self.items = 0;
     }
 
-    /// Copies the filter, unless there is no memory for the copy.
+    /// Copies the filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is not enough memory.
     pub fn try_clone(&self) -> Result<Bloom, ForeignError> {
         let mut layers = Vec::new();
         memory::reserve(&mut layers, self.layers.len())?;
@@ -371,8 +391,12 @@ impl Bloom {
         Ok(Bloom { options: self.options, growth: self.growth, items: self.items, layers })
     }
 
-    /// Takes in the items of another filter. Both must have the same links; the error names what
-    /// differs, with both values. An item of both is counted twice.
+    /// Adds the items of another filter, which must have the same links. An item of both counts
+    /// twice.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filters differ. The error has the name of what differs, and both values.
     pub fn unite(&mut self, other: &Bloom) -> Result<(), (&'static str, String, String)> {
         let shape = |link: Link| Link { size: 0, ..link };
         let differs =
@@ -407,37 +431,38 @@ impl Bloom {
         })
     }
 
-    /// The number of adds that were answered with "new".
+    /// Returns the number of adds that returned "new".
     #[must_use]
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// The items that its links are for.
+    /// Returns the number of items that its links are planned for.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.links().fold(0, |sum, link| sum.saturating_add(link.entries))
     }
 
-    /// The bytes of all bit arrays.
+    /// Returns the bytes of all bit arrays.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.links().map(|link| link.bytes).sum()
     }
 
-    /// The bytes of memory that it takes beside its own: all bit arrays and the list of them, as an
-    /// allocator rounds them up.
+    /// Returns the bytes of memory on the heap: all bit arrays and their list, as an allocator
+    /// rounds them up.
     #[must_use]
     pub fn memory(&self) -> u64 {
         memory::of(&self.layers, |layer| &layer.array)
     }
 
-    /// The links, oldest first.
+    /// Returns the links, oldest first.
     pub fn links(&self) -> impl DoubleEndedIterator<Item = Link> + ExactSizeIterator + '_ {
         self.layers.iter().map(|layer| layer.link)
     }
 
-    /// How many times as large as the last the next link is. None if there is never a next.
+    /// Returns how many times as large as the last link the next one is, or `None` if the filter
+    /// does not grow.
     #[must_use]
     pub fn growth(&self) -> Option<u32> {
         // No server writes a growth of 0 without the option, but it can mean nothing else.
@@ -464,7 +489,7 @@ impl Bloom {
         self.layers.iter().map(|layer| layer.array.bytes())
     }
 
-    /// What `BF.SCANDUMP` gives for iterator 0.
+    /// Returns the reply of `BF.SCANDUMP` for iterator 0.
     #[must_use]
     pub fn header(&self) -> Vec<u8> {
         let mut header = Vec::with_capacity(HEADER + HEADER_OF_LINK * self.layers.len());
@@ -485,29 +510,44 @@ impl Bloom {
         header
     }
 
-    /// What `BF.SCANDUMP` gives for an iterator from 1 on: the next iterator, and at most `most`
-    /// bytes. None at the end. RedisBloom gives at most [`CHUNK`](super::CHUNK) bytes. Panics if
-    /// `most` is 0.
+    /// Returns the reply of `BF.SCANDUMP` for an iterator from 1 on: the next iterator, and at most
+    /// `most` bytes. The result is `None` at the end. RedisBloom returns at most
+    /// [`CHUNK`](super::CHUNK) bytes.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `most` is 0.
     #[must_use]
     pub fn chunk(&self, position: u64, most: usize) -> Option<(u64, &[u8])> {
         memory::chunk(self.arrays(), position, most)
     }
 
-    /// Writes all bytes that `BF.SCANDUMP` gives in chunks.
+    /// Writes all bytes that `BF.SCANDUMP` returns in chunks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the writer fails.
     pub fn write_body(&self, mut writer: impl Write) -> io::Result<()> {
         self.arrays().try_for_each(|array| writer.write_all(array))
     }
 
-    /// Reads all bytes in the place of those that are there: what [`write_body`](Bloom::write_body)
-    /// wrote of a filter of the same header.
+    /// Replaces all bytes by those that [`write_body`](Bloom::write_body) has written for a filter
+    /// of the same header.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reader fails or ends too early.
     pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
         self.layers.iter_mut().try_for_each(|layer| reader.read_exact(layer.array.bytes_mut()))
     }
 
-    /// The filter that a header describes, without its bits: those come by [`load`](Bloom::load).
+    /// Creates the filter that a header describes, without its bits. [`load`](Bloom::load) adds
+    /// them.
     ///
-    /// Refused is what RedisBloom refuses, and what it would stumble over later: no links at all, a
-    /// rate that is none, a modulus beyond the bits, more hashes than a rate can need.
+    /// # Errors
+    ///
+    /// Refuses what RedisBloom refuses, and headers on which it would fail later: no links, a rate
+    /// that is not between 0 and 1, a modulus beyond the bits, or too many hashes.
     pub fn from_header(header: &[u8], limit: u64) -> Result<Bloom, ForeignError> {
         let short = || ForeignError::damaged("header", "20 bytes and 53 per link", header.len());
         let mut fields = Decoder(header);
@@ -535,8 +575,12 @@ impl Bloom {
         builder.finish()
     }
 
-    /// Puts a chunk in its place, given with its iterator as `BF.SCANDUMP` gave both. The order of
-    /// chunks does not matter.
+    /// Loads a chunk with its iterator, as `BF.SCANDUMP` returned them. Chunks may come in any
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk does not fit the filter.
     pub fn load(&mut self, iterator: u64, data: &[u8]) -> Result<(), LoadError> {
         let length = data.len() as u64;
         if iterator == 0 || iterator < length {

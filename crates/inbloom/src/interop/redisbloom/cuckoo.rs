@@ -3,8 +3,8 @@
 //! **Idea.** An item is kept as one byte, its fingerprint, in one of two buckets. If both are full
 //! in every sub-filter, entries of the newest are moved to their other bucket, at most
 //! `max_iterations` of them; if that leads to no empty slot all are moved back, and another
-//! sub-filter is added, `expansion` times as large as the one before. Which other bucket an entry
-//! has follows from the one it is in, so that entries can be moved without their items.
+//! sub-filter is added, `expansion` times as large as the one before. The other bucket of an entry
+//! follows from the one it is in, so entries can be moved without their items.
 //!
 //! **Two buckets.** Of n buckets, a power of two, with h = MurmurHash64A(item, 0):
 //!
@@ -37,9 +37,8 @@
 //! word: both buckets are compared at once, without a branch. A wrong yes is as probable as
 //! 2 * bucket_size / 255, times the share of slots in use, for each sub-filter.
 //!
-//! **When not.** An item that was never added must not be removed: the entry that goes may be
-//! another item's. With many sub-filters queries are slow and often wrong; reserve enough, or
-//! expand by 2.
+//! **When not.** Never remove an item that was not added: the removed entry may belong to another
+//! item. With many sub-filters, queries are slow and often wrong. Reserve enough, or expand by 2.
 
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -54,11 +53,12 @@ use super::murmur::{MULTIPLIER_32, murmur64a};
 use crate::codec::Decoder;
 use crate::kernels::{FITS_IN_L2, Towards, prefetch};
 
-/// The most sub-filters of a filter: the largest number that RedisBloom's own setting takes
-/// (`cf-max-expansions`, which is 32 unless it is set). A query asks each.
+/// The largest number of sub-filters of a filter: the maximum of RedisBloom's setting
+/// `cf-max-expansions`, whose default is 32. A query looks into each.
 pub const MAX_FILTERS: u64 = 1 << 16;
 
-/// The most bytes of a sub-filter: see "4 GiB" above.
+/// The largest size of a sub-filter in bytes: RedisBloom computes the offset of a bucket in 32
+/// bits.
 pub const MAX_SUB_FILTER: u64 = 1 << 32;
 
 /// Up to this many slots a removal compacts at once, as RedisBloom does at any size: 1.4 ms for
@@ -82,12 +82,12 @@ pub struct CuckooChain {
     compaction: Option<Progress>,
 }
 
-/// What a cuckoo filter knows of an item: its 64-bit hash.
+/// The 64-bit hash of an item of a cuckoo filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hash(pub u64);
 
 impl Hash {
-    /// The hash of an item.
+    /// Returns the hash of an item.
     #[must_use]
     pub fn of(item: &[u8]) -> Hash {
         Hash(murmur64a(item, 0))
@@ -134,7 +134,7 @@ impl SubFilter {
         Ok(SubFilter { mask: buckets - 1, bucket_size: bucket_size.into(), slots })
     }
 
-    /// The slots of a bucket.
+    /// Returns the number of slots of a bucket.
     #[inline]
     fn bucket(&self, bucket: u64) -> Range<usize> {
         let start = (bucket & self.mask) as usize * self.bucket_size;
@@ -259,7 +259,7 @@ impl SubFilter {
 /// The sizes of a filter's sub-filters, as its header has them.
 #[derive(Clone, Copy)]
 pub(super) struct ChainShape {
-    /// Those of the first sub-filter.
+    /// Buckets of the first sub-filter.
     pub buckets: u64,
     pub bucket_size: u16,
     pub expansion: u16,
@@ -304,9 +304,15 @@ impl Progress {
 }
 
 impl CuckooChain {
-    /// An empty filter for about `capacity` items: the smallest power of two of buckets that is at
-    /// least `capacity / bucket_size`. `expansion` is rounded up to a power of two; with 0 the
-    /// filter does not grow.
+    /// Creates an empty filter for about `capacity` items. The number of buckets is the smallest
+    /// power of two that is at least `capacity / bucket_size`. `expansion` is rounded up to a power
+    /// of two; with 0 the filter does not grow.
+    ///
+    /// # Errors
+    ///
+    /// Refuses values out of range, and a filter of more than `limit` bytes.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::interop::redisbloom::CuckooChain;
@@ -364,18 +370,31 @@ impl CuckooChain {
         }
     }
 
-    /// Adds an item once more, whether it is there or not. The filter may grow, to at most `limit`
-    /// bytes and [`MAX_FILTERS`] sub-filters.
+    /// Adds an item, also if it is present. The filter may grow, to at most `limit` bytes and
+    /// [`MAX_FILTERS`] sub-filters.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no room for the item.
     pub fn insert(&mut self, item: &[u8], limit: u64) -> Result<(), Refused> {
         self.insert_hash(Hash::of(item), limit)
     }
 
-    /// Adds an item unless it is there or seems to be, and tells whether it was added.
+    /// Adds an item unless it is probably present, and returns whether it was added.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert`](CuckooChain::insert) does.
     pub fn insert_unique(&mut self, item: &[u8], limit: u64) -> Result<bool, Refused> {
         self.insert_unique_hash(Hash::of(item), limit)
     }
 
-    /// As [`insert_unique`](CuckooChain::insert_unique), for an item that was hashed.
+    /// Does the same as [`insert_unique`](CuckooChain::insert_unique), for an item that is hashed
+    /// already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert`](CuckooChain::insert) does.
     pub fn insert_unique_hash(&mut self, hash: Hash, limit: u64) -> Result<bool, Refused> {
         if self.contains_hash(hash) {
             return Ok(false);
@@ -383,7 +402,11 @@ impl CuckooChain {
         self.insert_hash(hash, limit).map(|()| true)
     }
 
-    /// As [`insert`](CuckooChain::insert), for an item that was hashed.
+    /// Does the same as [`insert`](CuckooChain::insert), for an item that is hashed already.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`insert`](CuckooChain::insert) does.
     pub fn insert_hash(&mut self, hash: Hash, limit: u64) -> Result<(), Refused> {
         if self.items >= MAX_COUNT {
             return Err(Refused::Full);
@@ -430,13 +453,13 @@ impl CuckooChain {
         Ok(())
     }
 
-    /// Whether the item may be there: false is certain, true is probable.
+    /// Returns whether the item may be present: false is certain, true is probable.
     #[must_use]
     pub fn contains(&self, item: &[u8]) -> bool {
         self.contains_hash(Hash::of(item))
     }
 
-    /// As [`contains`](CuckooChain::contains), for an item that was hashed.
+    /// Does the same as [`contains`](CuckooChain::contains), for an item that is hashed already.
     #[inline]
     #[must_use]
     pub fn contains_hash(&self, hash: Hash) -> bool {
@@ -444,8 +467,8 @@ impl CuckooChain {
         self.filters.iter().rev().any(|filter| filter.holds(entry))
     }
 
-    /// As [`contains_hash`](CuckooChain::contains_hash) for each: in `found` there are as many
-    /// answers as hashes afterwards.
+    /// Queries many items that are hashed already. `found` is emptied first, and then has a result
+    /// for each.
     pub fn contains_hashes(&self, hashes: &[Hash], found: &mut Vec<bool>) {
         found.clear();
         let Ok(()) = each_run(self, hashes, |chain, run| {
@@ -454,8 +477,12 @@ impl CuckooChain {
         });
     }
 
-    /// Calls `work` for one hash after another until it fails. The memory of those that follow is
-    /// requested meanwhile.
+    /// Calls `work` for one hash after another until it fails. Meanwhile it prefetches the memory
+    /// of the following hashes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `work`.
     pub fn try_each<E>(
         &mut self,
         hashes: &[Hash],
@@ -473,21 +500,22 @@ impl CuckooChain {
         }
     }
 
-    /// How often the item may be there: at least as often as it was added and not removed.
+    /// Returns how many copies of the item the filter may hold: at least the number of adds less
+    /// removals.
     #[must_use]
     pub fn count(&self, item: &[u8]) -> u64 {
         self.count_hash(Hash::of(item))
     }
 
-    /// As [`count`](CuckooChain::count), for an item that was hashed.
+    /// Does the same as [`count`](CuckooChain::count), for an item that is hashed already.
     #[must_use]
     pub fn count_hash(&self, hash: Hash) -> u64 {
         let entry = hash.entry();
         self.filters.iter().map(|filter| filter.count(entry)).sum()
     }
 
-    /// As [`count_hash`](CuckooChain::count_hash) for each: in `counts` there are as many numbers
-    /// as hashes afterwards.
+    /// Counts many items that are hashed already. `counts` is emptied first, and then has a number
+    /// for each.
     pub fn count_hashes(&self, hashes: &[Hash], counts: &mut Vec<u64>) {
         counts.clear();
         let Ok(()) = each_run(self, hashes, |chain, run| {
@@ -496,15 +524,16 @@ impl CuckooChain {
         });
     }
 
-    /// Removes an item once, and tells whether it was there, or seemed to be.
+    /// Removes one copy of an item, and returns whether it was probably present.
     ///
-    /// A small filter is compacted on the way, once more than a tenth as many items were deleted as
-    /// there are. A large one only says so: see [`is_compaction_due`](CuckooChain::is_compaction_due).
+    /// When the number of removed items exceeds a tenth of those that remain, a small filter
+    /// compacts itself. For a large one, call [`compact_step`](CuckooChain::compact_step) when
+    /// [`is_compaction_due`](CuckooChain::is_compaction_due) returns true.
     pub fn remove(&mut self, item: &[u8]) -> bool {
         self.remove_hash(Hash::of(item))
     }
 
-    /// As [`remove`](CuckooChain::remove), for an item that was hashed.
+    /// Does the same as [`remove`](CuckooChain::remove), for an item that is hashed already.
     pub fn remove_hash(&mut self, hash: Hash) -> bool {
         let entry = hash.entry();
         for filter in self.filters.iter_mut().rev() {
@@ -522,25 +551,25 @@ impl CuckooChain {
         false
     }
 
-    /// Whether RedisBloom would compact the filter after a removal: it has several sub-filters, and
-    /// more than a tenth as many items were deleted as there are.
+    /// Returns whether RedisBloom would compact the filter after a removal: it has several
+    /// sub-filters, and the number of removed items exceeds a tenth of those that remain.
     #[must_use]
     pub fn is_compaction_due(&self) -> bool {
         self.filters.len() > 1 && self.deletes > self.items / 10
     }
 
-    /// Moves entries to older sub-filters where there is room, and frees the newest if that empties
-    /// them. Reads the whole filter.
+    /// Moves entries to older sub-filters where there is room, and frees the newest ones that
+    /// become empty. Reads the whole filter.
     pub fn compact(&mut self) {
         self.compaction = None;
         while !self.compact_step(usize::MAX) {}
     }
 
-    /// A part of a compaction, of about `budget` slots and buckets looked at. True when it is done,
-    /// after which the next call begins anew.
+    /// Does a part of a compaction, of about `budget` slots and buckets. Returns true when the
+    /// compaction is complete; the next call begins a new one.
     ///
-    /// Between steps the filter may be used and changed: no entry is ever missing. If it was not
-    /// changed, it ends as [`compact`](CuckooChain::compact) would have left it.
+    /// The filter may be used and changed between steps: no entry is ever missing. If it was not
+    /// changed, the result is that of [`compact`](CuckooChain::compact).
     pub fn compact_step(&mut self, budget: usize) -> bool {
         let mut left = budget.max(1);
         let newest = self.filters.len() - 1;
@@ -597,7 +626,11 @@ impl CuckooChain {
         (self.items, self.deletes) = (0, 0);
     }
 
-    /// Copies the filter, unless there is no memory for the copy.
+    /// Copies the filter.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is not enough memory.
     pub fn try_clone(&self) -> Result<CuckooChain, ForeignError> {
         let mut filters = Vec::new();
         memory::reserve(&mut filters, self.filters.len())?;
@@ -612,56 +645,57 @@ impl CuckooChain {
         Ok(CuckooChain { filters, compaction: None, ..*self })
     }
 
-    /// The number of items there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// The number of items removed since the last compaction.
+    /// Returns the number of items removed since the last compaction.
     #[must_use]
     pub fn deletes(&self) -> u64 {
         self.deletes
     }
 
-    /// The number of sub-filters.
+    /// Returns the number of sub-filters.
     #[must_use]
     pub fn filters(&self) -> u64 {
         self.filters.len() as u64
     }
 
-    /// The buckets of the first sub-filter.
+    /// Returns the number of buckets of the first sub-filter.
     #[must_use]
     pub fn buckets(&self) -> u64 {
         self.filters[0].mask + 1
     }
 
-    /// The slots of a bucket.
+    /// Returns the number of slots of a bucket.
     #[must_use]
     pub fn bucket_size(&self) -> u16 {
         self.bucket_size
     }
 
-    /// The most entries that are moved for one item.
+    /// Returns the largest number of entries that one insert moves.
     #[must_use]
     pub fn max_iterations(&self) -> u16 {
         self.max_iterations
     }
 
-    /// How many times as large as the last the next sub-filter is; 0 if there is never a next.
+    /// Returns how many times as large as the last sub-filter the next one is, or 0 if the filter
+    /// does not grow.
     #[must_use]
     pub fn expansion(&self) -> u16 {
         self.expansion
     }
 
-    /// The bytes of all sub-filters, which is the number of slots too.
+    /// Returns the bytes of all sub-filters, which is also the number of slots.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.arrays().map(|slots| slots.len() as u64).sum()
     }
 
-    /// The bytes of memory that it takes beside its own: all sub-filters and the list of them, as an
-    /// allocator rounds them up.
+    /// Returns the bytes of memory on the heap: all sub-filters and their list, as an allocator
+    /// rounds them up.
     #[must_use]
     pub fn memory(&self) -> u64 {
         memory::of(&self.filters, |filter| &filter.slots)
@@ -672,7 +706,8 @@ impl CuckooChain {
         self.filters.iter().map(|filter| filter.slots.bytes())
     }
 
-    /// What `CF.SCANDUMP` gives for position 0. (Of an empty filter it gives nothing at all.)
+    /// Returns the reply of `CF.SCANDUMP` for position 0. (For an empty filter RedisBloom returns
+    /// nothing.)
     #[must_use]
     pub fn header(&self) -> Vec<u8> {
         let mut header = Vec::with_capacity(HEADER);
@@ -685,29 +720,45 @@ impl CuckooChain {
         header
     }
 
-    /// What `CF.SCANDUMP` gives for a position from 1 on: the next position, and at most `most`
-    /// bytes. None at the end. RedisBloom gives at most [`CHUNK`](super::CHUNK) bytes. Panics if
-    /// `most` is 0.
+    /// Returns the reply of `CF.SCANDUMP` for a position from 1 on: the next position, and at most
+    /// `most` bytes. The result is `None` at the end. RedisBloom returns at most
+    /// [`CHUNK`](super::CHUNK) bytes.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `most` is 0.
     #[must_use]
     pub fn chunk(&self, position: u64, most: usize) -> Option<(u64, &[u8])> {
         memory::chunk(self.arrays(), position, most)
     }
 
-    /// Writes all bytes that `CF.SCANDUMP` gives in chunks.
+    /// Writes all bytes that `CF.SCANDUMP` returns in chunks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the writer fails.
     pub fn write_body(&self, mut writer: impl Write) -> io::Result<()> {
         self.arrays().try_for_each(|array| writer.write_all(array))
     }
 
-    /// Reads all bytes in the place of those that are there: what [`write_body`](CuckooChain::write_body)
-    /// wrote of a filter of the same header.
+    /// Replaces all bytes by those that [`write_body`](CuckooChain::write_body) has written for a
+    /// filter of the same header.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the reader fails or ends too early.
     pub fn read_body(&mut self, mut reader: impl Read) -> io::Result<()> {
         // What a compaction has seen so far is no longer so.
         self.compaction = None;
         self.filters.iter_mut().try_for_each(|filter| reader.read_exact(filter.slots.bytes_mut()))
     }
 
-    /// The filter that a header describes, without its entries: those come by
-    /// [`load`](CuckooChain::load).
+    /// Creates the filter that a header describes, without its entries. [`load`](CuckooChain::load)
+    /// adds them.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a header that describes no filter, and a filter of more than `limit` bytes.
     pub fn from_header(header: &[u8], limit: u64) -> Result<CuckooChain, LoadError> {
         let length = header.len() as u64;
         let Some((counts, shape, max_iterations)) = fields_of(header) else {
@@ -720,8 +771,12 @@ impl CuckooChain {
         Ok(builder.finish())
     }
 
-    /// Puts a chunk in its place, given with its position as `CF.SCANDUMP` gave both. The order of
-    /// chunks does not matter.
+    /// Loads a chunk with its position, as `CF.SCANDUMP` returned them. Chunks may come in any
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk does not fit the filter.
     pub fn load(&mut self, position: u64, data: &[u8]) -> Result<(), LoadError> {
         let length = data.len() as u64;
         let misfit = || LoadError::CannotLoad { position, length };

@@ -2,7 +2,7 @@
 
 use super::memory::Short;
 
-/// Why a filter was not made.
+/// Describes why a filter could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
@@ -16,19 +16,19 @@ pub enum ForeignError {
         /// The range, in words.
         expected: &'static str,
     },
-    /// Larger than the caller allows. Nothing was allocated.
+    /// The filter is larger than the caller's limit. Nothing was allocated.
     #[error(
-        "the filter needs {needed} bytes, the limit is {limit}: raise the limit or take a smaller filter"
+        "the filter needs {needed} bytes, the limit is {limit}: raise the limit, or use a smaller filter"
     )]
     Limit {
-        /// Bytes needed. The largest number there is stands for more than can be counted.
+        /// Bytes needed. `u64::MAX` means more than can be counted.
         needed: u64,
         /// The limit given.
         limit: u64,
     },
     /// A sub-filter of a cuckoo filter that RedisBloom could not address.
     #[error(
-        "a sub-filter of {bytes} bytes, but at most {most} can be addressed: take fewer items or a smaller expansion"
+        "a sub-filter would have {bytes} bytes, the limit is {most}: reserve fewer items, or use a smaller expansion"
     )]
     TooLarge {
         /// Bytes of the sub-filter. The largest number stands for more than can be counted.
@@ -36,13 +36,13 @@ pub enum ForeignError {
         /// The most there can be: [`MAX_SUB_FILTER`](super::MAX_SUB_FILTER).
         most: u64,
     },
-    /// The system did not give the memory.
-    #[error("could not get {bytes} bytes of memory: take a smaller filter or free memory")]
+    /// There is not enough memory.
+    #[error("could not allocate {bytes} bytes of memory: free memory, or use a smaller filter")]
     Memory {
         /// Bytes asked for.
         bytes: u64,
     },
-    /// Bytes that are no header or payload of RedisBloom, or that are damaged.
+    /// The bytes are not a header or payload of RedisBloom, or are damaged.
     #[error("{what}: expected {expected}, got {got}; dump the filter again from its server")]
     Damaged {
         /// The part of the dump.
@@ -52,20 +52,20 @@ pub enum ForeignError {
         /// What is there.
         got: String,
     },
-    /// A value in an RDB file of a type that is not known, so that its end is not.
+    /// An RDB file has a value of an unknown type. The end of such a value cannot be found.
     #[error(
-        "type {kind} in the RDB file{}: this inbloom does not know where such a value ends; upgrade inbloom, or dump the filter alone with BF.SCANDUMP, CF.SCANDUMP or DUMP",
+        "the RDB file has a value of type {kind}{}, which this inbloom cannot skip; upgrade inbloom, or dump the filter alone with BF.SCANDUMP, CF.SCANDUMP or DUMP",
         of_key(.key)
     )]
     UnknownType {
         /// The number of the type.
         kind: u8,
-        /// The key of the value. Empty if it is no value.
+        /// The key of the value. Empty if the type is not that of a value.
         key: String,
     },
-    /// A log that changes a filter by other commands than those that load it.
+    /// A log changes a filter by other commands than LOADCHUNK.
     #[error(
-        "{command} in the log changes a filter, and only loading is read: rewrite the log with BGREWRITEAOF, or take an RDB file"
+        "the log changes a filter by {command}, and inbloom reads only loaded filters: rewrite the log with BGREWRITEAOF, or use an RDB file"
     )]
     Changed {
         /// The command.
@@ -73,7 +73,7 @@ pub enum ForeignError {
     },
     /// A payload of a later RedisBloom.
     #[error(
-        "payload of encoding {got}, this inbloom reads up to {supported}: upgrade inbloom, or copy the filter by SCANDUMP and LOADCHUNK"
+        "payload of encoding {got}, this inbloom reads up to {supported}: upgrade inbloom, or copy the filter with SCANDUMP and LOADCHUNK"
     )]
     NewerEncoding {
         /// The encoding version in the payload.
@@ -87,17 +87,19 @@ fn of_key(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!(" (key \"{key}\")") }
 }
 
-/// Why an item was not added. The filter is as it was.
+/// Describes why an item was not added. The filter is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// There is no room, and the filter does not grow.
     #[error("the filter is full and does not grow: reserve a larger one, or one that grows")]
     Full,
-    /// The next link's rate would be zero: halved some thousand times, it is no number any more.
-    #[error("the filter cannot grow further, its rate has come down to zero: reserve a larger one")]
+    /// The next link's rate would be zero, after about a thousand halvings.
+    #[error(
+        "the filter cannot grow further, because the rate of the next link would be zero: reserve a larger one"
+    )]
     Exhausted,
-    /// To grow would take more than the caller allows.
+    /// The grown filter would be larger than the caller's limit.
     #[error("the filter needs {needed} bytes to grow, the limit is {limit}: raise the limit")]
     Memory {
         /// Bytes that the filter would take. The largest number stands for more than can be
@@ -106,9 +108,9 @@ pub enum Refused {
         /// The limit given.
         limit: u64,
     },
-    /// To grow would take a sub-filter that RedisBloom could not address.
+    /// The next sub-filter would be too large for RedisBloom to address.
     #[error(
-        "the next sub-filter would have {bytes} bytes, but at most {most} can be addressed: reserve a filter with a smaller expansion"
+        "the next sub-filter would have {bytes} bytes, the limit is {most}: reserve a filter with a smaller expansion"
     )]
     TooLarge {
         /// Bytes of the sub-filter. The largest number stands for more than can be counted.
@@ -116,22 +118,24 @@ pub enum Refused {
         /// The most there can be: [`MAX_SUB_FILTER`](super::MAX_SUB_FILTER).
         most: u64,
     },
-    /// The system did not give the memory.
-    #[error("could not get {bytes} bytes of memory for the filter to grow: free memory")]
+    /// There is not enough memory.
+    #[error("could not allocate {bytes} bytes of memory for the filter to grow: free memory")]
     Allocation {
         /// Bytes asked for.
         bytes: u64,
     },
 }
 
-/// Why a chunk was not taken. The filter is as it was.
+/// Describes why a chunk was not loaded. The filter is unchanged.
 ///
-/// `BF.LOADCHUNK` and `CF.LOADCHUNK` have three errors each; the variants are these.
+/// `BF.LOADCHUNK` and `CF.LOADCHUNK` have three errors each. Each is a variant.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// Bloom: an iterator that no chunk of this length can have.
-    #[error("a chunk of {length} bytes cannot have iterator {iterator}: give both as SCANDUMP did")]
+    #[error(
+        "a chunk of {length} bytes cannot have iterator {iterator}: pass both as SCANDUMP returned them"
+    )]
     BadData {
         /// The iterator given.
         iterator: u64,
@@ -140,7 +144,7 @@ pub enum LoadError {
     },
     /// Bloom: an iterator behind the last link.
     #[error(
-        "iterator {iterator} is not within the filter's {bytes} bytes: load its own header first"
+        "iterator {iterator} is beyond the filter's {bytes} bytes: load the header of this dump first"
     )]
     NoLink {
         /// The iterator given.
@@ -149,7 +153,9 @@ pub enum LoadError {
         bytes: u64,
     },
     /// Bloom: a chunk that reaches beyond its link.
-    #[error("a chunk of {length} bytes where the link has {room} left: load its own header first")]
+    #[error(
+        "the chunk has {length} bytes, and its link has room for {room}: load the header of this dump first"
+    )]
     TooBig {
         /// Bytes in the chunk.
         length: u64,
@@ -157,7 +163,9 @@ pub enum LoadError {
         room: u64,
     },
     /// Cuckoo: a header of another length.
-    #[error("a header of {length} bytes, not {expected}: give what SCANDUMP gave for position 0")]
+    #[error(
+        "the header has {length} bytes, expected {expected}: pass the reply of SCANDUMP for position 0"
+    )]
     BadHeader {
         /// Bytes in the header given.
         length: u64,
@@ -169,7 +177,7 @@ pub enum LoadError {
     CannotCreate(#[from] ForeignError),
     /// Cuckoo: an empty chunk, or one that is not within one sub-filter.
     #[error(
-        "a chunk of {length} bytes at position {position} does not fit: give both as SCANDUMP did"
+        "a chunk of {length} bytes at position {position} does not fit: pass both as SCANDUMP returned them"
     )]
     CannotLoad {
         /// The position given.

@@ -65,7 +65,7 @@ const LABELS: Labels = Labels {
 const ABILITIES: Abilities = Abilities {
     keeps_rate: true,
     may_refuse: true,
-    undivided: Some("RedisBloom knows no shards"),
+    undivided: Some("RedisBloom has no shards"),
     ..Abilities::NONE
 };
 
@@ -112,7 +112,7 @@ pub(in crate::interop) static ROW: FormatRow = FormatRow {
     title: "RedisBloom's DUMP, SCANDUMP, LOADCHUNK and RDB files",
     variants: &[
         Variant { name: "commands", help: "LOADCHUNK commands for redis-cli --pipe" },
-        Variant { name: "chunks", help: "the replies of SCANDUMP, one behind the other" },
+        Variant { name: "chunks", help: "the replies of SCANDUMP, one after the other" },
     ],
     kinds: &[&BLOOM_ROW, &BLOOM_32_ROW, &CUCKOO_ROW],
     hashes: &[&HASH, &HASH_32, &HASH_CUCKOO],

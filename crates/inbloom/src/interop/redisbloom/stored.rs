@@ -49,7 +49,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Makes the filter. What it takes in memory is checked against `limit` before it is taken.
+    /// Creates the filter. Its size is checked against `limit` before memory is allocated.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Stored<'_> {
 ///
 /// # Errors
 ///
-/// Fails if the file is damaged, holds a type of value that is not known, or changes filters by other
-/// commands: such an append-only file has to be rewritten first.
+/// Fails if the file is damaged, holds a value of an unknown type, or changes filters by commands
+/// other than LOADCHUNK. Rewrite such an append-only file first.
 pub fn stored(file: &[u8]) -> Result<Vec<Stored<'_>>, ForeignError> {
     survey(file).map(|survey| survey.filters)
 }
@@ -101,7 +101,8 @@ pub(super) fn survey(file: &[u8]) -> Result<Survey<'_>, ForeignError> {
     Ok(Survey { filters, is_only_loading: !is_rdb && others == 0 })
 }
 
-/// Makes the filter of the chunks that `SCANDUMP` gave, the header first, one behind the other.
+/// Creates the filter from the chunks that `SCANDUMP` returned, the header first, one after the
+/// other.
 ///
 /// # Errors
 ///
@@ -121,19 +122,20 @@ pub fn from_chunks(bytes: &[u8]) -> Result<Restored, ForeignError> {
         }
         None => Err(ForeignError::damaged(
             "chunks of SCANDUMP",
-            "a header and as many bytes as it says, all chunks in their order",
-            format!("{length} bytes that are not"),
+            "a header and all chunks in their order",
+            format!("{length} bytes of another length or content"),
         )),
     }
 }
 
-/// Returns whether bytes are chunks of `SCANDUMP`, one behind the other.
+/// Returns whether bytes are chunks of `SCANDUMP`, one after the other.
 #[must_use]
 pub fn is_chunks(bytes: &[u8]) -> bool {
     chunks_of(bytes).is_some()
 }
 
-/// Returns what is missing behind bytes that are the header of a dump and too few of its chunks.
+/// Returns the number of missing bytes, if these bytes are the header of a dump and too few of its
+/// chunks.
 #[must_use]
 pub fn missing_behind_header(bytes: &[u8]) -> Option<u64> {
     let missing = |(header, body): (u64, u64)| {
@@ -208,12 +210,17 @@ fn from_commands(
     limit: u64,
 ) -> Result<Restored, ForeignError> {
     let Some(((1, header), chunks)) = chunks.split_first() else {
-        return Err(ForeignError::damaged("first chunk", "the header, with iterator 1", "another"));
+        return Err(ForeignError::damaged(
+            "first chunk",
+            "the header, with iterator 1",
+            "another chunk",
+        ));
     };
     // What the header says must be there before memory is taken for it.
     let there = chunks.iter().map(|(_, chunk)| chunk.len() as u64).sum::<u64>();
     let limit = limit.min(memory_for(there.max(1)));
-    let wrong = |error: super::LoadError| ForeignError::damaged("chunk", "one that fits", error);
+    let wrong =
+        |error: super::LoadError| ForeignError::damaged("chunk", "a chunk of this filter", error);
     let (restored, bytes) = match module {
         Module::Bloom => {
             let mut bloom = Bloom::from_header(header, limit)?;
@@ -260,7 +267,7 @@ fn incomplete(expected: u64, got: impl ToString) -> ForeignError {
 }
 
 impl Restored {
-    /// The Bloom filter, if it is one.
+    /// Returns the Bloom filter, if it is one.
     #[must_use]
     pub fn as_bloom(&self) -> Option<&Bloom> {
         match self {
@@ -269,7 +276,7 @@ impl Restored {
         }
     }
 
-    /// The cuckoo filter, if it is one.
+    /// Returns the cuckoo filter, if it is one.
     #[must_use]
     pub fn as_cuckoo(&self) -> Option<&CuckooChain> {
         match self {

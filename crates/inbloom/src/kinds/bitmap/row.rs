@@ -27,7 +27,7 @@ pub(crate) static ROW: Row = Row {
         keeps_rate: true,
         probes: true,
         undivided: Some(
-            "an integer is not hashed, so that keys would not spread; use one bitmap for each \
+            "integers are not hashed, so they would not spread evenly; use one bitmap for each \
              range of integers",
         ),
         ..Abilities::NONE

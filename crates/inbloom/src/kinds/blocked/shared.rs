@@ -188,7 +188,7 @@ impl SharedBlocked {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Memory`] if the system does not give the memory.
+    /// Fails with [`Error::Memory`] if there is not enough memory.
     pub fn new(shape: &Arc<Shape>) -> Result<SharedBlocked> {
         let cells = Cells::zeroed(shape.plan.bytes())?.into_shared()?;
         Ok(SharedBlocked { shape: Arc::clone(shape), cells })

@@ -79,7 +79,7 @@ impl Scalable {
             let most = if is_tagged { MAX_TAGGED } else { 1 << MAX_LEVEL };
             if !is_known || buckets == 0 || buckets > most {
                 let got = format!("{lane} bits, {planes} planes, {zeros:?}, {buckets} buckets");
-                return Err(mismatch("shape of a table", "one that can be", got));
+                return Err(mismatch("shape of a table", "a shape of this layout", got));
             }
             let entries = fields.u64().ok_or_else(short)?;
             let weight = fields.u128().ok_or_else(short)?;

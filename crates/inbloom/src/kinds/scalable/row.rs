@@ -30,7 +30,7 @@ pub(crate) static ROW: Row = Row {
         bits: None,
         in_use: "entries",
         arrays: ", table by table",
-        never_overfull: Some("grows by itself, since there is no -n that it must keep to"),
+        never_overfull: Some("always grows past -n"),
         above_target: "",
     },
     planner: &ScalablePlan,

@@ -70,7 +70,11 @@ impl Planner for WindowPlan {
         if let (Span::Items(last), Some(given)) = (span, given.items)
             && last != given
         {
-            return parameter("items", given, format_args!("{last} as the window is, or left out"));
+            return parameter(
+                "items",
+                given,
+                format_args!("{last}, the length of the window, or left out"),
+            );
         }
         if let Some(got) = given.rate.filter(|rate| rate / kept < MIN_RATE) {
             let reason = "must be at least 1e-12 for each generation of a window and one more";

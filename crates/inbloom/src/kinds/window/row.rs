@@ -29,7 +29,7 @@ pub(crate) static ROW: Row = Row {
         letter: 'w',
         bits: Some(" in a generation"),
         arrays: ", generation by generation",
-        never_overfull: Some("forgets by itself"),
+        never_overfull: Some("drops old keys by itself"),
         above_target: ": more keys than planned in a step",
         ..Labels::BITS
     },

@@ -282,7 +282,7 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         hashed(Hasher::sip13(one)).merge(&hashed(Hasher::sip13(two))).expect_err("a refusal");
     let text = error.to_string();
     // The check values are what the files keep; the keys themselves are not shown.
-    assert!(text.starts_with("the filters differ in hash key: one with check "), "{text}");
+    assert!(text.starts_with("the filters differ in secret key: check "), "{text}");
     assert_eq!(text.matches("one with check").count(), 2, "{text}");
     let shown: Vec<&str> = text.split("one with check ").skip(1).map(|rest| &rest[..16]).collect();
     assert!(

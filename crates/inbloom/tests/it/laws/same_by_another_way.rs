@@ -36,7 +36,7 @@ fn a_shared_filter_becomes_what_an_exclusive_one_becomes() {
             }
             kind => {
                 let expected = format!(
-                    "kind {kind} cannot follow a clock; use kind window, the only one that forgets keys"
+                    "kind {kind} cannot follow a clock; use kind window, the only one whose keys expire"
                 );
                 assert_eq!(exclusive.advance(5).expect_err("a refusal").to_string(), expected);
                 assert_eq!(shared.advance(5).expect_err("a refusal").to_string(), expected);

@@ -278,7 +278,7 @@ fn bytes_that_do_not_belong_are_refused_and_change_nothing() {
     let mut bytes = vec![0xff; 128];
     bytes[63] = 0x7f;
     let refusal = |at: u64, bytes: &[u8]| filter.or_from(at, bytes).unwrap_err().to_string();
-    let reserved = "unused bits: expected zeros, got some that are set; ";
+    let reserved = "unused bits: expected zeros, got set bits; ";
     assert!(refusal(0, &bytes).starts_with(reserved), "{}", refusal(0, &bytes));
     assert!(refusal(127, &bytes[127..]).starts_with(reserved));
     assert!(refusal(63, &[0x80]).starts_with(reserved));
