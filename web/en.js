@@ -369,9 +369,9 @@ export const en = {
   "span.24h": "24 hours",
 
   "advice.over_target":
-    "The false-positive rate is {rate}, above the target of {target}: the filter has {keys} keys and was reserved for {capacity}. Create a larger one and move over.",
+    "The false-positive rate is {rate}, above the target of {target}: the filter has {keys} keys and was reserved for {capacity}. Create a larger filter and add the keys again.",
   "advice.full":
-    "The filter has {keys} of {capacity} keys and takes no more. Create a larger one and move over.",
+    "The filter has {keys} of {capacity} keys and takes no more. Create a larger filter and add the keys again.",
   "advice.full_soon":
     "{used} used. At this speed it is full in {span}, {when}. For twice the keys reserve {command}, which takes {size}.",
   "advice.nearly_full": "{used} used. For twice the keys reserve {command}, which takes {size}.",

@@ -14,11 +14,11 @@ use crate::lock::{Lock, WaitArgs};
 use crate::output::problem;
 use crate::signals::Signals;
 
-/// The secret key of filters that are hashed under one.
+/// The option for the secret key.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct KeyArgs {
-    /// Hash with the secret key in this file (32 hexadecimal digits), so that nobody else can craft
-    /// false positives
+    /// Hash with the secret key in this file (32 hexadecimal digits), so that attackers cannot
+    /// craft false positives
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 }
@@ -74,8 +74,8 @@ pub struct OpenArgs {
 }
 
 impl OpenArgs {
-    /// The key is read once, for all shards and for both times that they may be opened: it may come
-    /// from a pipe.
+    /// The key. It may come from a pipe, so it is read once for all shards, which may be opened
+    /// twice.
     fn options(&self) -> Result<OpenOptions> {
         let options = OpenOptions::new().secret(self.key.key()?.as_ref());
         Ok(match self.from {
@@ -84,17 +84,17 @@ impl OpenArgs {
         })
     }
 
-    /// Whether a file may be taken for one of this format by its content.
+    /// Whether a file's content may determine its format.
     pub fn allows(&self, format: &str) -> bool {
         self.from.is_none_or(|from| from.name() == format)
     }
 
-    /// The secret key, for filters that are not in files.
+    /// Returns the secret key, for filters that are not in files.
     pub fn key(&self) -> Result<Option<SecretKey>> {
         self.key.key()
     }
 
-    /// Whether a secret key was given. Does not read it: it may come from a pipe.
+    /// Returns whether a secret key was given. Does not read it, because it may come from a pipe.
     pub fn has_key(&self) -> bool {
         self.key.key_file.is_some()
     }
@@ -104,8 +104,8 @@ impl OpenArgs {
         open_by(path, self.options()?.writable(true))
     }
 
-    /// Opens a filter to query it: what a window of time has forgotten by now is not in it any
-    /// more.
+    /// Opens a filter to query it now: in a window of time, keys that have expired by now are
+    /// absent.
     pub fn open_now(&self, path: &Path) -> Result<Filter> {
         let options = self.options()?;
         at_present(open_by(path, options)?, || open_by(path, options.writable(true)))
@@ -122,8 +122,8 @@ impl OpenArgs {
         at_present(open_all_by(path, options)?, || open_all_by(path, options.writable(true)))
     }
 
-    /// Reads all of a filter's file and checks its checksums. Files of other programs have none,
-    /// and were checked when they were read.
+    /// Reads all of a filter's file and checks its checksums. Files of other programs have no
+    /// checksums, and were checked when they were read.
     pub fn verify(&self, path: &Path) -> Result<()> {
         if self.from.is_some() { Ok(()) } else { verify(path) }
     }
@@ -136,19 +136,19 @@ pub fn format_parser() -> impl TypedValueParser<Value = Format> {
         .map(|name| name.parse().expect("the name is one of Format::all"))
 }
 
-/// A format with these of its variants.
+/// Returns a format with the given variants.
 pub fn container(format: Format, variants: &[String]) -> Result<Container> {
     Ok(Container::new(format, variants.iter().map(String::as_str))?)
 }
 
-/// Whether a filter has a target that its rate can be compared with. Formats that record none have a
-/// plan that was guessed from their bits.
+/// Returns whether a filter has a target rate. In formats that record none, the plan is a guess
+/// from the bits.
 pub fn has_target(filter: &Filter) -> bool {
     filter.plan().kind().format().is_none_or(Format::records_plan)
 }
 
-/// Lets a window of time that was opened to query it forget. That is a change, which is made in
-/// memory; the files stay as they are.
+/// Sets the clock of a window of time that was opened to query it, so that old keys expire. The
+/// change is in memory; the files stay as they are.
 fn at_present(filter: Filter, open_mut: impl FnOnce() -> Result<Filter>) -> Result<Filter> {
     if !has_clock(filter.plan()) {
         return Ok(filter);
@@ -158,7 +158,7 @@ fn at_present(filter: Filter, open_mut: impl FnOnce() -> Result<Filter>) -> Resu
     Ok(filter)
 }
 
-/// The hash of a filter that is being made; later commands take its seed from its file.
+/// The options for the hash of a new filter. Later commands take its seed from its file.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct HashArgs {
     #[command(flatten)]
@@ -171,7 +171,7 @@ pub struct HashArgs {
 }
 
 impl HashArgs {
-    /// The hash of a new filter of this kind.
+    /// Returns the hash of a new filter of this kind.
     pub fn hasher(&self, kind: Kind) -> Result<Hasher> {
         let given = self.given()?;
         if !kind.is_exact() {
@@ -186,7 +186,7 @@ impl HashArgs {
         Ok(Hasher::integers())
     }
 
-    /// The hash of a new filter for another program, under a seed if it takes one.
+    /// Returns the hash of a new filter for another program, with the given seed if it takes one.
     pub fn foreign_hasher(&self, hasher: Hasher) -> Result<Hasher> {
         match self.hash_seed {
             None => Ok(hasher),
@@ -196,12 +196,12 @@ impl HashArgs {
         }
     }
 
-    /// Refuses options that ask for another hash than that of a filter that is there.
+    /// Refuses options for another hash than that of an existing filter.
     pub fn check(&self, filter: &Filter) -> Result<()> {
         self.check_hasher(filter.hasher())
     }
 
-    /// Refuses options that ask for another hash than this one.
+    /// Refuses options for another hash than this one.
     pub fn check_hasher(&self, found: &Hasher) -> Result<()> {
         let Some((option, asked)) = self.given()? else { return Ok(()) };
         ensure!(
@@ -218,7 +218,7 @@ impl HashArgs {
         Ok(())
     }
 
-    /// The hash that was asked for, if any, and by which option.
+    /// Returns the given hash, if any, and its option.
     fn given(&self) -> Result<Option<(&'static str, Hasher)>> {
         let keyed = self.key.key()?.map(|key| ("--key-file", Hasher::sip13(key)));
         let seeded = self.hash_seed.map(|seed| ("--hash-seed", Hasher::xxh3(seed)));
@@ -226,7 +226,7 @@ impl HashArgs {
     }
 }
 
-/// A hash as people see it: its seed is worth a word unless it is the default.
+/// Describes a hash. The seed is included unless it is the default.
 pub fn shown(hasher: &Hasher) -> String {
     match hasher.seed() {
         None | Some(0) => hasher.name().to_string(),
@@ -245,8 +245,8 @@ fn open_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     options.open(path).map_err(|error| name(error, path))
 }
 
-/// The files that a name stands for: the one of that name; or if there is none, those of the
-/// filter's shards, in order. If there are none either, the name is taken for a file's.
+/// Returns the files of a name: the file of that name or, if it does not exist, the filter's shards
+/// in order. If there are no shards either, returns the name.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let shards = shards_instead_of(path);
     if shards.is_empty() { vec![path.to_owned()] } else { shards }
@@ -257,7 +257,7 @@ pub fn open_all(path: &Path, key: Option<&SecretKey>) -> Result<Filter> {
     open_all_by(path, OpenOptions::new().secret(key))
 }
 
-/// Opens the files of a filter one by one, so that an error names the file of a damaged shard.
+/// Opens the files of a filter one by one. An error therefore names the file of a damaged shard.
 fn open_all_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     let files = files_of(path);
     if files == [path] {
@@ -269,8 +269,8 @@ fn open_all_by(path: &Path, options: OpenOptions) -> Result<Filter> {
     Filter::from_shards(shards).with_context(|| file::stem_of(path).display().to_string())
 }
 
-/// A line is looked up in one form only, that of the first shard: keys that another shard has in
-/// another form would be missed. The library leaves what texts mean to us.
+/// All shards must have the same normalization and key encoding, because a line is looked up in one
+/// form only, that of the first shard. The library does not interpret these texts.
 fn check_normalization(files: &[PathBuf], shards: &[Filter]) -> Result<()> {
     let (first, expected) = (files[0].display(), shards[0].normalization());
     for (file, shard) in files.iter().zip(shards) {
@@ -300,7 +300,7 @@ fn check_normalization(files: &[PathBuf], shards: &[Filter]) -> Result<()> {
     Ok(())
 }
 
-/// The shards that are there of a filter of which there is no file.
+/// Returns the existing shards of a filter that has no file of its own.
 fn shards_instead_of(path: &Path) -> Vec<PathBuf> {
     match path.try_exists() {
         // In a folder that cannot be read there are none; opening the file tells what is wrong.
@@ -309,7 +309,7 @@ fn shards_instead_of(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What is wrong with a name that has shards only, for a command that takes one file.
+/// Returns the error for a name that has only shards, in a command that takes one file.
 fn only_shards(path: &Path) -> Option<anyhow::Error> {
     let shards = shards_instead_of(path);
     let first = shards.first()?.display();
@@ -328,7 +328,7 @@ fn check_one_file(path: &Path) -> Result<()> {
     only_shards(path).map_or(Ok(()), Err)
 }
 
-/// Lets the clock of a window of time go on to now; the other filters have none.
+/// Sets the clock of a window of time to now. Other filters have none.
 pub fn advance(filter: &mut Filter) -> Result<()> {
     if has_clock(filter.plan()) {
         filter.advance(now())?;
@@ -340,17 +340,17 @@ fn has_clock(plan: &Plan) -> bool {
     matches!(plan.span(), Some(Span::Millis(_)))
 }
 
-/// The time by which windows forget, in milliseconds since 1970. A system clock that is set before
-/// that stands still.
+/// Returns the time for the clock of windows, in milliseconds since 1970. A system clock before
+/// 1970 counts as 0.
 fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Inserts the keys of a set, in order, and tells of each whether it was new.
+/// Inserts the keys of a set, in order, and returns for each whether it was new.
 ///
-/// In most kinds that is an insert. But a counting or cuckoo filter would hold a key that comes
-/// again twice: it is inserted only if it is absent. On an error the answers are those before it.
+/// In most kinds this is an insert. A counting or cuckoo filter would hold a repeated key twice, so
+/// the key is inserted only if it is absent. After an error, the results end before the failed key.
 pub fn insert_set(
     filter: &mut Filter,
     digests: &[Digest],
@@ -362,8 +362,8 @@ pub fn insert_set(
     }
 }
 
-/// Inserts the keys that are not there yet, in order, and tells of each whether it was new. On an
-/// error the answers are those before it.
+/// Inserts the absent keys, in order, and returns for each whether it was new. After an error, the
+/// results end before the failed key.
 pub fn insert_absent(
     filter: &mut Filter,
     digests: &[Digest],
@@ -388,14 +388,14 @@ pub fn insert_absent(
     Ok(())
 }
 
-/// How many of the answers to inserts say that the key was new.
+/// Returns how many inserts reported a new key.
 pub fn count_new(new: &[bool]) -> u64 {
     new.iter().map(|new| u64::from(*new)).sum()
 }
 
-/// Returns whether the current rate is above its target by more than chance. At the planned number
-/// of keys the fill scatters around its expectation, so half of all good filters are a little above
-/// it: that is not worth an alarm.
+/// Returns whether the current rate is above its target by more than chance explains. At the
+/// planned number of keys the fill varies around its expectation, so half of all good filters are
+/// slightly above it. That is not worth a warning.
 pub fn exceeds_promise(filter: &Filter) -> bool {
     if !has_target(filter) {
         return false;
@@ -418,7 +418,7 @@ pub fn verify(path: &Path) -> Result<()> {
     file::verify(path).map_err(|error| name(error, path))
 }
 
-/// Says which file it was, unless the library has.
+/// Adds the name of the file, unless the library's error has it.
 fn name(error: Error, path: &Path) -> anyhow::Error {
     match error {
         Error::Io { .. } => error.into(),
@@ -430,8 +430,9 @@ fn name(error: Error, path: &Path) -> anyhow::Error {
     }
 }
 
-/// Fails now rather than after hours of reading: a filter is saved beside its final name and then
-/// renamed, so its folder must exist and be writable, and the name must be free or a file's.
+/// Checks that a file can be saved at this path, before hours of reading. A filter is saved beside
+/// its final name and then renamed, so its folder must exist and be writable, and the name must be
+/// free or that of a file.
 pub fn check_output(path: &Path) -> Result<()> {
     let shown = path.display();
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
@@ -447,7 +448,7 @@ pub fn check_output(path: &Path) -> Result<()> {
         .map(drop)
 }
 
-/// The folder in which a file is saved: where it is a link, that of what it leads to.
+/// Returns the folder in which a file is saved. For a link, it is the folder of its target.
 pub fn folder_of(path: &Path) -> PathBuf {
     let path = file::destination(path).unwrap_or_else(|_| path.to_owned());
     match path.parent() {
@@ -456,16 +457,16 @@ pub fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Saves a filter. A signal to stop is too late now, but a second one is not, and leaves the old
-/// file.
+/// Saves a filter. The first signal to stop has no effect during the save; a second one ends the
+/// program and leaves the old file.
 pub fn save(filter: &Filter, path: &Path) -> Result<()> {
     Signals::catch()?;
     Ok(filter.save(path)?)
 }
 
-/// A file that is read, changed in memory and replaced, and locked from its first look on.
+/// A file that is read, changed in memory and replaced. It is locked before it is opened.
 ///
-/// A lock holds off only those who ask for it. So before it is replaced, the file must still be the
+/// A lock only stops programs that check it. So before the file is replaced, it must still be the
 /// one that was read.
 pub struct Changed {
     path: PathBuf,
@@ -473,8 +474,7 @@ pub struct Changed {
     _lock: Lock,
 }
 
-/// What tells one state of a file from another: a saved filter is a new file, with a time of its
-/// own.
+/// Identifies a state of a file: a saved filter is a new file with a new time.
 #[derive(PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -484,15 +484,15 @@ struct Stamp {
 }
 
 impl Changed {
-    /// To be called before the file is opened. It need not exist yet.
+    /// Locks the file. Call it before the file is opened. The file need not exist yet.
     pub fn new(path: &Path, wait: WaitArgs) -> Result<Changed> {
         check_output(path)?;
         let lock = Lock::take(path, wait)?;
         Ok(Changed { path: path.to_owned(), found: stamp(path), _lock: lock })
     }
 
-    /// Whether there is a filter to begin with. If there are only shards of it, that is an error: a
-    /// new file would hide them.
+    /// Returns whether the filter exists. If only its shards exist, that is an error, because a new
+    /// file would hide them.
     pub fn exists(&self) -> Result<bool> {
         check_one_file(&self.path)?;
         Ok(self.found.is_some())

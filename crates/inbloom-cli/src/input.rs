@@ -405,7 +405,7 @@ impl<R: BufRead> GzipMembers<R> {
         if !Self::MAGIC.starts_with(&first) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "bytes that are not gzip data follow behind its end",
+                "other bytes follow the gzip data",
             ));
         }
         self.member = Some(GzDecoder::new(Cursor::new(first).chain(rest)));
@@ -521,7 +521,7 @@ mod tests {
     fn bytes_behind_gzip_data_are_named() {
         for behind in [b"garbage and more of it".as_slice(), b"x", b"\0\0\0", b"\x1fx"] {
             let error = read(&[&gzip(b"alice\n"), behind].concat()).expect_err("it is no member");
-            let expected = "invalid gzip data: bytes that are not gzip data follow behind its end";
+            let expected = "invalid gzip data: other bytes follow the gzip data";
             assert_eq!(error.to_string(), expected, "{}", behind.escape_ascii());
         }
         for behind in [b"\x1f".as_slice(), b"\x1f\x8b", b"\x1f\x8b\x08"] {

@@ -22,8 +22,8 @@ use crate::normalize::{Normalization, Rule};
 use crate::output::{Problem, problem};
 use crate::{json, numbers, output, pipeline};
 
-/// How inputs are divided into records and records into keys: the same options for every subcommand
-/// that reads any.
+/// The options that divide inputs into records and select the key of each. All subcommands that
+/// read keys have them.
 #[derive(clap::Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub struct InputArgs {
@@ -88,10 +88,10 @@ pub struct InputArgs {
     threads: Option<NonZero<usize>>,
 }
 
-/// The value of an option without one, where it was given.
+/// The value of an option that was given without one.
 pub const GIVEN: &str = "given";
 
-/// What becomes of records without a key, where the key is a field.
+/// What to do with records that lack the key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Missing {
     // No doc comments: clap would spread the help over three times the lines.
@@ -102,7 +102,7 @@ pub enum Missing {
     Error,
 }
 
-/// As much as a record may have in bytes: at least one.
+/// Parses the longest length of a record in bytes: at least one.
 fn parse_longest(text: &str) -> Result<usize, String> {
     // Far from where a sum of two would overflow.
     const MOST: u64 = 64 << 30;
@@ -111,7 +111,7 @@ fn parse_longest(text: &str) -> Result<usize, String> {
     longest.ok_or_else(|| "expected a size of 1 byte to 64 GiB, such as 64MiB".to_string())
 }
 
-/// The normalization of a filter that is being made; later ones take it from its file.
+/// The normalization of a new filter. Later commands take it from the filter's file.
 #[derive(clap::Args, Clone, Debug)]
 pub struct NormalizeArgs {
     /// Normalize keys before hashing; the filter records it, and queries do the same
@@ -128,7 +128,7 @@ impl InputArgs {
         Reader::new(inputs, self.encoding(), self.records())
     }
 
-    /// How inputs are divided.
+    /// Returns how inputs are divided into records.
     pub fn records(&self) -> Records {
         Records {
             terminator: self.terminator(),
@@ -138,7 +138,7 @@ impl InputArgs {
         }
     }
 
-    /// What separates the fields of CSV, if that is what it is.
+    /// Returns the separator of CSV fields, if the input is CSV.
     fn csv_delimiter(&self) -> Option<Result<u8>> {
         let is_csv = self.csv || !self.csv_field.is_empty();
         is_csv.then(|| match &self.delimiter {
@@ -153,7 +153,7 @@ impl InputArgs {
         })
     }
 
-    /// What becomes of records without a key.
+    /// Returns what to do with records without a key.
     pub fn missing(&self) -> Missing {
         self.missing
     }
@@ -166,8 +166,8 @@ impl InputArgs {
         blocks::terminator(self.null)
     }
 
-    /// Returns the options on which the keys depend by name, each with its value as it is typed, or
-    /// nothing if it was not given. Neither the files are among them, nor the number of threads.
+    /// Returns the options that determine the keys, by name, each with its value as it is typed, or
+    /// `None` if it was not given. The files and the number of threads are not among them.
     pub fn options(&self) -> [(&'static str, String); 10] {
         fn typed<T: ToString>(value: Option<T>) -> String {
             value.map_or(String::new(), |value| value.to_string())
@@ -191,30 +191,30 @@ impl InputArgs {
         pipeline::threads(self.threads)
     }
 
-    /// The normalization of a filter that is made from this input.
+    /// Returns the normalization of a new filter from this input.
     pub fn normalization(&self, args: &NormalizeArgs) -> Normalization {
         let rules: Normalization = args.normalize.iter().copied().collect();
         Normalization { crlf: self.crlf, ..rules }
     }
 
-    /// The encoding of keys that was asked for, by its name; empty for the bytes themselves.
+    /// Returns the name of the given key encoding; empty for the bytes themselves.
     pub fn key_encoding(&self) -> &'static str {
         let encoding = self.key_encoding.filter(|encoding| *encoding != KeyEncoding::Utf8);
         encoding.map_or("", KeyEncoding::name)
     }
 
-    /// The encoding of keys that was asked for, if one was.
+    /// Returns the given key encoding, if any.
     pub fn asked_encoding(&self) -> Option<KeyEncoding> {
         self.key_encoding
     }
 
-    /// Keys for those who take their texts: see [`Keys::each`].
+    /// Returns keys for callers that need their texts: see [`Keys::each`].
     pub fn texts(&self) -> Result<Keys> {
         self.keys_in(KeyEncoding::Utf8, Hasher::default(), Normalization::default())
     }
 
-    /// The encoding of a filter's keys: what its file records, or else what was asked for. Files of
-    /// other programs record nothing.
+    /// Returns the encoding of a filter's keys: that of its file, or else the given one. Files of
+    /// other programs record none.
     fn encoding_of(&self, filter: &Filter) -> Result<KeyEncoding> {
         let recorded = match filter.key_encoding() {
             "" if filter.plan().kind().is_foreign() => None,
@@ -236,13 +236,13 @@ impl InputArgs {
         }
     }
 
-    /// How keys for this filter are made from this input's records.
+    /// Returns how to make keys for this filter from this input's records.
     pub fn keys_for(&self, filter: &Filter) -> Result<Keys> {
         let encoding = self.encoding_of(filter)?;
         self.recorded_keys(encoding, *filter.hasher(), filter.normalization())
     }
 
-    /// How keys are made for a filter of this hash, whose keys were normalized so.
+    /// Returns how to make keys for a filter with this hash and this normalization.
     pub fn keys_like(&self, hasher: Hasher, normalization: &str) -> Result<Keys> {
         let encoding = self.key_encoding.unwrap_or_default();
         self.recorded_keys(encoding, hasher, normalization)
@@ -270,7 +270,7 @@ impl InputArgs {
         self.keys_in(encoding, hasher, recorded.unwrap_or_default())
     }
 
-    /// Keys under a hash and a normalization. Those of a bitmap are integers.
+    /// Returns keys with a hash and a normalization. Keys of a bitmap are integers.
     pub fn keys(&self, hasher: Hasher, normalization: Normalization) -> Result<Keys> {
         self.keys_in(self.key_encoding.unwrap_or_default(), hasher, normalization)
     }
@@ -343,9 +343,9 @@ pub struct Keys {
     missing: Missing,
     /// Whether the bytes of keys are kept beside their digests.
     keeps_bytes: bool,
-    /// Whether it was said that lines end in carriage returns; None if nobody is to say it.
+    /// Whether the warning about carriage returns was printed; `None` if it is never printed.
     warned: Option<Arc<AtomicBool>>,
-    /// Whether it was said that an input has no keys.
+    /// Whether the warning about an input without keys was printed.
     warned_of_missing: Arc<AtomicBool>,
 }
 
@@ -359,7 +359,7 @@ enum Selection {
     Json(json::Path),
 }
 
-/// Room for keys that are not in the record as they are.
+/// Buffers for keys that are not in the record as they are.
 #[derive(Default)]
 struct Scratch {
     selected: Vec<u8>,
@@ -380,7 +380,7 @@ pub fn encoding_parser() -> impl TypedValueParser<Value = KeyEncoding> {
 #[derive(Default)]
 pub struct Digests {
     digests: Vec<Digest>,
-    /// How many keys they are of: there may be two for each.
+    /// The number of keys. Each may have two digests.
     keys: usize,
     /// The records without a key, which have no digest, counted from 0 in the block.
     missing: Vec<usize>,
@@ -403,24 +403,24 @@ impl DerefMut for Digests {
 }
 
 impl Digests {
-    /// How many keys there are. Of filters of Go, each has two digests.
+    /// Returns the number of keys. In filters of Go, each key has two digests.
     pub fn keys(&self) -> usize {
         self.keys
     }
 
-    /// The keys themselves, of [`Keys::keeping_bytes`].
+    /// Returns the keys themselves, after [`Keys::keeping_bytes`].
     pub fn bytes(&self) -> &[Vec<u8>] {
         &self.bytes
     }
 
-    /// The records without a key, counted from 0 in the block.
+    /// Returns the records without a key, counted from 0 in the block.
     pub fn missing(&self) -> &[usize] {
         &self.missing
     }
 
-    /// From answers for the keys, makes answers for all records: those without a key get `answer`.
-    /// Where the answers end early, so do the records: none behind the first key without an answer
-    /// gets one. Returns how many of the records have no key.
+    /// Turns results for the keys into results for all records: those without a key get `answer`.
+    /// If the results end early, no record after the first key without a result gets one. Returns
+    /// the number of records without a key.
     pub fn spread(&self, answers: &mut Vec<bool>, answer: bool) -> usize {
         if self.missing.is_empty() {
             return 0;
@@ -441,34 +441,35 @@ impl Digests {
 }
 
 impl Keys {
-    /// Whether two filters can be asked with the same digests.
+    /// Returns whether two filters can be queried with the same digests.
     pub fn same_digests(&self, other: &Keys) -> bool {
         (self.hasher, self.encoding, self.normalization, self.crlf, self.keeps_bytes)
             == (other.hasher, other.encoding, other.normalization, other.crlf, other.keeps_bytes)
     }
 
-    /// For filters that hash keys themselves.
+    /// Returns keys for filters that hash keys themselves.
     pub fn keeping_bytes(mut self) -> Keys {
         self.keeps_bytes = true;
         self
     }
 
-    /// To insert into a filter, not to query it: an integer beyond a bitmap is not one of its own,
-    /// which is an answer, but it cannot be inserted.
+    /// Returns keys for inserts. An integer above a bitmap's bound is an error there; a query
+    /// reports it as absent.
     pub fn for_inserts(mut self, filter: &Filter) -> Keys {
         // A bitmap's bits are its universe, and it has at least one.
         self.largest = self.largest.map(|_| filter.plan().bits() - 1);
         self
     }
 
-    /// For a caller to whom carriage returns do not matter, or who looks for them itself.
+    /// Returns keys without the warning about carriage returns, for callers that do not need it or
+    /// check for them.
     pub fn without_warning(mut self) -> Keys {
         self.warned = None;
         self
     }
 
-    /// For a caller who makes digests of the same input by several keys: what one of them has said
-    /// is not repeated by the others.
+    /// Returns keys that share their warnings with others, for a caller that hashes one input in
+    /// several ways.
     pub fn warning_with(mut self, other: &Keys) -> Keys {
         self.warned_of_missing = Arc::clone(&other.warned_of_missing);
         self
@@ -478,13 +479,13 @@ impl Keys {
         &self.hasher
     }
 
-    /// Whether the bytes of a key are its text.
+    /// Returns whether the bytes of a key are its text.
     pub fn are_text(&self) -> bool {
         self.encoding == KeyEncoding::Utf8 && self.largest.is_none()
     }
 
-    /// The digests of the records of a block. What is to be an integer can fail, and what must have
-    /// a field.
+    /// Returns the digests of the records of a block. Fails if a record is not an integer where one
+    /// is needed, or lacks a field that it must have.
     pub fn digests(&self, block: &Block, made: &mut Digests) -> Result<(), BadRecord> {
         made.missing.clear();
         made.bytes.clear();
@@ -517,14 +518,14 @@ impl Keys {
         Ok(())
     }
 
-    /// Whether the keys are the records as they are.
+    /// Returns whether the keys are the records, unchanged.
     fn are_records(&self) -> bool {
         let whole = matches!(self.selection, Selection::Record);
         let is_plain = !self.crlf && self.normalization.is_none() && !self.keeps_bytes;
         whole && is_plain && self.are_text()
     }
 
-    /// Appends the digests of a key, which `encoded` has room for.
+    /// Appends the digests of a key. `encoded` is a buffer.
     fn append_digests(
         &self,
         index: usize,
@@ -605,18 +606,18 @@ impl Keys {
 
     fn no_key(&self, index: usize) -> BadRecord {
         let what = match self.selection {
-            Selection::Json(_) => "it has no value for --json-field, or is not JSON",
-            _ => "none of the key fields is in it",
+            Selection::Json(_) => "no value for --json-field, or not JSON",
+            _ => "no key field",
         };
         let problem = problem(
-            format!("{what}, which --missing error refuses"),
-            "correct it, or pass --missing keep or skip",
+            format!("{what} (--missing error)"),
+            "correct the line, or pass --missing keep or skip",
         );
         BadRecord { index: Some(index), problem }
     }
 
-    /// Warns, once, of an input whose keys all end in a carriage return, by its first block. A list
-    /// from Windows would otherwise never match one from elsewhere, and nobody would know why.
+    /// Warns once if all keys of an input's first block end in a carriage return. Without the
+    /// warning, a list from Windows would silently never match one from another system.
     fn warn_of_carriage_returns(&self, block: &Block) {
         let (Some(name), Some(warned)) = (&block.begins, &self.warned) else { return };
         if self.all_end_in_carriage_returns(block) && !warned.swap(true, Ordering::Relaxed) {
@@ -634,8 +635,8 @@ impl Keys {
         any && all && looked.is_ok()
     }
 
-    /// Warns, once, of an input without keys, by its first block, of which so many records have
-    /// none: the option that names the field is likely to be wrong.
+    /// Warns once if no record of an input's first block has a key: the option that names the field
+    /// is probably wrong.
     fn warn_of_missing(&self, block: &Block, missing: usize) {
         let Some(name) = block.begins.as_ref().filter(|_| missing > 0) else { return };
         if missing == block.len() && !self.warned_of_missing.swap(true, Ordering::Relaxed) {
@@ -652,7 +653,7 @@ impl Keys {
     }
 }
 
-/// What to say of an input whose keys all end in a carriage return.
+/// Returns the warning for an input whose keys all end in a carriage return.
 pub fn carriage_returns(name: &str) -> Problem {
     problem(
         format!("{name}: lines end in a carriage return, which is part of the key"),
@@ -660,7 +661,7 @@ pub fn carriage_returns(name: &str) -> Problem {
     )
 }
 
-/// The fields in an input with this header.
+/// Returns the fields in an input with this header.
 fn in_columns<'f>(
     fields: &'f CsvFields,
     header: Option<&Header>,
@@ -676,13 +677,13 @@ fn in_columns<'f>(
     })
 }
 
-/// Digits only: `u64::from_str` would take a plus sign, which no one else prints.
+/// Parses digits only: `u64::from_str` would accept a plus sign, which other programs do not print.
 fn parse_integer(record: &[u8]) -> Option<u64> {
     let digits = record.iter().all(u8::is_ascii_digit);
     digits.then(|| str::from_utf8(record).ok()?.parse().ok())?
 }
 
-/// The start of a record, printable.
+/// Returns the start of a record, with escapes for characters that do not print.
 fn shorten(record: &[u8]) -> String {
     const ENOUGH: usize = 40;
     let dots = if record.len() > ENOUGH { "..." } else { "" };

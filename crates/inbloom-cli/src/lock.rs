@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 use inbloom_server::units;
 use rustix::fs::OFlags;
 
-use crate::output::{self, problem};
+use crate::output::{self, Problem, problem};
 
 /// What to do if another program is changing the file.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
@@ -39,10 +39,10 @@ impl WaitArgs {
     }
 }
 
-/// How often it is looked whether the lock is free.
+/// How often a waiting program checks whether the lock is free.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a lock file begins with; the number of the process follows.
+/// The start of a lock file. The number of the process follows.
 const MARK: &str = "inbloom ";
 
 /// Held until it is dropped.
@@ -98,8 +98,8 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// Removes the file while it is still locked, and only if it has the name still: somebody may
-    /// have removed it, and another program holds its own by now.
+    /// Removes the file while it is still locked, and only if it still has the name. Another
+    /// program may have removed it, and a third may hold a new file of that name.
     fn drop(&mut self) {
         if let Some((file, path)) = &self.held
             && is_there(file, path)
@@ -109,7 +109,7 @@ impl Drop for Lock {
     }
 }
 
-/// The lock of a file. Where that is a link, of what it leads to.
+/// Returns the path of a file's lock. For a link, it is the lock of the link's target.
 fn lock_path(path: &Path) -> PathBuf {
     let path = inbloom::internals::file::destination(path).unwrap_or_else(|_| path.to_owned());
     let mut name = OsString::from(".");
@@ -118,7 +118,7 @@ fn lock_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Opens or creates the lock file, and no file that a link of that name leads to.
+/// Opens or creates the lock file. Does not follow a link of that name.
 fn open(path: &Path) -> Result<File> {
     let mut options = File::options();
     options.read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32);
@@ -134,18 +134,21 @@ fn open(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn not_ours(path: &Path) -> String {
-    format!("cannot use {} as a lock: see what it is, and remove it", path.display())
+fn not_ours(path: &Path) -> Problem {
+    problem(
+        format!("cannot use {} as a lock file", path.display()),
+        "check what it is, and remove it",
+    )
 }
 
-/// Whether a file is still the one of that name.
+/// Returns whether a file still has this name.
 fn is_there(file: &File, path: &Path) -> bool {
     let inode = |metadata: Metadata| (metadata.dev(), metadata.ino());
     let named = fs::symlink_metadata(path).map(inode).ok();
     named.is_some() && file.metadata().map(inode).ok() == named
 }
 
-/// Writes down who holds the lock. Refused if the file has something else in it.
+/// Writes the holder of the lock into the lock file. Refuses a file with other content.
 fn sign(file: &mut File, path: &Path) -> Result<()> {
     let content = content(file);
     ensure!(is_ours(&content), not_ours(path));
@@ -155,15 +158,15 @@ fn sign(file: &mut File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a lock file has what we write there, or what a power loss may have left of it: a part,
-/// or zeros.
+/// Returns whether a lock file has our content, or what a power loss may leave of it: a part, or
+/// zeros.
 fn is_ours(content: &str) -> bool {
     let written = content.trim_end_matches('\0');
     let digits = |rest: &str| rest.trim_end_matches('\n').bytes().all(|it| it.is_ascii_digit());
     MARK.starts_with(written) || written.strip_prefix(MARK).is_some_and(digits)
 }
 
-/// Who holds the lock, in words.
+/// Describes the holder of the lock.
 fn holder(file: &mut File) -> String {
     match process_of(&content(file)) {
         Some(process) => format!("process {process}"),
@@ -171,7 +174,7 @@ fn holder(file: &mut File) -> String {
     }
 }
 
-/// The beginning of a file, as long as the longest that is ours.
+/// Returns the start of a file, up to the length of our longest lock file.
 fn content(file: &mut File) -> String {
     let mut content = Vec::new();
     let _ = file.take(64).read_to_end(&mut content);

@@ -32,7 +32,7 @@ enum Format {
 }
 
 impl Options {
-    /// From here on, what happens is logged.
+    /// Starts the log.
     pub fn start(&self) {
         // Start and end are lines of their own for people, and log events for programs.
         let usual = match self.log_format {
@@ -56,8 +56,8 @@ impl Options {
         }
     }
 
-    /// Prints a line for the user who started the server, logged or not. Programs that read JSON
-    /// get the same from the log.
+    /// Prints a line for the user who started the server, whatever the level of the log. Prints
+    /// nothing if the log is in JSON, because its events have the same information.
     pub fn say(&self, line: &str) {
         if self.log_format == Format::Text {
             output::say(line);

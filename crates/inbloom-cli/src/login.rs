@@ -20,7 +20,7 @@ pub struct LoginArgs {
     user: Option<String>,
 }
 
-/// What is sent to a server before anything else.
+/// The user and password that are sent to a server first.
 pub struct Login {
     /// None: the user `default`.
     pub user: Option<String>,

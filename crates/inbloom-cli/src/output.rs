@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 
-/// Whether a command reports what it has done.
+/// The option that turns a command's summary off.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct SummaryArgs {
     /// Do not print the summary; warnings are still printed
@@ -22,7 +22,7 @@ pub struct SummaryArgs {
 }
 
 impl SummaryArgs {
-    /// Writes a line about what was done to standard error, unless that is not wanted.
+    /// Writes a summary line to standard error, unless the user turned it off.
     pub fn say(self, message: impl Display) {
         if !self.quiet {
             say(message);
@@ -30,14 +30,14 @@ impl SummaryArgs {
     }
 }
 
-/// Writes data to standard output. A reader that has gone away ends the program as success, in
-/// [`exit_code`]: `inbloom check ... | head -1` has done what was asked.
+/// Writes data to standard output. If the reader has ended, the program ends with success, in
+/// [`exit_code`]: `inbloom check ... | head -1` is complete then.
 pub fn print(data: &[u8]) -> Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(data).and_then(|()| stdout.flush()).context(StdoutFailed)
 }
 
-/// Marks the errors of [`print()`], after which going on is pointless.
+/// Marks the errors of [`print()`], after which the program must end.
 #[derive(Debug)]
 pub struct StdoutFailed;
 
@@ -47,7 +47,7 @@ impl Display for StdoutFailed {
     }
 }
 
-/// Whether standard output goes into this file.
+/// Returns whether standard output goes into this file.
 pub fn is_stdout(file: &File) -> bool {
     let same = |stdout: Metadata, file: Metadata| {
         stdout.is_file() && (stdout.dev(), stdout.ino()) == (file.dev(), file.ino())
@@ -56,8 +56,8 @@ pub fn is_stdout(file: &File) -> bool {
     stdout.and_then(|stdout| Ok(same(stdout, file.metadata()?))).unwrap_or(false)
 }
 
-/// As [`print()`], but gives up, with false, if `stop` says so while the reader of a pipe does not
-/// take more. Otherwise a program that waits for its reader would notice no signal.
+/// Does the same as [`print()`], but returns false if `stop` returns true while the reader of a
+/// pipe takes no more. Without this, a program that waits for its reader would ignore signals.
 pub fn print_unless(data: &[u8], stop: impl Fn() -> bool) -> Result<bool> {
     // As much as a pipe that has room takes without waiting.
     const PIECE: usize = 4096;
@@ -76,7 +76,7 @@ pub fn print_unless(data: &[u8], stop: impl Fn() -> bool) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a pipe takes more within a tenth of a second, or says that it never will.
+/// Returns whether a pipe takes more within a tenth of a second, or never will.
 fn is_ready(pipe: &File) -> bool {
     let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     let polled = poll(&mut [PollFd::new(pipe, PollFlags::OUT)], Some(&tenth));
@@ -87,20 +87,20 @@ fn is_ready(pipe: &File) -> bool {
     }
 }
 
-/// Where the lines are that were printed.
+/// How far the printed lines have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// On the disk, or taken by the one who reads the pipe, or shown.
+    /// They are on disk, were read from the pipe, or are on the terminal.
     Done,
     /// Some are still in the pipe.
     Pending,
-    /// Some are still in the pipe, and nobody is left to take them.
+    /// Some are still in the pipe, and its reader has ended.
     Lost,
 }
 
-/// Brings what was printed to the disk, if that is where it goes, and looks at what became of it if
-/// it goes into a pipe: a reader that is stopped, by the same Ctrl-C as this program, leaves there
-/// what it has not read.
+/// Syncs printed lines to disk if standard output is a file. If it is a pipe, checks whether the
+/// reader has taken all lines: a reader that the same Ctrl-C has stopped leaves unread lines in the
+/// pipe.
 pub fn delivery() -> Result<Delivery> {
     let stdout = stdout_file().context(StdoutFailed)?;
     let kind = stdout.metadata().context(StdoutFailed)?.file_type();
@@ -145,7 +145,7 @@ impl From<String> for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Returns a problem of what happened and what to do about it.
+/// Returns a problem with what happened and what to do about it.
 pub fn problem(what: impl Into<String>, help: impl Into<String>) -> Problem {
     Problem { what: what.into(), help: Some(help.into()) }
 }
@@ -170,9 +170,9 @@ pub fn report(error: &anyhow::Error) {
     write_lines("error", &what, shown.as_deref());
 }
 
-/// Writes a message and its help, each on a line that begins with what it is. A line that goes on with
-/// the message is indented by two spaces. Any other line break is shown as an escape, since a name
-/// with one could pretend to be a message. With standard error closed, nothing is written.
+/// Writes a message and its help, each on a line with a label. A further line of the message is
+/// indented by two spaces. Any other line break is shown as an escape, because a file name with one
+/// could look like a message. If standard error is closed, nothing is written.
 fn write_lines(label: &str, what: &str, help: Option<&str>) {
     let lines: Vec<Cow<str>> = what.split("\n  ").map(printable).collect();
     let mut text = format!("{label}: {}\n", lines.join("\n  "));
@@ -182,14 +182,14 @@ fn write_lines(label: &str, what: &str, help: Option<&str>) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// What to do about an error: as its text ends with it, and as it is shown.
+/// What to do about an error: as the end of its text, and as it is printed.
 #[derive(Default)]
 struct Help {
     in_text: Option<String>,
     shown: Option<String>,
 }
 
-/// Returns what to do about an error: what this program, or else a library, says.
+/// Returns what to do about an error, from this program or else from a library.
 fn help(error: &anyhow::Error) -> Help {
     if let Some(help) = error.downcast_ref::<Problem>().and_then(|problem| problem.help.clone()) {
         return Help { in_text: Some(help.clone()), shown: Some(help) };
@@ -213,8 +213,8 @@ fn help(error: &anyhow::Error) -> Help {
     }
 }
 
-/// Returns what a user of the shell can do about an error of the library, whose own help names its
-/// calls.
+/// Returns what a user of the shell can do about an error of the library. The library's own help
+/// names its calls.
 fn shell_help(error: &inbloom::Error) -> Option<Cow<'static, str>> {
     use inbloom::Error;
     let help = match error {
@@ -243,8 +243,8 @@ fn shell_help(error: &inbloom::Error) -> Option<Cow<'static, str>> {
     Some(Cow::Borrowed(help))
 }
 
-/// Text in which no character moves the cursor, changes colors or reverses what follows: names of
-/// files, and texts in them, may be anybody's. Such characters are shown as escapes: `\x1b`.
+/// Returns text without characters that move the cursor, change colors or reverse the direction of
+/// text. Names of files and texts in them are untrusted. Such characters become escapes: `\x1b`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     // The last ones change the direction of text.
     let hidden =
@@ -264,8 +264,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A name as it is printed beside data on standard output: as it is for programs, and on a terminal
-/// as a message would have it.
+/// Returns a name to print beside data on standard output: unchanged for programs, and
+/// [`printable`] on a terminal.
 pub fn name_beside_data(name: &[u8]) -> Vec<u8> {
     match io::stdout().is_terminal() {
         true => printable(&String::from_utf8_lossy(name)).into_owned().into_bytes(),
@@ -273,7 +273,7 @@ pub fn name_beside_data(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Ends the program with what is wrong with its arguments, or with the help that they ask for.
+/// Ends the program with an error about its arguments, or with the help that they request.
 pub fn exit_with_usage(error: &clap::Error) -> ! {
     // An argument may be the name of a file, from a pattern such as *.
     let is_odd = |text: &str| matches!(printable(text), Cow::Owned(_));
@@ -287,7 +287,7 @@ pub fn exit_with_usage(error: &clap::Error) -> ! {
     process::exit(error.exit_code())
 }
 
-/// The end of every subcommand: its own exit code, or 2 and the reason.
+/// Returns the exit code of a subcommand, or reports its error and returns 2.
 pub fn exit_code(result: Result<ExitCode>) -> ExitCode {
     match result {
         Ok(code) => code,
@@ -299,7 +299,8 @@ pub fn exit_code(result: Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// An error and its causes. The library's errors hold the text of their cause, which then comes once.
+/// Returns the text of an error and its causes. The library's errors include the text of their
+/// cause, so it is not repeated.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -35,9 +35,9 @@ impl Overfull {
         }
     }
 
-    /// Decides for a new filter. Refuses what the kind cannot do, or never needs. Where nothing was
-    /// asked for and the kind cannot grow, it is stopped: nothing is lost then. So is a scalable
-    /// filter of `growth` 0.
+    /// Decides for a new filter. Refuses an option that the kind cannot follow or never needs.
+    /// Without the option, a kind that cannot grow stops, because no key is lost then. So does a
+    /// scalable filter of `growth` 0.
     pub fn decide(
         asked: Option<Overfull>,
         default: Overfull,
@@ -77,9 +77,10 @@ impl Overfull {
         }
     }
 
-    /// Decides for a filter that is there. One that was made to grow does, unless it is to stop.
-    /// One that has used up its rate cannot grow: that is an error where it was asked for, and stops
-    /// it where it was not. A filter that was made to grow may have used it up by a merge.
+    /// Decides for an existing filter. A filter that was made to grow does so, unless the option is
+    /// `stop`. A filter that has used up its rate cannot grow: that is an error if the option is
+    /// `grow`, and without the option it stops. A filter that was made to grow may have used up its
+    /// rate by a merge.
     pub fn decide_for(
         filter: &Filter,
         asked: Option<Overfull>,
@@ -115,7 +116,7 @@ impl Overfull {
         }
     }
 
-    /// The number of new keys at which a filter is full; the largest there is if it does not stop.
+    /// Returns the number of new keys at which a filter is full, or `u64::MAX` if it does not stop.
     pub fn limit(self, filter: &Filter) -> u64 {
         match self {
             // Whatever it has counted: it may have been merged from several.
@@ -127,18 +128,19 @@ impl Overfull {
     }
 }
 
-/// Whether a filter that stopped could go on and grow.
+/// Returns whether a filter that stopped could continue and grow.
 pub fn can_grow(filter: &Filter) -> bool {
     filter.check_growth().is_ok() && !filter_file::exceeds_promise(filter)
 }
 
-/// The keys that a plan has room for: those it was made for, or as many as fit at its target rate if
-/// that is more.
+/// Returns the number of keys that a plan has room for: the planned items, or as many as fit at its
+/// target rate if that is more.
 pub fn limit_of(plan: &Plan) -> u64 {
     plan.items().max(plan.items_at(plan.rate()))
 }
 
-/// Keys on their way into a filter that is saved only if all of them fit, or were taken knowingly.
+/// Inserts keys into a filter that is saved only if all of them fit, or if the user accepts a
+/// higher rate.
 pub struct Filling {
     overfull: Overfull,
     limit: u64,
@@ -152,8 +154,8 @@ impl Filling {
         Filling { overfull, limit, is_over: false, has_warned: false }
     }
 
-    /// Inserts keys and counts those that were new. From the moment that there are too many, none
-    /// is inserted any more: what came is only to be counted.
+    /// Inserts keys and counts those that were new. Once there are too many, it only counts further
+    /// keys.
     pub fn insert(
         &mut self,
         filter: &mut Filter,
@@ -175,7 +177,7 @@ impl Filling {
         Ok(filter_file::count_new(new))
     }
 
-    /// Whether more keys came than the filter may hold. It must not be saved then.
+    /// Returns whether more keys came than the filter may hold. It must not be saved then.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -203,7 +205,7 @@ impl Filling {
     }
 }
 
-/// Whether a filter holds more keys than it was planned for, at a rate above its target.
+/// Returns whether a filter holds more keys than it was planned for, at a rate above its target.
 pub fn has_passed(filter: &Filter) -> bool {
     let plan = filter.plan();
     let kind = plan.kind();
@@ -215,17 +217,18 @@ pub fn has_passed(filter: &Filter) -> bool {
     has_target && filter.inserted() > plan.items() && filter.rate() > plan.rate()
 }
 
-/// Up to this rate the bits tell how many keys a filter holds. Beyond it most bits are set.
+/// Up to this rate, the number of keys can be estimated from the bits. Above it, most bits are set.
 const TELLING: f64 = 0.5;
 
-/// Returns the most keys that a filter is likely to hold; None if its bits cannot tell.
+/// Returns the largest number of keys that a filter probably holds, or `None` if its bits do not
+/// show it.
 pub fn holds(inserted: u64, rate: f64, estimate: Estimate) -> Option<u64> {
     let most = (estimate.items + 3.0 * estimate.error).ceil() as u64;
     (rate <= TELLING).then_some(inserted.max(most))
 }
 
-/// Returns the option that plans for enough keys: as many as the filter holds by its bits, or, where
-/// these cannot tell, as many as it held before and have come since.
+/// Returns the option that plans for enough keys: the estimate from the bits or, if there is none,
+/// the keys that it held before and those that came since.
 pub fn larger(holds: Option<u64>, before: Option<u64>, read: u64) -> String {
     let came = before.map(|before| before.saturating_add(read));
     match (holds, came) {

@@ -21,7 +21,7 @@ use crate::output::problem;
 use crate::progress::Progress;
 use crate::sizing::Sizing;
 
-/// How to talk to the Redis of an address.
+/// The options for connections to Redis.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Filters on Redis")]
 pub struct RedisArgs {
@@ -57,7 +57,7 @@ impl RedisArgs {
         self.connect_within(server, None)
     }
 
-    /// The same, with another default for --redis-timeout.
+    /// Does the same with another default for --redis-timeout.
     pub fn connect_within(&self, server: &Server, timeout: Option<Duration>) -> Result<Client> {
         let mut options = Options::default();
         options.deadline = self.redis_timeout.or(timeout).unwrap_or(options.deadline);
@@ -99,7 +99,7 @@ impl RedisArgs {
     }
 }
 
-/// Whether addresses are of filters of pyreBloom.
+/// The option for filters of pyreBloom.
 #[derive(clap::Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Filters on Redis")]
 pub struct PyreBloomArgs {
@@ -109,7 +109,7 @@ pub struct PyreBloomArgs {
     pub pyrebloom: Option<PyreBloomSize>,
 }
 
-/// What a filter of pyreBloom was made with.
+/// The arguments with which pyreBloom made a filter.
 #[derive(Clone, Copy, Debug)]
 pub struct PyreBloomSize {
     pub capacity: u32,
@@ -140,7 +140,7 @@ impl PyreBloomArgs {
         Ok(())
     }
 
-    /// Refuses options that were given beside it and that such a filter cannot follow.
+    /// Refuses options that such a filter cannot follow.
     pub fn refuse_beside(self, options: &[(&str, bool)]) -> Result<()> {
         let wrong = options.iter().find(|(_, is_given)| *is_given);
         match wrong.filter(|_| self.pyrebloom.is_some()) {
@@ -166,7 +166,7 @@ impl PyreBloomSize {
     }
 }
 
-/// The address that a name of a filter is, if it is one: else it is a file's.
+/// Returns the address, if a filter's name is one. Otherwise the name is that of a file.
 pub fn address_of(path: &Path) -> Result<Option<Address>> {
     match path.to_str().filter(|text| Address::is_address(text)) {
         Some(text) => Ok(Some(text.parse()?)),
@@ -174,7 +174,7 @@ pub fn address_of(path: &Path) -> Result<Option<Address>> {
     }
 }
 
-/// The server that a name stands for if it is an address without a filter's name.
+/// Returns the server, if a name is an address without a filter's name.
 pub fn server_of(path: &Path) -> Result<Option<Server>> {
     let Some(text) = path.to_str().filter(|text| Address::is_address(text)) else {
         return Ok(None);
@@ -185,7 +185,7 @@ pub fn server_of(path: &Path) -> Result<Option<Server>> {
     }
 }
 
-/// A name of a filter as it may be shown: an address without its password.
+/// Returns the name of a filter to print: an address without its password.
 pub fn shown(path: &Path) -> String {
     match address_of(path) {
         Ok(Some(address)) => address.to_string(),
@@ -193,7 +193,7 @@ pub fn shown(path: &Path) -> String {
     }
 }
 
-/// Refuses an address where only a file will do. `instead` says what to do.
+/// Refuses an address in a command that needs a file. `instead` is what to do.
 pub fn refuse_address(path: &Path, instead: &str) -> Result<()> {
     match address_of(path)? {
         Some(address) => bail!(problem(format!("{address} is on Redis"), instead)),
@@ -201,8 +201,8 @@ pub fn refuse_address(path: &Path, instead: &str) -> Result<()> {
     }
 }
 
-/// Plans a filter for Redis. Where the options leave the size and the probes open, it has few probes:
-/// that saves Redis work for every key that is added later.
+/// Plans a filter for Redis. If the options leave the size and the probes open, it has few probes,
+/// which saves Redis work for every later key.
 ///
 /// # Errors
 ///
@@ -249,7 +249,7 @@ pub fn merge(filter: &RedisFilter, address: &Address, local: &Filter) -> Result<
     filter.merge(local, step).with_context(|| address.to_string())
 }
 
-/// Progress in steps, by the number that is done.
+/// Shows progress in steps, from the number of finished steps.
 #[derive(Default)]
 struct Steps {
     shown: Option<Progress>,
@@ -265,7 +265,7 @@ impl Steps {
     }
 }
 
-/// A filter that is asked: in files, or on Redis.
+/// A filter to query: in files, or on Redis.
 pub enum Queried {
     Local(Box<Filter>),
     Remote(Box<RedisFilter>),
@@ -286,7 +286,7 @@ impl Queried {
         }
     }
 
-    /// How its keys are made from the records of an input.
+    /// Returns how to make its keys from the records of an input.
     pub fn keys(&self, input: &InputArgs) -> Result<Keys> {
         match self {
             Queried::Local(filter) => input.keys_for(filter),
@@ -317,7 +317,7 @@ impl Queried {
     }
 }
 
-/// How many new keys a filter on Redis has room for, by the bits that are set.
+/// Returns how many new keys a filter on Redis has room for, from the bits that are set.
 pub fn room(filter: &RedisFilter) -> Result<u64> {
     let holds = filter.estimate()?.items.round() as u64;
     Ok(filter.plan().items().saturating_sub(holds))
@@ -328,17 +328,17 @@ pub struct Inserter<'a> {
     filter: &'a RedisFilter,
     room: u64,
     answers: Vec<Added>,
-    /// Keys of which Redis could not say whether they were new.
+    /// Keys for which Redis did not report whether they were new.
     pub unknown: u64,
 }
 
 impl<'a> Inserter<'a> {
-    /// For a filter that has room for so many new keys.
+    /// Creates it for a filter with room for this number of new keys.
     pub fn new(filter: &'a RedisFilter, room: u64) -> Inserter<'a> {
         Inserter { filter, room, answers: Vec::new(), unknown: 0 }
     }
 
-    /// Inserts keys, and returns how many of them were new.
+    /// Inserts keys, and returns how many were new.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ pub struct Sizing {
     pub tightening: Option<f64>,
 }
 
-/// The library's steps of a window, if none are asked for.
+/// The library's default number of steps of a window.
 const DEFAULT_GENERATIONS: u32 = 4;
 
 impl Sizing {
@@ -77,7 +77,7 @@ impl Sizing {
         u64::from(self.generations.unwrap_or(DEFAULT_GENERATIONS))
     }
 
-    /// What is given, against what a plan has: name, asked for, found.
+    /// A given value that differs from that of a plan: name, given, found.
     pub fn against(&self, plan: &Plan) -> Vec<(&'static str, String, String)> {
         let given = |name, asked: Option<String>, found: String| Some((name, asked?, found));
         let count = |number: Option<u64>| number.map(numbers::exact);
@@ -143,12 +143,12 @@ impl Sizing {
         ]
     }
 
-    /// The plan of these options for one kind; what was not given is left to the library.
+    /// Returns the plan of these options for one kind. The library chooses what was not given.
     pub fn plan(&self, kind: Kind) -> inbloom::Result<Plan> {
         self.question().plan(kind)
     }
 
-    /// The same, with room for a growing part where it is to grow.
+    /// Does the same, with room for a growing part if the filter may grow.
     pub fn plan_for(&self, kind: Kind, overfull: Overfull) -> inbloom::Result<Plan> {
         match overfull {
             Overfull::Grow => self.question().builder(kind).growing().build(),
@@ -156,7 +156,7 @@ impl Sizing {
         }
     }
 
-    /// What these options tell of a filter.
+    /// Returns the calculator's question with these options.
     pub fn question(&self) -> Question {
         let Sizing { items, rate, bytes, bits_per_key, probes, tier, .. } = *self;
         let Sizing { universe, window, generations, width, growth, tightening, .. } = *self;
@@ -177,7 +177,7 @@ impl Sizing {
     }
 }
 
-/// Parses a rate, and names what has a rate of 0 here.
+/// Parses a rate. The error for 0 names the commands that are exact.
 fn parse_rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text);
     match number.parse() {
@@ -188,7 +188,8 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The names of the kinds that can do something, as `blocked and classic`: the default kind first.
+/// Returns the names of the kinds that can do something, such as `blocked and classic`, the default
+/// kind first.
 pub fn kinds_that(can: impl Fn(Kind) -> bool) -> String {
     let mut kinds: Vec<Kind> = Kind::offered().filter(|kind| can(*kind)).collect();
     kinds.sort_by_key(|kind| (*kind != Kind::default(), *kind));

@@ -81,7 +81,7 @@ fn main() -> inbloom::Result<()> {
         outcome.retries, outcome.retries_accepted
     );
     println!("the same id later: {}, refused {}", outcome.late, outcome.late_refused);
-    println!("new requests: {REQUESTS}, refused by accident {}", outcome.new_refused);
+    println!("new requests: {REQUESTS}, false positives {}", outcome.new_refused);
     println!("the window takes {} bytes, ids and times alone {exact}", outcome.bytes);
     Ok(())
 }

@@ -76,10 +76,10 @@ fn run() -> inbloom::Result<Outcome> {
 
 fn main() -> inbloom::Result<()> {
     let outcome = run()?;
-    let (rate, promised) = (outcome.measured.rate * 100.0, RATE * 100.0);
+    let (rate, target) = (outcome.measured.rate * 100.0, RATE * 100.0);
     println!("{SPAMMERS} addresses: {} bytes as text", outcome.text_bytes);
     println!("as a filter: {} bytes", outcome.file_bytes);
-    println!("claimed by accident: {rate:.3}% of {CUSTOMERS} customers, promised {promised}%");
+    println!("false positives: {rate:.3}% of {CUSTOMERS} customers, target {target}%");
     println!("with an allow-list of {} addresses:", outcome.allowed);
     println!("  spam let in: {}", outcome.spam_let_in);
     println!("  customers refused: {}", outcome.customers_refused);
@@ -95,8 +95,8 @@ mod tests {
         let outcome = run().unwrap();
         assert_eq!((outcome.spam_let_in, outcome.customers_refused), (0, 0));
         assert!(outcome.file_bytes * 10 < outcome.text_bytes);
-        let (claimed, expected) = (outcome.allowed as f64, CUSTOMERS as f64 * RATE);
-        assert!((claimed - expected).abs() < 5.0 * expected.sqrt(), "{claimed} claimed");
+        let (matched, expected) = (outcome.allowed as f64, CUSTOMERS as f64 * RATE);
+        assert!((matched - expected).abs() < 5.0 * expected.sqrt(), "{matched} matched");
         assert_eq!(outcome.measured.false_positives, outcome.allowed as u64);
     }
 }

@@ -158,7 +158,8 @@ fn add_on_redis(args: &Args, address: &Address) -> Result<ExitCode> {
     print_added(tally, inserter.unknown)
 }
 
-/// Adds keys to a filter of pyreBloom, which knows neither how full it is nor how to stop.
+/// Adds keys to a filter of pyreBloom. Such a filter does not record its keys, so it cannot stop
+/// when it is full.
 fn add_to_pyrebloom(args: &Args, address: &Address, mut filter: PyreBloom) -> Result<ExitCode> {
     let keys = args.input.keys(Hasher::default(), Normalization::default())?.keeping_bytes();
     let (mut answers, mut unknown) = (Vec::new(), 0);
@@ -187,16 +188,16 @@ fn print_added(tally: Tally, unknown: u64) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a filter was before keys were added to it.
+/// The state of a filter before keys were added to it.
 struct Before {
     inserted: u64,
-    /// The keys that it held at most, if its bits could tell.
+    /// The largest number of keys that it held, if its bits showed it.
     holds: Option<u64>,
     can_grow: bool,
 }
 
 impl Before {
-    /// Why so many keys are not added.
+    /// Returns the error for too many keys.
     fn refuse(&self, change: &Edit, tally: Tally) -> Problem {
         let plan = change.filter.plan();
         problem(

@@ -106,13 +106,13 @@ pub struct Args {
     #[command(flatten)]
     redis: RedisArgs,
 
-    /// Whether the output is on its way to Redis.
+    /// Whether the output goes to Redis.
     #[arg(skip)]
     is_temporary: bool,
 }
 
-/// Options that a filter of another program does not follow: its file cannot record them, or its
-/// program decides.
+/// Options that do not apply to a filter of another program, because its file cannot record them or
+/// its program decides.
 const NOT_FOREIGN: [&str; 24] = [
     "kind",
     "note",
@@ -179,9 +179,9 @@ key in both lists is a member. An added key takes several times the memory of a 
 more than about 2% are added, build the filter again. The overlay takes a tenth of the rate, which a
 base that was built with --overlay leaves to it.
 
-Keys of --never-match are known to be good, and the filter never reports them. Each of them that
-matches by mistake is excluded, in 16 bytes. This comes last, so a member in the list is excluded
-too. Keys that are added later may cause new mistakes: pass --never-match every time.
+The filter never matches the keys of --never-match. Each of them that would match is excluded, in 16
+bytes. This comes last, so a member in the list is excluded too. Keys that are added later may cause
+new false positives: pass --never-match every time.
 
 --format builds the file that another program would write for the same keys: guava, spark, go
 (bits-and-blooms, willf), dcso, redisbloom, parquet or datasketches. --key-encoding says which bytes
@@ -353,10 +353,10 @@ fn build_file(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rate of a filter for another program, if -p does not say: that of our own.
+/// The rate of a filter for another program without -p: the default of our own filters.
 const DEFAULT_RATE: f64 = 0.01;
 
-/// Decides what happens past -n. What is built in parts has no growing part.
+/// Decides what happens past -n. A filter that is built in parts has no growing part.
 fn decide_overfull(args: &Args) -> Result<Overfull> {
     let clears_itself = args.auto_clear.is_some();
     let (asked, growth) = (args.overfull, args.sizing.growth);
@@ -447,7 +447,7 @@ impl Args {
         inputs.into_iter().map(column).collect()
     }
 
-    /// Tells a filter what its file is to say of it.
+    /// Sets the note, normalization and key encoding of a filter.
     fn describe(&self, filter: &mut Filter) -> Result<()> {
         filter.set_auto_clear(self.auto_clear)?;
         filter.set_note(self.note.as_deref().unwrap_or_default())?;
@@ -460,17 +460,17 @@ impl Args {
 
 struct Builder<'a> {
     args: &'a Args,
-    /// The size and rate as they were given: an overlay takes its share of the rate from `args`.
+    /// The given size and rate. An overlay takes its share of the rate from `args`.
     asked: Sizing,
-    /// The format of another program that it is written in, if it is.
+    /// The format of another program to write, if any.
     container: Option<Container>,
     overfull: Overfull,
     hasher: Hasher,
     inputs: Vec<Input>,
     output: Output,
-    /// Whether it is built in parts, however little there is.
+    /// Whether it is always built in parts.
     in_parts: bool,
-    /// Keys that came, and those among them of which the filter said "new".
+    /// The number of keys, and of those that were new.
     read: u64,
     new: u64,
     /// Lines that have no key.
@@ -478,7 +478,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// A slip of the hand must not replace the keys by their filter.
+    /// Refuses an output that is also an input, so that a typing error does not replace the keys by
+    /// their filter.
     fn check_inputs(&self) -> Result<()> {
         let files = self.output.files();
         let outputs: Vec<PathBuf> =
@@ -519,7 +520,7 @@ impl Builder<'_> {
         Ok(Built::Filter(Box::new(self.build_from_digests(&digests)?)))
     }
 
-    /// Whether it can be built in parts though nobody asked for it.
+    /// Returns whether it may be built in parts without an option that requests it.
     fn may_be_in_parts(&self) -> bool {
         let grows = self.overfull == Overfull::Grow;
         let kind = self.args.kind;
@@ -538,8 +539,8 @@ impl Builder<'_> {
         Ok(sizing.plan_for(self.args.kind, self.overfull)?)
     }
 
-    /// The number of different keys at which a filter of this plan is full. A plan for the keys
-    /// that were counted has no limit: a file may have got a line more since.
+    /// Returns the number of different keys at which a filter of this plan is full. A plan for
+    /// counted keys has no limit, because a file may have grown since.
     fn limit(&self, plan: &Plan) -> u64 {
         match self.overfull {
             Overfull::Stop if self.size_is_known() => overfull::limit_of(plan),
@@ -547,7 +548,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Why nothing is written, when all keys were read.
+    /// Returns the error for too many keys, after all were read.
     fn too_many(&self, plan: &Plan) -> Problem {
         let (read, items) = (self.read, plan.items());
         if read <= items {
@@ -589,7 +590,7 @@ impl Builder<'_> {
         )
     }
 
-    /// Refused now, not after the last line.
+    /// Refuses before reading what would fail after the last line.
     fn check_parts(&self) -> Result<()> {
         let plan = self.check_sizing()?;
         let mut like = match self.args.kind.is_static() {
@@ -617,8 +618,8 @@ impl Builder<'_> {
         Ok(Built::Filter(Box::new(self.build_from_lines(plan)?)))
     }
 
-    /// What a build that goes on must have in common with what was begun, by the name of the
-    /// option; nothing for one that was not given.
+    /// Returns the options that a continued build must have in common with its start, by name;
+    /// `None` for one that was not given.
     fn asked(&self) -> BTreeMap<&'static str, String> {
         let args = self.args;
         let normalization = args.input.normalization(&args.normalize);
@@ -644,8 +645,8 @@ impl Builder<'_> {
         asked.into_iter().chain(self.asked.options()).chain(args.input.options()).collect()
     }
 
-    /// What is going to be refused is refused before hours of reading. A size per key is tried on
-    /// many, since the fewest bytes of a filter are too many for one.
+    /// Checks the plan before hours of reading. A size per key is tried with many keys, because the
+    /// smallest filter is too large for one.
     fn check_sizing(&self) -> Result<Plan> {
         let sizing = &self.args.sizing;
         let per_key = sizing.bits_per_key.is_some() || sizing.tier.is_some();
@@ -653,8 +654,8 @@ impl Builder<'_> {
         self.plan(&self.sizing_for(keys))
     }
 
-    /// The size of a bitmap, of a filter that grows and of a window of keys does not depend on how
-    /// many come; memory and rate together give the capacity.
+    /// Returns whether the size is known before the keys are counted: for a bitmap, a filter that
+    /// grows, a window of keys, and for memory and rate together.
     fn size_is_known(&self) -> bool {
         let sizing = &self.args.sizing;
         let from_memory = sizing.bytes.is_some() && sizing.rate.is_some();
@@ -664,7 +665,7 @@ impl Builder<'_> {
         from_kind || sizing.items.is_some() || from_memory
     }
 
-    /// The sizing for so many keys, which all come in one step of a window.
+    /// Returns the sizing for this number of keys, which all come in one step of a window.
     fn sizing_for(&self, keys: u64) -> Sizing {
         let sizing = self.args.sizing;
         let steps = if self.args.kind.forgets() { sizing.steps() } else { 1 };
@@ -685,7 +686,7 @@ impl Builder<'_> {
         Ok(filter)
     }
 
-    /// The digests of all lines.
+    /// Returns the digests of all lines.
     fn digests(&mut self) -> Result<Vec<Digest>> {
         let mut digests = Vec::new();
         self.for_each_job("reading", self.keys()?, |job| {
@@ -713,8 +714,8 @@ impl Builder<'_> {
         self.args.input.keys(self.hasher, normalization)
     }
 
-    /// Has the digests of all lines made, and calls `take` with those of one block after the other,
-    /// which returns how many were new.
+    /// Hashes all lines, and calls `take` with the digests of one block after the other. `take`
+    /// returns how many were new.
     fn for_each_job(
         &mut self,
         what: &'static str,
@@ -791,7 +792,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What to say if more keys came than the filter was planned for.
+    /// Returns the warning for a filter with more keys than planned.
     fn warning(&self, made: &Filter) -> Option<Problem> {
         let plan = made.plan();
         let (planned, steps) = (plan.items(), u64::from(plan.generations().max(1)));

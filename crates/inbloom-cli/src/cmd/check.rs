@@ -95,7 +95,7 @@ struct How {
     #[arg(long)]
     verbose: bool,
 
-    /// Take so much memory for free, whatever the system says: for tests
+    /// Assume that this much memory is free: for tests
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, hide = true)]
     free_memory: Option<u64>,
 }

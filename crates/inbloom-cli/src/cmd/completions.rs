@@ -12,7 +12,7 @@ use crate::{Cli, output};
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// The shell
+    /// Shell to complete commands in
     #[arg(value_enum)]
     shell: Shell,
 }

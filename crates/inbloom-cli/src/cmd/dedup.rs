@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "count")]
     repeated: bool,
 
-    /// Print every line once, at the end, after how often it came; keeps all lines in memory
+    /// Print every line once, at the end, after its number of occurrences; keeps all lines in memory
     #[arg(long, conflicts_with_all = ["filter", "save_every", "exact", "Sizing"])]
     count: bool,
 
@@ -687,8 +687,8 @@ impl KeptFilter {
         };
         problem(
             format!(
-                "more lines came than the {} that the filter was planned for: after line {}, more \
-                 new lines may be dropped than the target rate of {} allows",
+                "more lines came than the {} that the filter was planned for: after line {}, the \
+                 rate is above the target of {}, and more new lines may be dropped",
                 numbers::exact(plan.items()),
                 numbers::exact(read),
                 numbers::rate(plan.rate())

@@ -29,7 +29,7 @@ use crate::output;
 use crate::pipeline::{self, in_order};
 use crate::pipes;
 
-/// Print made-up keys: distinct URLs, and as many others that are not among them
+/// Generate distinct URLs as test keys, and URLs that are certainly not among them
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -46,11 +46,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse_count)]
     skip: u64,
 
-    /// Which list: the same seed gives the same lines
+    /// Seed of the list: the same seed gives the same lines
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 
-    /// Print similar URLs that are in no list of this seed
+    /// Print similar URLs that are not in any list of this seed
     #[arg(long)]
     absent: bool,
 

@@ -19,12 +19,11 @@ use crate::{numbers, output};
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// File to write, which may be one of the filters, replaced when the new one is complete; or an
-    /// address, redis://host/NAME, whose filter gets the keys and is created if there is none
+    /// address, redis://host/NAME: its filter gets the keys, and is created if it does not exist
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// The filters' files or addresses, at least two; for a filter on Redis that takes the keys one
-    /// will do
+    /// The filters' files or addresses: at least two, or at least one if the output is on Redis
     #[arg(required = true, num_args = 1.., value_name = "FILTER")]
     filters: Vec<PathBuf>,
 

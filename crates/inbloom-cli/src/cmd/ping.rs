@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn ping(args: &Args) -> Result<()> {
     let until = Instant::now() + Duration::from_secs(args.timeout);
     let left = || match until.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => bail!("no answer within {} s", args.timeout),
+        Duration::ZERO => bail!("no reply within {} s", args.timeout),
         left => Ok(left),
     };
     let mut addresses =
@@ -93,8 +93,8 @@ fn ping(args: &Args) -> Result<()> {
     request.extend_from_slice(b"PING\r\n");
     socket.set_write_timeout(Some(left()?))?;
     socket.set_read_timeout(Some(left()?))?;
-    stream.write_all(&request).map_err(explained).context("cannot ask")?;
-    stream.flush().map_err(explained).context("cannot ask")?;
+    stream.write_all(&request).map_err(explained).context("cannot send")?;
+    stream.flush().map_err(explained).context("cannot send")?;
     let mut reply = Vec::new();
     let wanted = if login.is_some() { "+OK\r\n+PONG\r\n" } else { "+PONG\r\n" };
     // Up to an error's line: untrusted input may go on forever.
@@ -105,7 +105,7 @@ fn ping(args: &Args) -> Result<()> {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(explained(error)).context("no answer"),
+            Err(error) => return Err(explained(error)).context("no reply"),
         };
         reply.extend_from_slice(&bytes[..count]);
         if reply.len() > 4096 {

@@ -15,8 +15,8 @@ use crate::{numbers, output, remote};
 
 /// Remove keys from a bitmap, counting or cuckoo filter, one per line
 ///
-/// REMOVE ONLY WHAT WAS INSERTED. Anything else may be claimed by accident; to remove it takes away
-/// what belongs to other keys, and the filter then DENIES KEYS THAT ARE IN IT.
+/// REMOVE ONLY KEYS THAT WERE INSERTED. Another key may be a false positive. Removing it takes
+/// entries away from other keys, and THE FILTER THEN REPORTS MEMBERS AS ABSENT.
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -36,9 +36,9 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 WARNING: REMOVE ONLY KEYS THAT WERE INSERTED. Another key may be a false positive. Removing it takes
-entries away from other keys, and THE FILTER THEN REPORTS MEMBERS AS ABSENT. The same holds for a key
-that was a false positive when 'build' or 'add' came to it, and so was not inserted. A bitmap is
-exact: nothing can go wrong there.
+entries away from other keys, and THE FILTER THEN REPORTS MEMBERS AS ABSENT. Do not remove a key that
+was a false positive when 'build' or 'add' read it either: it was not inserted. A bitmap is exact, so
+any key can be removed.
 
 Prints 'N removed of M keys'. The other keys were not in the filter. Keys get the filter's
 normalization ('build --normalize'); for a bitmap, lines are integers. A line that comes twice counts

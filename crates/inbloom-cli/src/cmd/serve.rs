@@ -156,7 +156,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
         return check(folder, args);
     }
     let listener = bind("--listen", &args.listen)?;
-    let address = listener.local_addr().context("cannot tell the address")?;
+    let address = listener.local_addr().context("cannot read the address of --listen")?;
     let import_dir = args.import_dir()?;
     let lock = args.dir.as_deref().map(persist::take_folder).transpose()?;
     let (users, key) = (args.access.users()?, args.access.key(args.dir.as_deref())?);
@@ -197,7 +197,7 @@ fn serve(args: &Args, file: Option<SettingsFile>) -> Result<ExitCode> {
     }
     match (&listeners.plain, &listeners.tls) {
         (Some(_), Some((tls, _))) => {
-            let tls = tls.local_addr().context("cannot tell the address")?;
+            let tls = tls.local_addr().context("cannot read the address of --tls-listen")?;
             args.log.say(&format!("TLS at {tls}"));
             args.log.say(&format!("ready at {address}"));
         }
@@ -261,7 +261,7 @@ fn report(folder: &Path, found: &Found, args: &Args) {
     ));
     let is_check = args.check.is_some();
     let (dropped, fate) = match is_check {
-        true => ("would drop", "to be set aside"),
+        true => ("would drop", "would be set aside"),
         false => ("dropped", "set aside"),
     };
     if *cut > 0 {
@@ -271,7 +271,7 @@ fn report(folder: &Path, found: &Found, args: &Args) {
         ));
     }
     for what in damaged {
-        args.log.say(&format!("damaged and {fate}: {what}"));
+        args.log.say(&format!("damaged ({fate}): {what}"));
     }
 }
 

@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             *before != look || at.elapsed() >= interval
         });
         if is_due {
-            let gone = "the thread that asks the server has ended";
+            let gone = "the thread that queries the server has ended";
             looks.send(look.clone()).ok().context(gone)?;
             asked = Some((look.clone(), Instant::now()));
         }

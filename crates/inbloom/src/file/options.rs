@@ -137,6 +137,11 @@ impl OpenOptions {
     /// Do not overwrite the file in place while it is open. Replace it, as [`Filter::save`] does:
     /// an open filter then continues with the old file. If other programs may overwrite it anyway,
     /// use [`OpenOptions::open_watched`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, is not a filter, is damaged where it was checked, or needs
+    /// another secret key.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Filter> {
         let path = path.as_ref();
         let opened = self.open_file(path);

@@ -12,12 +12,16 @@ use crate::kind::Kind;
 use crate::math;
 
 impl Plan {
-    /// Returns the plan of one shard, counted from 0, of the filter that this plan is for, if its
-    /// keys are divided among so many.
+    /// Returns the plan of one shard, counted from 0, when the keys of this plan are divided among
+    /// this number of shards.
     ///
-    /// The shard's items are its share; its bits have a margin, as shares are uneven. What
-    /// [`Filter::sharded`](crate::Filter::sharded) makes its shards from; a filter made from it takes only keys of
-    /// that shard.
+    /// The shard's items are its share of the keys. Its bits have a margin, because shares are
+    /// uneven. [`Filter::sharded`](crate::Filter::sharded) uses these plans. A filter with such a
+    /// plan takes only keys of that shard.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a kind that cannot be divided, and numbers out of range.
     ///
     /// ```
     /// use inbloom::{Kind, Plan};

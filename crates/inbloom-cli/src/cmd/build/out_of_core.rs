@@ -69,9 +69,9 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Larger than memory")]
 pub struct Resources {
-    /// Memory for keys: 1G, 500MiB. The program needs up to about 120 MB besides for its buffers, with
-    /// two cores. A billion keys take at least 100 MB, and a hundred times as many keys ten times as
-    /// much [default: a quarter of the machine's]
+    /// Memory for keys: 1G, 500MiB. With two cores, the program needs about 120 MB more for
+    /// buffers. The least is 100 MB for a billion keys, and ten times that for a hundred times as
+    /// many [default: a quarter of the machine's]
     // The sizing options have a group of this name.
     #[arg(id = "memory_to_work_with", long = "memory", value_name = "SIZE")]
     #[arg(value_parser = units::parse_bytes)]
@@ -93,7 +93,7 @@ pub struct Resources {
     #[arg(long)]
     resume: bool,
 
-    /// Take so much memory for all there is, and for free: for tests
+    /// Assume that the machine has this much memory, all of it free: for tests
     #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, hide = true)]
     free_memory: Option<u64>,
 }
@@ -170,7 +170,9 @@ pub fn build(builder: &mut Builder) -> Result<Built> {
                 Output::Shards(..) => Built::Shards(unfinished),
             });
         }
-        (Ok(Finished::Written(path)), None) => bail!("{} is in no folder", path.display()),
+        (Ok(Finished::Written(path)), None) => {
+            bail!("cannot find the folder of {}", path.display())
+        }
         (Err(error), None) => return Err(error),
         (Err(error), Some(unfinished)) => (error, unfinished),
     };
@@ -731,7 +733,10 @@ impl<'a, 'b> Work<'a, 'b> {
 
     fn write_shards(&mut self, plan: Plan) -> Result<Finished> {
         let Output::Shards(path, shards) = self.output.clone() else {
-            bail!("{} is not the name of a file, which shards need", self.output.path().display())
+            bail!(problem(
+                format!("{} is not a file name", self.output.path().display()),
+                "name shards after a file, such as -o seen.ib",
+            ))
         };
         self.check_shards(plan, shards)?;
         let (args, hasher, stem) =

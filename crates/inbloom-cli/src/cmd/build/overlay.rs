@@ -47,14 +47,14 @@ pub struct OverlayArgs {
 }
 
 impl OverlayArgs {
-    /// Whether something is to be done to a filter that was just built.
+    /// Returns whether a new filter needs changes.
     pub fn is_wanted(&self) -> bool {
         self.overlay || !self.never_match.is_empty()
     }
 }
 
-/// Options that are decided when a base is there. (Of a whole group all would be named in the error,
-/// not the one that was given.)
+/// Options that the base determines. (They are no group, because the error would name all of a
+/// group instead of the given one.)
 const DECIDED: [&str; 22] = [
     "files",
     "kind",
@@ -80,12 +80,12 @@ const DECIDED: [&str; 22] = [
     "overfull",
 ];
 
-/// The share of the base that additions may have before it is better to build anew: they take
-/// several times the memory of a key in the base, and a query of their own.
+/// The largest share of added keys before it is better to build again: an added key takes several
+/// times the memory of a key in the base, and a query of its own.
 const MOST_ADDED: f64 = 0.02;
 
-/// The target rate for what is built now together with what is added later, with `--overlay`.
-/// What a kind cannot do is refused here, before anything is read.
+/// Returns the target rate of base and overlay together, with `--overlay`. Refuses kinds that
+/// cannot have one, before anything is read.
 pub fn promise(args: &Args) -> Result<Option<f64>> {
     let OverlayArgs { add, remove, never_match, overlay, .. } = &args.overlay;
     // Said here because clap does not: it asks for no option that those given rule out.
@@ -112,13 +112,13 @@ pub fn promise(args: &Args) -> Result<Option<f64>> {
     Ok(if *overlay { Some(plan()?.rate()) } else { None })
 }
 
-/// The options of a base that is to be changed, for nine tenths of the rate that is promised.
+/// Returns the options of a base that will be changed: its rate is nine tenths of the target.
 pub fn planned(args: &Args, promise: Option<f64>) -> Args {
     let rate = promise.map(|promise| promise * BASE_SHARE).or(args.sizing.rate);
     Args { sizing: Sizing { rate, ..args.sizing }, ..args.clone() }
 }
 
-/// Does what is still to be done to a filter that was just built, from keys made in this way.
+/// Makes the remaining changes to a new filter, with keys that are made in this way.
 pub fn finish(args: &Args, filter: Filter, keys: Keys, promise: Option<f64>) -> Result<Filter> {
     let never_match = &args.overlay.never_match;
     if promise.is_none() && never_match.is_empty() {
@@ -204,7 +204,7 @@ fn matched(excluded: Tally) -> String {
         _ => ", and are now excluded",
     };
     let (matched, read) = (numbers::exact(excluded.changed), numbers::keys(excluded.read));
-    format!("{matched} of {read} of --never-match matched by mistake{so}")
+    format!("{matched} of {read} in --never-match matched{so}")
 }
 
 /// Warns of an overlay with many keys.
@@ -230,8 +230,7 @@ fn warning(filter: &Filter) -> Option<Problem> {
     })
 }
 
-/// Denies the keys of these files. Most of them were never in, so that none counts as one that has
-/// left.
+/// Excludes the keys of these files. Most were never inserted, so none counts as removed.
 fn exclude(
     filter: &mut Filter,
     input: &InputArgs,
@@ -265,8 +264,8 @@ fn change(
     edit::by_lines(filter, what, &input, keys.clone(), |filter, digests| take(filter, digests))
 }
 
-/// A slip of the hand must not replace keys by a filter, nor leave a list of them unread; and what
-/// cannot be read is said before hours are spent on a build.
+/// Refuses lists that are also the output, lists that would be read twice, and lists that cannot be
+/// read, before hours of building.
 fn check_files(args: &Args) -> Result<()> {
     let OverlayArgs { base, add, remove, never_match, .. } = &args.overlay;
     let output = fs::canonicalize(&args.output).ok();

@@ -42,8 +42,8 @@ pub struct AccessArgs {
     #[arg(long, value_name = "ADDRESS", requires = "tls_cert")]
     pub tls_listen: Option<String>,
 
-    /// Hash keys with a secret key (SipHash-1-3), so that nobody can craft false positives; it comes
-    /// from --key-file, or is kept in the data folder
+    /// Hash keys with a secret key (SipHash-1-3), so that attackers cannot craft false positives;
+    /// the key comes from --key-file, or is kept in the data folder
     #[arg(long)]
     keyed: bool,
 

@@ -146,7 +146,7 @@ impl From<io::Error> for Failure {
                     .to_owned()
             }
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                format!("no answer within {} s", PATIENCE.as_secs())
+                format!("no reply within {} s", PATIENCE.as_secs())
             }
             _ => error.to_string(),
         };

@@ -303,7 +303,7 @@ impl View {
         let mut lines = self.head();
         let snapshot = self.snapshot.as_ref().filter(|it| it.look.screen == look.screen);
         match (snapshot, &look.screen) {
-            (None, _) => lines.push(ScreenLine::of(Style::Dim, "asking the server ...")),
+            (None, _) => lines.push(ScreenLine::of(Style::Dim, "waiting for the server ...")),
             (Some(_), Screen::List) => lines.extend(self.list(look, width)),
             (Some(it), Screen::Filter(_)) => lines.extend(filter(it, width)),
             (Some(it), Screen::Health) => lines.extend(health(&it.health)),
@@ -332,8 +332,7 @@ impl View {
         match &self.failure {
             Some(failure) => {
                 let silent = span(self.answered.elapsed().as_secs_f64());
-                first
-                    .push(Style::Bad, format!("{} no answer for {silent}: {failure}", mark("bad")));
+                first.push(Style::Bad, format!("{} no reply for {silent}: {failure}", mark("bad")));
             }
             None => {
                 let status = text(health, "status");
@@ -671,14 +670,14 @@ fn advice_text(advice: &Value) -> String {
     match text(advice, "code") {
         "over_target" => format!(
             "The false-positive rate is {}, above the target of {}: the filter has {} keys and was \
-             reserved for {}. Create a larger one and move over.",
+             reserved for {}. Create a larger filter and add the keys again.",
             rate("rate"),
             rate("target_rate"),
             count("keys"),
             count("capacity")
         ),
         "full" => format!(
-            "The filter has {} of {} keys and takes no more. Create a larger one and move over.",
+            "The filter has {} of {} keys and takes no more. Create a larger filter and add the keys again.",
             count("keys"),
             count("capacity")
         ),
@@ -1093,7 +1092,7 @@ mod tests {
         view.show(snapshot(&look, &["a"]));
         view.miss(&Failure { message: "connection refused".into(), is_final: false });
         let lines = texts(&view, &look, 120, 24);
-        assert!(lines[0].contains("no answer for 0 s: connection refused"), "{}", lines[0]);
+        assert!(lines[0].contains("no reply for 0 s: connection refused"), "{}", lines[0]);
         assert!(lines.iter().any(|line| line.contains("61.7%")));
     }
 

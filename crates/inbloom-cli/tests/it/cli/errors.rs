@@ -96,7 +96,7 @@ fn bytes_behind_gzip_data_are_an_error_that_names_them() {
     assert!(gzip.expect("gzip can be run").success());
     folder.write("more.txt.gz", [folder.read("more.txt.gz"), b"garbage".to_vec()].concat());
     let outcome = folder.run("check names.ib more.txt.gz").expect(2);
-    let what = "bytes that are not gzip data follow behind its end";
+    let what = "other bytes follow the gzip data";
     assert!(outcome.stderr.contains("cannot read more.txt.gz: invalid gzip data: "));
     assert!(outcome.stderr.contains(what), "{}", outcome.stderr);
 }

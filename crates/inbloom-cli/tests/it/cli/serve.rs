@@ -187,11 +187,11 @@ fn a_check_says_what_a_start_would_do_and_never_asks_for_a_repair_that_is_not_ne
     std::fs::write(&log, [&sound, &b"\x10\0\0\0x"[..], &sound[32..]].concat()).unwrap();
     let damaged = folder.run("serve --check data");
     assert_eq!(damaged.code, 2, "{}", damaged.stderr);
-    assert!(damaged.stderr.contains("damaged and to be set aside: log-"), "{}", damaged.stderr);
+    assert!(damaged.stderr.contains("damaged (would be set aside): log-"), "{}", damaged.stderr);
     assert!(!damaged.stderr.contains("trailing"), "{}", damaged.stderr);
     assert!(damaged.stderr.contains("start the server without --repair"), "{}", damaged.stderr);
     // As it says.
     let server = Server::start(&folder, "--listen 127.0.0.1:0 --dir data");
-    assert!(server.said.contains("damaged and set aside: log-"), "{}", server.said);
+    assert!(server.said.contains("damaged (set aside): log-"), "{}", server.said);
     assert_eq!(server.say(&["BF.EXISTS f b"]), ":1/+OK/");
 }

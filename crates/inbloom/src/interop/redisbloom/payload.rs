@@ -78,7 +78,13 @@ pub enum Restored {
     Cuckoo(CuckooChain),
 }
 
-/// The payload of a filter. Fails only if there is no memory for it.
+/// Returns the payload of a filter, as `DUMP` returns it.
+///
+/// # Errors
+///
+/// Fails if there is not enough memory.
+///
+/// # Examples
 ///
 /// ```
 /// use inbloom::interop::redisbloom::{CuckooChain, payload};
@@ -205,7 +211,11 @@ const fn module_id(name: &[u8; 9]) -> u64 {
     id << 10
 }
 
-/// The filter of a payload. What it takes in memory is checked against `limit` before it is taken.
+/// Creates the filter of a payload. Its size is checked against `limit` before memory is allocated.
+///
+/// # Errors
+///
+/// Fails if the payload is damaged, has a newer encoding, or is larger than the limit.
 pub fn decode(payload: &[u8], limit: u64) -> Result<Restored, ForeignError> {
     let Some((checked, sum)) = payload.split_last_chunk::<8>() else {
         return Err(short("10 bytes at least"));

@@ -6,9 +6,15 @@ use crate::plan::planner::Planner;
 use crate::plan::{Plan, PlanBuilder, lines, search};
 
 impl Plan {
-    /// Returns the plan of a blocked filter that was made before, from the numbers that tell it:
-    /// for those who keep many small filters beside less than a file's header of 192 bytes. It is
-    /// what it was, whatever [`Plan::builder`] would plan now.
+    /// Returns the plan of an existing blocked filter from the numbers that determine it. It is the
+    /// same plan in every version, whatever [`Plan::builder`] would plan now. Use it to store many
+    /// small filters without the file header of 192 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Refuses numbers that no blocked filter has.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use inbloom::{Kind, Plan};
