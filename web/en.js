@@ -31,7 +31,8 @@ export const en = {
   "error.needs_login":
     "Sign in to add keys. A server without passwords accepts no writes over HTTP.",
   "error.unreadable":
-    "The answer is not from an inbloom server. Check what is between this page and the server.",
+    "The answer is not from an inbloom server. Check for a proxy between this page and the server.
+",
   "error.unplannable": "No kind can be planned from these values.",
 
   "number.bytes": "{count} bytes",
@@ -154,7 +155,7 @@ export const en = {
 
   "need.remove": "remove keys",
   "need.grow": "grow beyond the planned keys",
-  "need.forget": "forget old keys",
+  "need.forget": "drop old keys",
   "need.static": "never change after it is built",
   "need.merge": "merge with others",
 
@@ -162,7 +163,7 @@ export const en = {
   "advise.exact": "For integers of a known range an exact set is small enough.",
   "advise.remove": "It is the smallest kind that can remove keys.",
   "advise.grow": "The number of keys is not known in advance.",
-  "advise.forget": "Old keys have to leave.",
+  "advise.forget": "Old keys must expire.",
   "advise.merge": "It is fast, and filters of equal size can be merged.",
   "advise.only": "It is the only kind that can do this.",
   "advise.none": "No kind can do all of this. Remove a requirement.",
@@ -348,8 +349,8 @@ export const en = {
   "filter.layerFill": "{keys} keys, {fill} filled",
   "filter.layerGrows": "{keys} keys, grows as needed",
   "filter.generations": "Generations",
-  "filter.windowTime": "It remembers the last {span}.",
-  "filter.windowKeys": "It remembers the last {keys} keys.",
+  "filter.windowTime": "It holds the keys of the last {span}.",
+  "filter.windowKeys": "It holds the last {keys} keys.",
   "filter.newest": "Newest",
   "filter.age": "{span} old",
   "filter.generation": "Generation {number}",
@@ -380,7 +381,7 @@ export const en = {
   "advice.uneven":
     "{slices} slices of the array differ more than chance explains. Check how the keys are hashed.",
   "advice.file_changed":
-    "The file {file} was changed while it was open. Queries answer errors. Open it again.",
+    "The file {file} was changed while it was open. Queries return errors. Open it again.",
   "advice.healthy": "{used} used, and the false-positive rate is {rate} of at most {target}.",
 
   "try.title": "Test a key",
@@ -475,7 +476,7 @@ export const en = {
 
   "learn.title": "How it works",
   "learn.lead":
-    "A filter remembers that it has seen a key, and not the key itself. Play with three small ones.",
+    "A filter stores that it has seen a key, not the key itself. Try three small ones.",
   "learn.word": "Type a word",
   "learn.add": "Add",
   "learn.ask": "Ask",

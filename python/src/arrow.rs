@@ -253,7 +253,7 @@ impl Type {
                 Some(size) => Type::Fixed { size },
                 None => {
                     return Err(PyTypeError::new_err(format!(
-                        "an Arrow column of format \"{other}\" has no keys: give text, binary or \
+                        "an Arrow column of format \"{other}\" cannot be keys: pass text, binary or \
                          integers"
                     )));
                 }

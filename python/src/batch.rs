@@ -49,7 +49,7 @@ impl<'py> Batch<'py> {
         if is_key {
             let name = object.get_type().name()?;
             return Err(PyTypeError::new_err(format!(
-                "many keys are expected, and a single {name} is one: pass a list, or use the call \
+                "expected many keys, got a single {name}: pass a list, or use the call \
                  for one key"
             )));
         }

@@ -34,7 +34,7 @@ fn column(buffer: &PyUntypedBuffer, keys: &Keys) -> PyResult<Option<Column>> {
     let format = buffer.format().to_string_lossy();
     let size = buffer.item_size();
     let refused = |problem: &str| {
-        Err(PyTypeError::new_err(format!("an array of format \"{format}\" has no keys: {problem}")))
+        Err(PyTypeError::new_err(format!("an array of format \"{format}\" cannot be keys: {problem}")))
     };
     let (is_native, kind) = match format.as_bytes() {
         [b'@' | b'=', kind @ ..] => (true, kind),
@@ -43,7 +43,7 @@ fn column(buffer: &PyUntypedBuffer, keys: &Keys) -> PyResult<Option<Column>> {
         kind => (true, kind),
     };
     if buffer.suboffsets().is_some() {
-        return refused("its rows are behind pointers");
+        return refused("its rows are pointers");
     }
     let start = buffer.buf_ptr().cast::<u8>().cast_const();
     let (shape, strides) = (buffer.shape(), buffer.strides());
@@ -67,7 +67,7 @@ fn column(buffer: &PyUntypedBuffer, keys: &Keys) -> PyResult<Option<Column>> {
     }
     let layout = match letter {
         b'B' | b'b' | b'c' if size == 1 && kind.len() <= 1 && keys.integers.is_none() => {
-            return refused("keys of one byte each cannot be meant; give rows of bytes, or a list");
+            return refused("each byte would be a key: pass rows of bytes, or a list");
         }
         b'b' | b'h' | b'i' | b'l' | b'q' | b'n' | b'B' | b'H' | b'I' | b'L' | b'Q' | b'N'
             if kind.len() == 1 && matches!(size, 1 | 2 | 4 | 8) =>

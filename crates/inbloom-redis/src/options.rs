@@ -105,7 +105,7 @@ impl Options {
             [("response_timeout", self.response_timeout), ("connect_timeout", self.connect_timeout)]
         {
             if time.is_zero() {
-                let (got, expected) = ("0".to_owned(), "more than nothing");
+                let (got, expected) = ("0".to_owned(), "above 0");
                 return Err(Error::Parameter { name, got, expected });
             }
         }

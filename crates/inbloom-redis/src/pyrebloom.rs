@@ -85,7 +85,7 @@ impl PyreBloom {
         let is_error = error > 0.0 && error < 1.0;
         if !is_error || bits < 1.0 || !(1.0..=MAX_HASHES).contains(&hashes) {
             let (got, expected) =
-                (error.to_string(), "above 0, below 1, and such that bits are left");
+                (error.to_string(), "above 0, below 1, and low enough for at least one bit");
             return Err(Error::Parameter { name: "error", got, expected });
         }
         let next = |seed: &u32| Some(seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));

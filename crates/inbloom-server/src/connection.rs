@@ -190,7 +190,7 @@ async fn accept(
             Ok((stream, address)) => {
                 turn = (turn + 1) % loops.len();
                 if let Err(error) = admit(stream, address, tls, server, &loops[turn]) {
-                    tracing::debug!(%error, "client left before it was served");
+                    tracing::debug!(%error, "client disconnected before it was served");
                 }
             }
             Err(error) => {

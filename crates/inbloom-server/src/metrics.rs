@@ -195,7 +195,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "healthy",
         kind: Kind::Gauge,
-        help: "1 if /healthz says ok, else 0",
+        help: "1 if /healthz reports ok, else 0",
         tell: |server, samples| samples.value(server.troubles().is_none().into()),
     },
     Figure {
@@ -243,7 +243,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "keys",
         kind: Kind::Gauge,
-        help: "Number of filters in each database that has some",
+        help: "Number of filters in each database that is not empty",
         tell: |server, samples| {
             for database in 0..DATABASES {
                 let keys = server.keyspace.len(database);
@@ -287,7 +287,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "filters_over_target",
         kind: Kind::Gauge,
-        help: "Filters above their target rate at the last visit of all",
+        help: "Filters above their target rate at the last check of all filters",
         tell: |server, samples| samples.value(server.over_target.count() as f64),
     },
     Figure {
@@ -353,13 +353,13 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "commands_rejected",
         kind: Kind::Counter,
-        help: "Calls of each command refused before it began: arguments, AUTH",
+        help: "Calls of each command refused before they began: arguments, AUTH",
         tell: |server, samples| samples.by_command(server, |sum| sum.rejected as f64),
     },
     Figure {
         name: "errors",
         kind: Kind::Counter,
-        help: "Errors replied, by the word that they begin with",
+        help: "Error replies, by their first word",
         tell: |server, samples| {
             let by_error = server.statistics.by_error.lock().clone();
             by_error
@@ -395,7 +395,7 @@ static FIGURES: &[Figure] = &[
     Figure {
         name: "log_records",
         kind: Kind::Counter,
-        help: "Changes in the log, ever",
+        help: "Changes written to the log since the data folder was created",
         tell: |server, samples| match durability(server) {
             Some(figures) => samples.value(figures.records as f64),
             None => Ok(()),

@@ -310,7 +310,7 @@ fn parse_line(line: &str) -> Result<(&str, User), String> {
     let (role, password) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let password = password.trim_start();
     if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("a name can only have letters, digits and signs of ASCII".into());
+        return Err("a name can only have ASCII letters, digits and punctuation".into());
     }
     let role = match (role, Role::named(role.as_bytes())) {
         ("", _) => return Err(format!("user '{name}' has no role")),

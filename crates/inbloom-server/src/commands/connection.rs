@@ -132,7 +132,7 @@ pub static COMMANDS: &[Command] = &[
         name: "readonly",
         arity: 1,
         flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-        summary: "Is refused: there is no cluster",
+        summary: "Always fails: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
         ..CONNECTION
@@ -141,7 +141,7 @@ pub static COMMANDS: &[Command] = &[
         name: "readwrite",
         arity: 1,
         flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-        summary: "Is refused: there is no cluster",
+        summary: "Always fails: there is no cluster",
         handler: |_| Err(NO_CLUSTER),
         group: "cluster",
         ..CONNECTION
@@ -150,7 +150,7 @@ pub static COMMANDS: &[Command] = &[
         name: "cluster",
         arity: -2,
         categories: &[],
-        summary: "Is refused: there is no cluster",
+        summary: "Always fails: there is no cluster",
         syntax: "subcommand [argument ...]",
         group: "cluster",
         subcommands: &[
@@ -187,7 +187,7 @@ pub static COMMANDS: &[Command] = &[
         arity: 1,
         flags: Flags::of(&[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale]),
         categories: &[],
-        summary: "Is refused: commands are not shown to others; see SLOWLOG and INFO commandstats",
+        summary: "Always fails: commands are not shown to others; see SLOWLOG and INFO commandstats",
         group: "server",
         handler: |_| {
             let text = "ERR MONITOR is not offered: see SLOWLOG GET and INFO commandstats";
@@ -201,7 +201,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     Command {
         name: "client|caching",
         arity: 3,
-        summary: "Is refused: keys are not tracked",
+        summary: "Always fails: keys are not tracked",
         syntax: "YES|NO",
         handler: client_caching,
         ..CLIENT
@@ -275,7 +275,7 @@ static CLIENT_COMMANDS: &[Command] = &[
         name: "client|pause",
         arity: -3,
         flags: CLIENT_ADMIN,
-        summary: "Is refused: clients are not paused",
+        summary: "Always fails: clients are not paused",
         syntax: "timeout [WRITE|ALL]",
         handler: |_| Err(NO_PAUSE),
         ..CLIENT
@@ -307,7 +307,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     Command {
         name: "client|tracking",
         arity: -3,
-        summary: "Is refused unless it is OFF: keys are not tracked",
+        summary: "Fails unless the argument is OFF: keys are not tracked",
         syntax: "ON|OFF",
         handler: client_tracking,
         ..CLIENT
@@ -330,7 +330,7 @@ static CLIENT_COMMANDS: &[Command] = &[
     Command {
         name: "client|unpause",
         flags: CLIENT_ADMIN,
-        summary: "Is refused: clients are not paused",
+        summary: "Always fails: clients are not paused",
         handler: |_| Err(NO_PAUSE),
         ..CLIENT
     },
@@ -356,7 +356,7 @@ const CLUSTER: Command = Command {
     arity: 2,
     flags: Flags::of(&[Flag::Stale]),
     categories: &[],
-    summary: "Is refused: there is no cluster",
+    summary: "Always fails: there is no cluster",
     group: "cluster",
     handler: |_| Err(NO_CLUSTER),
     ..CONNECTION
@@ -365,7 +365,7 @@ const CLUSTER: Command = Command {
 const PUBSUB: Command = Command {
     flags: Flags::of(&[Flag::PubSub, Flag::NoScript, Flag::Loading, Flag::Stale]),
     categories: &[],
-    summary: "Is refused: there is no publish and subscribe",
+    summary: "Always fails: there is no publish and subscribe",
     group: "pubsub",
     handler: |_| Err(ReplyError::new("ERR inbloom has no publish/subscribe")),
     ..CONNECTION

@@ -387,7 +387,7 @@ fn save(call: &mut Call<'_>) -> Result<(), ReplyError> {
         Value::Bloom(bloom) if bloom.rest().is_some() => {
             return Err(ReplyError::with(format!(
                 "ERR the filter was reserved for {} items and has grown, and a file cannot hold \
-                 its layers. Reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
+                 its layers: reserve a filter for {} items, or copy it with BF.SCANDUMP or DUMP",
                 bloom.reserved(),
                 bloom.items(),
             )));

@@ -151,7 +151,7 @@ pub static COMMANDS: &[Command] = &[
         arity: -3,
         flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
         keys: TWO,
-        summary: "Is refused for filters, as by Redis: use DUMP and RESTORE",
+        summary: "Always fails for filters, as in Redis: use DUMP and RESTORE",
         syntax: "source destination [DB destination-db] [REPLACE]",
         handler: copy,
         on_store: OnStore::Refused("use 'inbloom pull' and 'inbloom push'"),
@@ -304,7 +304,7 @@ pub static COMMANDS: &[Command] = &[
         is_restricted: true,
         categories: &["keyspace", "dangerous"],
         keys: Keys::NONE,
-        summary: "Is refused: databases are not swapped; use MOVE or RENAME",
+        summary: "Always fails: databases are not swapped; use MOVE or RENAME",
         syntax: "index1 index2",
         handler: |_| Err(ReplyError::new("ERR SWAPDB is not offered: use MOVE or RENAME")),
         on_store: OnStore::Refused(ONE_DATABASE),
@@ -327,13 +327,13 @@ pub static COMMANDS: &[Command] = &[
             },
             Command {
                 name: "object|freq",
-                summary: "Is refused: how often keys are used is not tracked",
+                summary: "Always fails: how often keys are used is not tracked",
                 handler: |call| object(call, |_| Err(NO_FREQUENCY)),
                 ..OBJECT
             },
             Command {
                 name: "object|idletime",
-                summary: "Is refused: when keys were last used is not tracked",
+                summary: "Always fails: when keys were last used is not tracked",
                 handler: |call| object(call, |_| Err(NO_IDLE_TIME)),
                 ..OBJECT
             },

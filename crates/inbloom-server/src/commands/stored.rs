@@ -32,7 +32,7 @@ pub const PULL: &str = "use 'inbloom pull'";
 pub const PUSH: &str = "use 'inbloom push'";
 
 const UNKNOWN: ReplyError = ReplyError::new(
-    "UNKNOWN the item is in the filter, but the first reply of the store was lost, and with it \
+    "UNKNOWN the item is in the filter, but the first reply of the store was lost, which reported \
      whether the item was new",
 );
 const DELETED: ReplyError =

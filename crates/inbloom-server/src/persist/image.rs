@@ -488,7 +488,7 @@ impl Surroundings<'_> {
             Ok(0) => Ok(filter),
             Ok(_) => Err(inbloom::Error::Format {
                 what: "end of the filter",
-                expected: "nothing behind it".to_owned(),
+                expected: "no more bytes".to_owned(),
                 got: "more bytes".to_owned(),
                 remedy: "the file is damaged: restore it from a copy",
             }),

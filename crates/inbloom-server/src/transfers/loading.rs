@@ -210,7 +210,7 @@ impl Ours {
                 let shape = loader.transfers.shape(base.capacity, base.rate)?;
                 if !base.is_of(shape.plan()) {
                     return Err(bad(
-                        "this inbloom plans a filter of this capacity and rate in another way",
+                        "a filter of another size than this inbloom plans for this capacity and rate",
                     ));
                 }
                 Some(SharedBlocked::new(&shape).map_err(ReplyError::because)?)
@@ -299,7 +299,7 @@ fn read(loader: &Loader<'_>, pieces: BTreeMap<u64, Box<[u8]>>) -> Result<Filter,
     })?;
     match reader.read(&mut [0]) {
         Ok(0) => Ok(filter),
-        _ => Err(bad("bytes behind the end of the file")),
+        _ => Err(bad("more bytes after the end of the file")),
     }
 }
 

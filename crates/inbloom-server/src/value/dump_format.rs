@@ -196,7 +196,7 @@ impl Header {
         if xxh3_64(fields) != u64::from_le_bytes(*sum) {
             return Err(bad("the checksum of the header is wrong; dump the filter again"));
         }
-        let short = || bad("a header without all of its fields");
+        let short = || bad("a header that is too short");
         let mut fields = Decoder(&fields[MAGIC.len()..]);
         let version = fields.u32().ok_or_else(short)?;
         if version != VERSION {

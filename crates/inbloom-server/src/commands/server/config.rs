@@ -34,7 +34,7 @@ pub const CONFIG: Command = Command {
         Command {
             name: "config|rewrite",
             arity: 2,
-            summary: "Is refused: edit the settings file, and send SIGHUP",
+            summary: "Always fails: edit the settings file, and send SIGHUP",
             handler: rewrite,
             ..ADMIN
         },

@@ -83,7 +83,7 @@ pub const SLOWLOG: Command = Command {
 pub const LATENCY: Command = Command {
     name: "latency",
     arity: -2,
-    summary: "Answers tools; events of latency are not recorded",
+    summary: "Returns empty results: latency events are not recorded",
     subcommands: &[
         Command {
             name: "latency|doctor",

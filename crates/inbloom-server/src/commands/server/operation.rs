@@ -123,7 +123,7 @@ pub const ROLE: Command = Command {
 pub const REPLICAOF: Command = Command {
     name: "replicaof",
     arity: 3,
-    summary: "Is refused, except for NO ONE: there is no replication",
+    summary: "Always fails, except for NO ONE: there is no replication",
     syntax: "<host port | NO ONE>",
     handler: replica_of,
     ..ADMIN

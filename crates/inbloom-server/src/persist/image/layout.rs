@@ -175,7 +175,7 @@ impl<'a> Image<'a> {
         };
         match fields.0.0.len() {
             0 => Ok(image),
-            rest => Err(ImageError::damaged("end", "no bytes behind it", rest)),
+            rest => Err(ImageError::damaged("end", "no more bytes", rest)),
         }
     }
 

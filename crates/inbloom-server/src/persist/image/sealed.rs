@@ -91,7 +91,7 @@ impl<R: Read> Unsealing<R> {
         let length = self.piece.len().saturating_sub(SUM);
         let iterator = 1 + self.start + length as u64;
         if length == 0 || dump_format::open(self.identity, iterator, &self.piece).is_none() {
-            let text = format!("the checksum of the piece from byte {} on is wrong", self.start);
+            let text = format!("the checksum of the chunk at byte {} is wrong", self.start);
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         self.piece.truncate(length);
