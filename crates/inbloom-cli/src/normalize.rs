@@ -1,4 +1,4 @@
-//! What is done to a key before it is hashed, so that spellings of the same thing are one key.
+//! Normalizes a key before it is hashed, so that different spellings of the same thing are one key.
 //!
 //! The choice is recorded in the filter's file and applied again on every query, so its meaning
 //! must never change: every rule is defined here on bytes, in terms of ASCII only. Rules are
@@ -6,8 +6,8 @@
 //!
 //! 1. `crlf` strips one carriage return at the end, what a line of a Windows text file ends with.
 //! 2. `trim` strips ASCII whitespace at both ends.
-//! 3. `lower` makes ASCII letters small. Others stay as they are: the tables of Unicode change
-//!    from version to version, and a key must be found by whichever version asks for it.
+//! 3. `lower` makes ASCII letters lowercase. Others stay as they are: the tables of Unicode change
+//!    from version to version, and every version must find the key.
 //! 4. `url` is the normalization by syntax and by scheme of RFC 3986, sections 6.2.2 and 6.2.3:
 //!
 //! ```text
@@ -15,13 +15,14 @@
 //!   http://user@www.example.com/~smith/a/c?q=%C3%BC
 //! ```
 //!
-//!    Scheme and host are made small; a default or empty port and the fragment go; escapes of
-//!    letters, digits and `-._~` are decoded, the digits of others made large; dot segments are
-//!    resolved; an empty path becomes `/`. Everything else stays: user, query, the order of its
-//!    parameters, a trailing slash. What does not begin with `scheme://` is not touched at all.
+//!    Scheme and host become lowercase; a default or empty port and the fragment are removed;
+//!    escapes of letters, digits and `-._~` are decoded, the digits of other escapes become
+//!    uppercase; dot segments are resolved; an empty path becomes `/`. Everything else stays: user,
+//!    query, the order of its parameters, a trailing slash. A key that does not begin with
+//!    `scheme://` does not change.
 //!
-//! What has been normalized does not change when it is normalized again (only `crlf` by itself
-//! takes a second carriage return). Three places need care for that:
+//! Normalizing a normalized key does not change it (except that `crlf` alone removes a second
+//! carriage return). Three cases need care for that:
 //!
 //! - `%%34%31` would become `%41`, and `A` the next time. So an escape is not decoded where a
 //!   `%` that begins none stands right before it, or one hexadecimal digit further to the left.

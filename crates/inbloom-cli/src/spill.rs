@@ -1,9 +1,9 @@
-//! Digests of keys, or only their places, more than fit into memory: kept apart by what they begin
-//! with, and given back range by range.
+//! Stores more digests of keys, or only their places, than fit into memory. They are divided by
+//! their first bits and read back range by range.
 //!
-//! Places are hashes. Divided by their first 12 bits into 4096 partitions they come in even parts,
-//! and the parts of a filter, shards or pieces, are ranges of places: what one is built from are
-//! some partitions, or a part of one.
+//! Places are hashes, so their first 12 bits divide them evenly into 4096 partitions. The parts of
+//! a filter, shards or ranges of blocks, are ranges of places. Each is built from some partitions,
+//! or from a part of one.
 //!
 //! ```text
 //! places -> runs, one of each file -> buffers, one of each partition -> chunks -> 64 files of 64
@@ -13,14 +13,14 @@
 //!
 //! Any number of workers add places at once. Each divides its own by their first 6 bits into runs;
 //! a run that is full is divided by 6 bits more and appended to the buffers of its file, under a
-//! lock of that file. The order of places does not matter to anybody who reads them again.
+//! lock of that file. The order of places does not matter to readers.
 //!
-//! Chunks stay in memory until they take half of what is allowed; then they all go to files, and
-//! so do those that follow. A file goes as soon as nobody needs its partitions any more: the filter
-//! grows while the files shrink.
+//! Chunks stay in memory until they take half of the allowed memory. Then they and all later chunks
+//! go to files. A file is removed as soon as its partitions are no longer needed, so the files
+//! shrink while the filter grows.
 //!
-//! Every chunk has a checksum: a disk that gives back something else would make a filter that
-//! lacks its keys.
+//! Every chunk has a checksum. Without it, a faulty disk would lead to a filter that lacks its
+//! keys.
 
 mod chunk;
 mod sort;

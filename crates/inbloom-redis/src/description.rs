@@ -1,24 +1,25 @@
 //! The description of a filter on a server: written, read, changed and deleted in both its copies.
 //!
-//! A filter is found by its description. If the one node that has it lost its memory, the filter would
-//! look as if it had never been: its keys would be absent, and nobody would know. So there are two copies
-//! of the text, half of all slots apart, on two nodes wherever there are two. A filter of which only one
-//! copy is there is reported as lost.
+//! A filter is found by its description. If only one node had it and lost its memory, the filter
+//! would seem to be missing, and its keys would silently be absent. So there are two copies of the
+//! text, half of all slots apart, on two nodes if there are two. If only one copy exists, the
+//! filter is reported as lost.
 //!
-//! Two values in two slots cannot change in one step. Their order, and an expiry, tell a change from a
-//! loss (`metadata.rs` has the rule):
+//! Two values in two slots cannot change in one step. Their order and an expiry distinguish a
+//! change from a loss (`metadata.rs` has the rule):
 //!
 //! ```text
 //! create   SET copy NX PX 60000     SET first NX     PERSIST copy
 //! delete   PEXPIRE copy 60000       delete first     delete copy
 //! ```
 //!
-//! A copy that has at most a minute left is *fading*: no first needs to be there. A lasting copy without
-//! a first, and a lasting first without its copy, are losses. If a client dies in between, a fading copy
-//! is gone after a minute: then either nothing is there, or a first without its copy, which is lost.
+//! A copy with at most a minute left is *fading*, and may be without a first. A lasting copy
+//! without a first is a loss, and so is a lasting first without its copy. If a client stops in
+//! between, a fading copy expires after a minute. Then there is either no value, or a first without
+//! its copy, which is a loss.
 //!
-//! Both are read at once, and not in one step. What looks like a loss counts if three looks in a row find
-//! the same: in between, the one must have been there while the other was not.
+//! Both values are requested at once, but not read in one step. An apparent loss counts only if
+//! three reads in a row find it. Then at some moment one value existed without the other.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,9 +1,10 @@
 //! Membership filters whose bits are in a stock Redis or Valkey server, or in a cluster of them.
 //!
-//! The server needs no module and no scripts. A filter is cut into values of at most 1 MiB that lie
-//! evenly over all nodes, and all bits of a key are in one of them: a query or an insert is one round
-//! trip to one node, whatever the size of the filter. Its bits are those of a local filter of kind
-//! [blocked](inbloom::Kind::Blocked), so that a file can be pushed to a cluster and pulled back.
+//! The server needs no module and no scripts. A filter is divided into values of at most 1 MiB,
+//! spread evenly over all nodes, and all bits of a key are in one value. So a query or an insert is
+//! one round trip to one node, whatever the size of the filter. Its bits are those of a local
+//! filter of kind [blocked](inbloom::Kind::Blocked), so a file can be pushed to a cluster and
+//! pulled back.
 //!
 //! ```no_run
 //! use inbloom_redis::{Added, Client, Options, RedisFilter};
@@ -22,19 +23,20 @@
 //!
 //! # What holds when servers fail
 //!
-//! - An insert is idempotent, and atomic for each key. Clients reconnect and follow redirections and
-//!   failovers by themselves, until a deadline.
-//! - After a broken connection the command is repeated. Whether the key was new cannot be known then,
-//!   and the answer is [`Added::Unknown`].
-//! - Every block has a bit that says that it is there. A block that a server has lost, because it was
-//!   flushed, evicted or restarted empty, is reported as [`Error::Lost`], never as an absent key.
-//! - Redis copies to replicas after it has answered. [`Durability::Replicas`] waits for them; without
-//!   it, a failover may lose inserts that were answered, and nothing shows it.
-//! - A filter that is deleted and created again shares no key with the one before: an insert that comes
-//!   late cannot reach the new one.
-//! - The description of a filter is kept twice, on two nodes of a cluster. If one of them loses it, the
-//!   filter is reported as [`Error::LostDescription`], never as missing. Only a server that loses both
-//!   copies, as a single one that restarts empty, has no trace of a filter.
+//! - An insert is idempotent, and atomic for each key. Clients reconnect and follow redirections
+//!   and failovers automatically, until a deadline.
+//! - After a broken connection the client repeats the command. It then cannot know whether the key
+//!   was new, and returns [`Added::Unknown`].
+//! - Every block has a bit that marks it as present. If a server has lost a block, because it was
+//!   flushed, evicted or restarted empty, the client reports [`Error::Lost`], never an absent key.
+//! - Redis copies changes to replicas after it has replied. [`Durability::Replicas`] waits for
+//!   them. Without it, a failover may silently lose inserts that were acknowledged.
+//! - A filter that is deleted and created again shares no Redis key with the earlier one, so a late
+//!   insert cannot reach the new filter.
+//! - The description of a filter has two copies, on two nodes of a cluster. If one of them loses
+//!   its copy, the client reports [`Error::LostDescription`], never a missing filter. Only if both
+//!   copies are lost, for example when a single server restarts empty, is there no trace of the
+//!   filter.
 //!
 //! # Filters of others
 //!

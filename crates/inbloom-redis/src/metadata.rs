@@ -6,13 +6,15 @@
 //!  "lines":1,"chunk_blocks":16383,"chunks":2,"groups":2,"hash":1,"hash_value":"0","created":1795000000}
 //! ```
 //!
-//! The fields come in any order. `id` names one incarnation of the filter: the keys of its chunks contain
-//! it, so that a filter that is deleted and created again shares no key with the one before. `hash` is the number of the hash
-//! scheme as in files (docs/format.md), `hash_value` its seed or the check of its secret key, in
-//! hexadecimal. `note` and `normalization` are there if the filter has them. `pushed` holds what the
-//! header of a pushed file counted: the keys that were new, and the bits that are set.
+//! The fields come in any order. `id` identifies one creation of the filter. The keys of its chunks
+//! contain it, so a filter that is deleted and created again shares no key with the earlier one.
+//! `hash` is the number of the hash scheme as in files (docs/format.md), `hash_value` its seed or
+//! the check of its secret key, in hexadecimal. `note` and `normalization` exist if the filter has
+//! them. `pushed` has two counts from the header of a pushed file: the keys that were new, and the
+//! bits that are set.
 //!
-//! What the two copies say together (`description.rs` has the order in which they are written):
+//! The two copies together give the state of the filter (`description.rs` has the order in which
+//! they are written):
 //!
 //! | `ib:m:` | `ib:c:` | the filter |
 //! |---|---|---|
@@ -22,8 +24,8 @@
 //! | none | there, lasting | is lost: a server lost the first |
 //! | none | none, or fading | is missing |
 //!
-//! A copy is fading if it expires within a minute. That covers clients that stop between two commands,
-//! and servers whose clocks differ by less.
+//! A copy is fading if it expires within a minute. That covers clients that stop between two
+//! commands, and differences of up to a minute between the servers' clocks.
 
 use std::time::Duration;
 

@@ -1,30 +1,30 @@
 //! The keys of the server: sixteen databases of names and what they stand for.
 //!
-//! A database is divided into 1,280 parts by the upper bits of a name's hash, each a hash table
-//! behind a lock of its own that is held for a look-up or a change of the table, never while a
-//! filter works. A name leads to an [`Entry`], which commands hold on to by reference count: a
-//! thread that looked one up goes on with it although another client takes the name away meanwhile,
-//! as if it had come a moment earlier.
+//! A database is divided into 1,280 parts by the upper bits of a name's hash. Each part is a hash
+//! table with its own lock, which is held for a look-up or a change of the table, never during the
+//! work of a filter. A name leads to an [`Entry`] with a reference count. If another client removes
+//! the name while a thread uses the entry, the thread continues with it, as if its command had come
+//! a moment earlier.
 //!
 //! **Cost.** For a filter of 100 keys at 1%, beside its name: 192 bytes of cells, 128 of entry and
 //! 30 to 60 of table; a million of them were measured at 395 each. Creation, look-up and expiry take the same time however many there are.
 //!
-//! **Scanning** goes by the order of the upper 48 bits of the hashes, not by the layout of the
-//! tables: a cursor is the place in it from which to go on. So a name that is there during the
-//! whole scan is returned exactly once, whatever grows or shrinks meanwhile. A call reads the
-//! whole part that its cursor points into. 48 bits, because some clients keep cursors as doubles,
-//! which are exact to 53.
+//! **Scanning** follows the order of the upper 48 bits of the hashes, not the layout of the tables.
+//! A cursor is the place in this order where the next call continues. So a name that exists during
+//! the whole scan is returned exactly once, even if tables grow or shrink meanwhile. A call reads
+//! the whole part that its cursor points into. 48 bits, because some clients keep cursors as
+//! doubles, which are exact to 53.
 //!
 //! **Changes.** [`Keyspace::apply`] changes the content of an entry; `create`, `replace`, `remove`,
-//! `rename`, `expire` and `flush` change what names stand for. Each of them locks, changes, tells the
-//! [`Journal`] and enters the memory. Recovery works before there is a journal. It adds and removes items
-//! by `apply` too, merges by [`Value::merge_alone`], and gives names all at once, by `restore`, after the
-//! last record.
+//! `rename`, `expire` and `flush` change what names stand for. Each of them locks, changes, calls
+//! the [`Journal`] and accounts for the memory. Recovery runs before there is a journal. It also
+//! adds and removes items by `apply`, merges by [`Value::merge_alone`], and sets all names at once,
+//! by `restore`, after the last record.
 //!
-//! **Locks.** A thread that holds two parts took them in the order of database and part; the
-//! calendar's lock comes after, that of the log last. No filter is asked, changed or freed under
-//! any of them. Names are written down in the log under the lock of their part: in the order in
-//! which they change.
+//! **Locks.** A thread that locks two parts takes them in the order of database and part; the
+//! calendar's lock comes after them, that of the log last. No filter is queried, changed or freed
+//! under any of these locks. Changes of names are logged under the lock of their part, so they are
+//! in the log in the order in which they happen.
 
 mod entry;
 mod expiry;

@@ -1,4 +1,4 @@
-//! What a server keeps in its folder, `--dir`, so that nothing acknowledged is lost.
+//! The files of a server's folder, `--dir`, which keep every acknowledged change.
 //!
 //! ```text
 //!   LOCK                          held by the process that uses the folder, as is the folder itself
@@ -10,14 +10,15 @@
 //!   damaged-...                   what could not be read, kept for repair
 //! ```
 //!
-//! Every change is a record of the [log], made at the same time. A `snapshot` takes the place of the log
+//! Every change is a record of the [log], written at the same time. A `snapshot` replaces the log
 //! before it. [recovery] reads the last snapshots, then the log.
 //!
-//! **Why a filter comes back as it was.** An image of a filter says which record is the last that it
-//! has for certain; replay begins after it. Where a change that is made twice is as if made once (bits
-//! of a Bloom filter), the image may have more. Where it is not (counters, cuckoo entries, a window's
-//! generations) change and record are one step under the filter's lock, and so are image and
-//! number. Names, expiry and removal say what is so from then on, whatever was before.
+//! **Why a filter comes back as it was.** An image of a filter has the number of the last record
+//! that it certainly includes; replay begins after it. If a repeated change has no effect (bits of
+//! a Bloom filter), the image may include later changes. If it has an effect (counters, cuckoo
+//! entries, a window's generations), change and record are one step under the filter's lock, and so
+//! are image and number. Records of names, expiry and removal set a new state, whatever the state
+//! before.
 
 pub mod disk;
 pub(crate) mod image;

@@ -13,10 +13,11 @@
 //!   three arguments follow
 //! ```
 //!
-//! People who type into `nc` or `telnet` send a line instead, divided at blanks, with quotes where
-//! an argument contains blanks: `BF.EXISTS code "forty two"`. Whatever does not begin with `*` is
-//! such a line. There is nothing else: the arrays within arrays that the protocol could express are
-//! no requests, so [`Parser`] needs no recursion, and untrusted input finds no stack to exhaust.
+//! People who type into `nc` or `telnet` send a line instead, divided at blanks, with quotes around
+//! an argument that contains blanks: `BF.EXISTS code "forty two"`. Every request that does not
+//! begin with `*` is such a line. There are no other requests. The protocol allows arrays within
+//! arrays, but not in requests, so [`Parser`] needs no recursion, and untrusted input cannot
+//! exhaust the stack.
 //!
 //! Requests may follow each other without waiting for replies (a pipeline), and arrive in pieces
 //! of any size. The connection keeps the bytes; [`Parser`] keeps only where in them the arguments
@@ -24,8 +25,8 @@
 //!
 //! # Replies
 //!
-//! The first byte of a reply tells its type. A connection begins in RESP2, whose five types clients
-//! must know how to interpret for each command; `HELLO 3` changes to RESP3, which says more:
+//! The first byte of a reply is its type. A connection begins in RESP2 with five types, and clients
+//! must know their meaning for each command. `HELLO 3` changes to RESP3, which has more types:
 //!
 //! | [`Reply`] | RESP2 | RESP3 |
 //! |---|---|---|

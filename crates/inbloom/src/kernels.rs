@@ -7,12 +7,12 @@
 //!
 //! Layout of a line (why this one: ARCHITECTURE.md, "The block layout"): 512 bits as eight 64-bit
 //! little-endian words. A *full round* sets one bit in each word, from 6 bits of the digest each. A
-//! *half round* sets one bit in each of the four pairs of words (i, i+4), from 7 bits each. A line has
-//! 4 probes (a half round), 8 (a full one), 12 (both) or 16 (two full). Bit 511, the highest of word 7,
-//! is reserved and never set. Positions count from the top of a word, and in word 7 from one below
-//! it, because then a right shift of a constant makes the bit, drops the position that there is no
-//! room for, and in a half round drops it from the one word of the pair that it does not fall into:
-//! no instruction is spent on any of this.
+//! *half round* sets one bit in each of the four pairs of words (i, i+4), from 7 bits each. A line
+//! has 4 probes (a half round), 8 (a full one), 12 (both) or 16 (two full). Bit 511, the highest of
+//! word 7, is reserved and never set. Positions count from the top of a word, and in word 7 from
+//! one below it, because then one right shift of a constant does three things: it makes the bit,
+//! drops the position that has no room, and in a half round drops the bit from the word of the pair
+//! that does not get it. None of this takes an extra instruction.
 //!
 //! Apart from these are the kernels of other structures and programs: [`ribbon`], `split_block.rs`, and
 //! `modulus.rs`, `murmur3.rs` and `xxh64.rs` with `eight.rs`.
@@ -21,10 +21,10 @@
 //! none reserved. An index takes log2(64 / w) bits of the digest, and one more in a half round. All
 //! that is said below of bits holds for counters: one is set when it is above zero.
 //!
-//! Batches are pipelined in two steps. Lines are first asked for into L2, while the run of keys before
-//! is being worked on; within a run, a line is asked for into L1 some keys before its use. The few
-//! miss buffers of L1 are what limits a processor that prefetches straight into it: 5.1 ns a line
-//! where two steps take 4.0 (20 MB, huge pages; bench/record, layouts).
+//! Batches are pipelined in two steps. Lines are first prefetched into L2, during the work on the
+//! run before. Within a run, a line is prefetched into L1 some keys before its use. Prefetching
+//! straight into L1 is limited by its few miss buffers: 5.1 ns a line, where two steps take 4.0 (20
+//! MB, huge pages; bench/record, layouts).
 
 // Without std nobody can ask the processor. What the compiler was told it has is used.
 #[cfg(all(target_arch = "x86_64", not(feature = "std")))]

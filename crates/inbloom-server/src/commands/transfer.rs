@@ -1,31 +1,32 @@
-//! Filters on their way: SCANDUMP and LOADCHUNK, piece by piece, DUMP and RESTORE at once.
+//! Copies of filters: SCANDUMP and LOADCHUNK in chunks, DUMP and RESTORE as a whole.
 //!
 //! **Forms.** Filters that are RedisBloom's (all of CF.*, and those of BF.* that came from it or
 //! were reserved with KIND redisbloom) are dumped in its form, which it loads. Our own are dumped
 //! in ours, drawn in `value/dump_format.rs`. LOADCHUNK and RESTORE take both, which differ in the
-//! first bytes. In both forms iterator 0 gives a header with iterator 1; what comes with a later
-//! iterator is a piece of the body that ends before byte iterator - 1 of it. A piece has at most a
-//! MiB. (Iterators of our form may carry the number of a copy in addition.)
+//! first bytes. In both forms iterator 0 returns a header with iterator 1. Data with a later
+//! iterator is a chunk of the body that ends before its byte iterator - 1. A chunk has at most a
+//! MiB. (Iterators of our form may also contain the number of a copy.)
 //!
-//! **Dumping while others add.** No key that was acknowledged before iterator 0 was asked for is
-//! missing from the copy. Where bits are only ever added (the base of our filters, RedisBloom's
-//! Bloom filters) pieces are copied from the filter as it is, so that a dump takes no memory. They
-//! may have keys that the header, which is older, does not count. Where entries move about (cuckoo
-//! filters of more than one piece, what a filter of ours has grown by, filters of other kinds) a
-//! copy is taken at iterator 0, which others that begin before the filter changes share. It is kept
-//! until nobody has asked for a piece for a minute; if it is gone, that is an error and not an end.
+//! **Dumping while others add.** The copy has every key that was acknowledged before the request
+//! with iterator 0. If bits are only added (the base of our filters, RedisBloom's Bloom filters),
+//! chunks are copied from the live filter, so a dump takes no memory. They may have keys that the
+//! older header does not count. If entries move (cuckoo filters of more than one chunk, the growing
+//! part of our filters, filters of other kinds), the server takes a copy at iterator 0. Dumps that
+//! begin before the filter changes share it. The copy is dropped when no client has requested a
+//! chunk for a minute. A later request is then an error, not the end of the dump.
 //!
-//! **Several dumps of one filter at once.** Each goes on with its own copy. In our own form the
-//! number of the copy is a part of the iterators. In RedisBloom's form iterators are positions,
-//! which RedisBloom reads, so that the connection tells which copy is meant. A client that goes on
-//! over another connection is served if there is but one dump, and gets an error otherwise.
+//! **Several dumps of one filter at once.** Each continues with its own copy. In our own form the
+//! iterators contain the number of the copy. In RedisBloom's form iterators are positions, which
+//! RedisBloom reads, so the connection determines the copy. A client that continues over another
+//! connection is served if there is only one dump, and gets an error otherwise.
 //!
-//! **Loading.** What arrives is out of sight until all of it has: pieces come in any order,
-//! repeated, of any size. Then the filter is checked, and published if its name is still free. What
-//! is not completed within ten minutes of its last piece is forgotten. (RedisBloom serves a filter
-//! from its header on, and answers that keys are missing which have not arrived yet.) A piece for a
-//! filter that is there is taken if it changes nothing, as it happens when a client repeats its
-//! last one, and refused otherwise. (RedisBloom overwrites the bits.)
+//! **Loading.** A filter is not visible until all of it has arrived. Chunks may come in any order
+//! and size, and repeatedly. Then the server checks the filter, and publishes it if its name is
+//! still free. A filter that is not complete ten minutes after its last chunk is dropped.
+//! (RedisBloom serves a filter as soon as its header has arrived, and reports keys as absent that
+//! have not arrived yet.) For an existing filter, a chunk is accepted if it changes nothing, for
+//! example when a client repeats its last one. Otherwise it is refused. (RedisBloom overwrites the
+//! bits.)
 
 mod loadchunk;
 mod restore;

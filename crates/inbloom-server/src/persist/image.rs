@@ -1,21 +1,21 @@
-//! One filter as bytes, and back: what a snapshot consists of.
+//! The image of one filter: its bytes in a snapshot.
 //!
-//! **Idea.** A small filter is all in its image, so that a million of them are packed together,
-//! some 40 bytes beside the cells of each. What takes [`LARGE`] and more goes into a file of its
-//! own that the image names, and is there again as soon as it is mapped: copy on write, so that the
-//! file stays as it is.
+//! **Idea.** A small filter is completely in its image, with some 40 bytes beside its cells, so a
+//! million of them fit into one pack. A part of [`LARGE`] bytes or more goes into a file of its
+//! own, which the image names. Such a file is mapped copy-on-write, so it is available at once and
+//! stays as it is.
 //!
-//! **Moments.** An image has the content of one moment, at which `fix` is called: it notes which
-//! changes are in it. A filter behind a lock does not change between that and the end of reading,
-//! as the lock is held to read. A filter of BF.* does: its bits are copied while others add. So the
-//! image has all that was added before, and some bits of later keys, which do no harm when these
-//! are added again. Only its count comes from `fix`, and not from the time of copying.
+//! **Moments.** An image has the content of one moment, at which `fix` is called: `fix` notes which
+//! changes the image includes. A filter behind a lock does not change until it is read, because the
+//! reader holds the lock. A filter of BF.* does change: its bits are copied while other threads add
+//! keys. So the image has all earlier keys, and some bits of later keys, which do no harm when
+//! replay adds these keys again. Only its count is that of `fix`, not that of the time of copying.
 //!
-//! **Cost.** The base of a filter of BF.* is copied 1 MiB at a time. What it has grown by is copied
-//! as a whole, and once more for its file: for a while it takes three times its memory. Other
-//! filters are written as they are, under their lock; it is let go before the file is synced.
-//! Reading checks everything: what is in the image as it is read, and each file by its checksums, a
-//! mapped base in one pass at the speed of memory.
+//! **Cost.** The base of a filter of BF.* is copied 1 MiB at a time. Its growing part is copied as
+//! a whole, and again for its file, so it takes three times its memory for a while. Other filters
+//! are written directly, under their lock, which is released before the file is synced. Reading
+//! checks everything: the image while it is read, and each file by its checksums, a mapped base in
+//! one pass at the speed of memory.
 //!
 //! The layout is drawn in `image/layout.rs`.
 

@@ -1,21 +1,22 @@
-//! The log: what was changed, on its way to the disk.
+//! The log: writes changes to disk.
 //!
-//! A thread that changes a filter appends a record at the same time, under the same lock where
-//! order matters, so that the order of records is that in which changes were made. Records gather
-//! in memory. A client's replies wait until its records are written (or synced, as the policy
-//! says): the first thread to commit writes every record appended so far; the others wait. So a
-//! write takes as many records as came during the last one, and nobody waits for a thread to wake
-//! up when there is no crowd. While the disk is busy with a sync or a snapshot, a write may take as
-//! long as that: then a thread of its own writes, and connections that only ask go on.
+//! A thread that changes a filter appends a record at the same time. Where order matters it does so
+//! under the same lock, so records are in the order of the changes. Records are collected in
+//! memory. A client's replies wait until its records are written (or synced, as the policy says):
+//! the first thread to commit writes every record appended so far; the others wait. So a write has
+//! all records that came during the last write, and under low load no thread waits for another to
+//! wake up. While the disk is busy with a sync or a snapshot, a write may take as long as that. A
+//! separate thread then does the writes, and connections that only query continue.
 //!
-//! **Trouble.** A write that fails, on a full disk say, is cut off and kept in memory, to be tried
-//! again twice a second. Until it succeeds nothing is acknowledged and no change is begun; queries
-//! go on. After a sync that failed, nobody can tell what the file has: then all that has changed since
-//! the last snapshot is saved by a new one, in new files, before anything is acknowledged again.
+//! **Trouble.** If a write fails, for example on a full disk, it is cut off and kept in memory, and
+//! the server tries it again twice a second. Until it succeeds the server acknowledges nothing and
+//! begins no change; queries continue. After a failed sync the content of the file is unknown. The
+//! server then saves all changes since the last snapshot by a new one, in new files, before it
+//! acknowledges anything again.
 //!
-//! **Locks.** `syncing`, `segment`, then `pending`. The last is the last lock of all: it is held for a copy
-//! of some bytes. A file is synced by one at a time: of two who wait for the same failing sync the system
-//! tells only one.
+//! **Locks.** `syncing`, `segment`, then `pending`. `pending` is the last lock of all, and is held
+//! only while some bytes are copied. Only one thread at a time syncs a file, because the system
+//! reports a failed sync to only one of two waiting threads.
 
 mod file;
 mod policy;

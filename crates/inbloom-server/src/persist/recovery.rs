@@ -1,25 +1,28 @@
-//! From the files of a folder to the filters of a server.
+//! Restores the filters of a server from the files of its folder.
 //!
-//! First the snapshots: of every filter its last image, read by as many threads as there are cores.
-//! Then the log after them, record by record. While that goes on filters are found by their number:
-//! names may be out of date until the last record is read, and then are right all at once.
+//! Recovery first reads the snapshots: the last image of every filter, on as many threads as there
+//! are cores. Then it replays the log after them, record by record. Meanwhile filters are
+//! identified by their number, because names may be out of date until the last record. Then all
+//! names are set at once.
 //!
-//! **What is torn.** A log ends where its last record that is whole ends: what comes behind was
-//! not acknowledged, or not yet synced, and is cut off and reported. If there are whole records
-//! behind it, it may also be damage: what is cut off is kept then. If they are in a later file it
-//! must be, as a file is synced before the next one begins: the server does not start without
-//! `--repair`. An image that is damaged is set aside, and the filter with it; all others start.
+//! **What is torn.** A log ends with its last complete record. Bytes after it were not acknowledged
+//! or not yet synced; recovery cuts them off and reports them. If complete records follow, the
+//! bytes may also be damage, so recovery keeps what it cuts off. If those records are in a later
+//! file, it must be damage, because a file is synced before the next one begins: the server then
+//! does not start without `--repair`. A damaged image is set aside with its filter; all other
+//! filters start.
 //!
-//! **What another version wrote.** An image may be intact and have a layout that this inbloom does not
-//! read: a retired one, or one of a newer inbloom. If the log does not remove the filter, the server
-//! does not start without `--repair`: with an inbloom that reads it, nothing is lost.
+//! **What another version wrote.** An image may be intact but have a layout that this inbloom does
+//! not read: a retired one, or one of a newer inbloom. Unless the log removes the filter, the
+//! server does not start without `--repair`, because nothing is lost with an inbloom that reads the
+//! layout.
 //!
 //! **What is missing.** The manifest names the snapshots, the first file of the log and the newest
-//! one that there was when it was written. If one of them is gone, or records before the newest,
-//! the server does not start either without `--repair`. With it, what was in it counts as lost, and
-//! what comes after it with it.
+//! one that there was when it was written. If one of them is missing, or if records before the
+//! newest are missing, the server does not start without `--repair` either. With `--repair`, the
+//! missing data and everything after it count as lost.
 //!
-//! Nothing is written, renamed or removed before it is clear that the server starts.
+//! Recovery does not write, rename or remove anything before it is certain that the server starts.
 
 mod packs;
 mod replay;

@@ -1,10 +1,10 @@
-//! Snapshots: filters as they are, so that the log before can go.
+//! Snapshots: the content of filters, after which the earlier log can be removed.
 //!
-//! A snapshot writes an image of every filter that has changed since the last one, one filter after
-//! another, while clients go on. Each image carries the number of the last record that it has for
-//! certain: replay begins after that. Small filters share one file, a *pack*; what is large in a
-//! filter has files of its own (see `image`). Images are read from the filters piece by piece: neither
-//! fork nor copy.
+//! A snapshot writes an image of every filter that has changed since the last one, one after
+//! another, while clients continue. Each image has the number of the last record that it certainly
+//! includes: replay begins after that. Small filters share one file, a *pack*; large parts of a
+//! filter have files of their own (see `image`). Images are read from the live filters in chunks,
+//! without a fork or a copy.
 //!
 //! ```text
 //!   pack  = header (see `segment`) | frames (see `record`) | u64 where the last frame is | u64 check
@@ -13,15 +13,16 @@
 //!         3  index    number of removed, id, id, ..., then of every image: id, place in the file
 //! ```
 //!
-//! The index is the last frame. It is needed when another one is damaged: it tells which filters that
-//! was, so that no older image is taken for them, and where the frame after it begins.
+//! The index is the last frame. It is needed when another frame is damaged. It shows which filters
+//! the damaged frame had, so recovery does not use an older image of them, and where the next frame
+//! begins.
 //!
-//! When there are many packs, or most of what they hold is old, they are put together into one: from
-//! file to file, without looking at filters.
+//! When there are many packs, or most of their content is old, they are merged into one, from file
+//! to file and without reading filters.
 //!
-//! **Order**, so that at every moment a crash leaves a folder that is right: the log begins a new file;
-//! images are written and synced; the manifest names them; what it does not name any more is
-//! removed.
+//! **Order.** A crash at any moment leaves a valid folder, because the steps are in this order: the
+//! log begins a new file; images are written and synced; the manifest names them; files that it no
+//! longer names are removed.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

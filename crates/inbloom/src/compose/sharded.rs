@@ -1,8 +1,8 @@
-//! A filter in shards: pieces that are filled, saved, sent, locked and merged alone.
+//! A filter in shards, which are filled, saved, sent, locked and merged independently.
 //!
-//! **Idea.** The first thing that is taken from a digest is the shard, `digest.pick(shards)`, and
-//! the shard sees only what is left of it. So all positions of a key are in one shard, shards share
-//! nothing, and threads, processes or machines each work on their own without a lock.
+//! **Idea.** The first pick from a digest is the shard, `digest.pick(shards)`, and the shard gets
+//! only the rest of the digest. So all positions of a key are in one shard, and shards share
+//! nothing. Threads, processes or machines can each work on one shard without a lock.
 //!
 //! ```text
 //! digest.pick(3):      0                        1                        2
@@ -10,33 +10,32 @@
 //! in shards:        | block 0 ... block 333 | block 0   ... block 333 | block 0   ... block 333  |
 //! ```
 //!
-//! **The same bytes.** To pick one of s shards and then one of b blocks is to pick one of s * b
-//! blocks ([`Digest::pick`]). So shards of blocked and counting filters are ranges of the whole
-//! one's blocks, and their bytes, one after the other, are its bytes: [`Filter::into_whole`] and
-//! [`Filter::cut_into`] go to and fro. The other kinds mix the whole place into their
-//! positions; their shards are filters of their own.
+//! **The same bytes.** Picking one of s shards and then one of b blocks is the same as picking one
+//! of s * b blocks ([`Digest::pick`]). So shards of blocked and counting filters are ranges of the
+//! whole filter's blocks, and their bytes, one after the other, are its bytes.
+//! [`Filter::into_whole`] and [`Filter::cut_into`] convert between the two. The other kinds mix the
+//! whole place into their positions, so their shards are separate filters.
 //!
-//! **The trap.** A shard by `hash % 16` and a block by `hash % blocks` use the same bits twice: a
-//! shard's keys then fall on every 16th of its blocks only, and nearly every query is answered
-//! "yes". What is left after a pick is independent of it, so that here a shard is as even as the
-//! whole.
+//! **The trap.** A shard by `hash % 16` and a block by `hash % blocks` use the same bits twice. A
+//! shard's keys then fall on only every 16th of its blocks, and nearly every query returns "yes".
+//! The rest of a digest after a pick is independent of the pick, so here a shard fills as evenly as
+//! the whole filter.
 //!
-//! **Sizes.** Keys fall on shards unevenly, which costs shards of their own a margin;
-//! `plan/shards.rs` has it. A shard's [`rate`](Filter::rate) is that for keys that belong to it; as
-//! they are equally many for every shard, the rate of all is the mean.
+//! **Sizes.** Keys fall on shards unevenly, so shards that are no ranges of blocks have a margin
+//! (`plan/shards.rs`). A shard's [`rate`](Filter::rate) is that for queries of its own keys. Each
+//! shard gets the same number of queries, so the rate of the whole is the mean.
 //!
-//! **Windows.** A window in time is one in every shard. A window in keys is in every shard its
-//! share of the keys and five deviations more, so that a key is found for at least as many keys as
-//! planned, but for a chance of less than one in a million, and for up to a step and those
-//! deviations longer.
+//! **Windows.** A window of time is the same in every shard. A window of a number of keys has in
+//! every shard its share of the keys and five deviations more. So a key is present for at least the
+//! planned number of keys, with a chance of failure below one in a million. It may be present for
+//! up to a step and those deviations longer.
 //!
-//! **Cost.** A query takes one multiplication more and a second call: 50 ns instead of 30. A batch
-//! is sorted by shard first, 8 ns per key, and shards that would fit into the cache alone come back
-//! to it cold: 15 to 40 ns instead of 6 (4 million keys, 1 to 256 shards, on two cores that were
-//! busy otherwise). A parallel build gives the same bytes on any number of threads: each shard gets
-//! its keys in their order.
-//! **When not.** For threads that insert into one filter of bits, [`Filter::into_shared`] needs no
-//! shards.
+//! **Cost.** A query takes one more multiplication and a second call: 50 ns instead of 30. A batch
+//! is first sorted by shard, 8 ns per key. Shards that would fit into the cache alone are evicted
+//! between their turns: 15 to 40 ns instead of 6 (4 million keys, 1 to 256 shards, on two otherwise
+//! busy cores). A parallel build gives the same bytes on any number of threads, because each shard
+//! gets its keys in their order. **When not.** For threads that insert into one filter of bits,
+//! [`Filter::into_shared`] needs no shards.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

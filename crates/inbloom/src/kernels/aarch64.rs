@@ -1,9 +1,9 @@
 //! The kernels for NEON, which every 64-bit ARM processor has. See `kernels.rs` for the layout that
 //! they implement.
 //!
-//! They are checked against the scalar kernel under qemu (`scripts/other-machines`). Nobody has
-//! measured them yet: no ARM processor was at hand, and qemu's times mean nothing. The instructions
-//! below were chosen by counting them.
+//! They are checked against the scalar kernel under qemu (`scripts/other-machines`). Their speed
+//! has not been measured: no ARM processor was available, and qemu's times mean nothing. The
+//! instructions below were chosen by their number.
 //!
 //! - **One shift makes a word's bit.** USHL shifts each lane by the signed lowest byte of another
 //!   lane, and ignores the other seven bytes. A count of 64 to 127 leaves 0. So a half round needs no

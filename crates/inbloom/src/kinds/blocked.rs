@@ -13,19 +13,19 @@
 //! ```
 //!
 //! The block is `digest.pick(blocks)`. A full round takes 48 bits of the digest and sets one bit in
-//! each of the eight words; a half round takes 28 and sets one bit in each of the four pairs of words
-//! (i, i+4). A line gets 4 probes (a half round), 8 (a full round), 12 (both) or 16 (two full rounds).
-//! Positions count from the top of a word. Example: a full round whose lowest 12 bits are 5 | 63 << 6
-//! sets bit 58 of word 0 and bit 0 of word 1. In word 7 they count from bit 62, and 63 sets nothing:
-//! bit 511 of a block is reserved. In a Redis string it tells a block that is there from one that was
-//! wiped. `kernels/scalar.rs` is the specification to the bit.
+//! each of the eight words; a half round takes 28 and sets one bit in each of the four pairs of
+//! words (i, i+4). A line gets 4 probes (a half round), 8 (a full round), 12 (both) or 16 (two full
+//! rounds). Positions count from the top of a word. Example: a full round whose lowest 12 bits are
+//! 5 | 63 << 6 sets bit 58 of word 0 and bit 0 of word 1. In word 7 they count from bit 62, and 63
+//! sets nothing: bit 511 of a block is reserved. In a Redis string it marks a block as present: in
+//! a wiped block it is 0. `kernels/scalar.rs` is the specification to the bit.
 //!
 //! A second line is another block of the same *range*: all blocks are divided evenly into ranges of
 //! at most 16,383, so that a range can be kept and sent as one piece and a key needs only one of them.
 //!
-//! **Cost.** One or two cache misses per key, overlapped in batches; see bench/record.
-//! **When not.** For the fewest bits at a low rate use classic, or a static kind if the keys are known
-//! beforehand. It cannot remove.
+//! **Cost.** One or two cache misses per key, overlapped in batches; see bench/record. **When
+//! not.** For the fewest bits at a low rate, use classic, or a static kind if the keys are known
+//! beforehand. This kind cannot remove keys.
 //!
 //! Sources: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007 (blocks);
 //! Lang, Neumann, Kemper, Boncz, "Performance-optimal filtering", VLDB 2019 (one bit per word).

@@ -1,15 +1,16 @@
-//! A Bloom filter that can forget: counters instead of bits, a key's all in one cache line.
+//! A Bloom filter that can remove keys: counters instead of bits, all counters of a key in one
+//! cache line.
 //!
-//! **Idea.** A Bloom filter cannot remove a key, since the bits it would unset may be other keys'
-//! too. Make every bit a small counter: an insert raises the key's counters by one, a removal
-//! lowers them, and a query asks whether all of them are above zero. What is left after a removal
-//! is what would be there had the key never come.
+//! **Idea.** A Bloom filter cannot remove a key, because other keys may share its bits. Here every
+//! bit is a small counter. An insert raises the key's counters by one, a removal lowers them, and a
+//! query checks whether all of them are above zero. After a removal the filter is as if the key had
+//! never been inserted.
 //!
 //! **REMOVE ONLY WHAT WAS INSERTED.** A key that was never inserted, but matches by chance (at the
-//! rate of the filter), has counters that belong to others. To remove it lowers those, **and then
-//! keys that are in the filter are reported as absent.** The same goes for removing a key more
-//! often than it was inserted. This is the only way to a false negative, and no filter can notice:
-//! a caller who is not sure that a key is in must look where the keys are kept.
+//! rate of the filter), has counters that belong to others. Removing it lowers those, **and then
+//! keys that are in the filter are reported as absent.** The same holds for removing a key more
+//! often than it was inserted. This is the only way to a false negative, and no filter can detect
+//! it. A caller who is not sure that a key was inserted must look it up where the keys are stored.
 //!
 //! **Layout.** The lines of [`blocked`](super::blocked), with nothing reserved: a line is eight
 //! little-endian words, and a word is 64 / w counters of w bits (2, 4 or 8), counter 0 in the
@@ -25,20 +26,21 @@
 //! A key's counters are a set: two of its probes that fall on one counter raise it once, and lower
 //! it once.
 //!
-//! **Saturation.** A counter that has reached its maximum stays there: nobody knows how often it
-//! was raised, and to lower it could lose a key. It costs a little rate for good, never a false
-//! negative. At half of the counters above zero a share of 2 * 10^-15 of them is at the maximum of
-//! 4 bits, and 3% at that of 2 bits. A key that is inserted again and again gets there by itself.
+//! **Saturation.** A counter that has reached its maximum stays there: it does not record how often
+//! it was raised, and lowering it could lose a key. That raises the rate slightly and permanently,
+//! but never causes a false negative. At half of the counters above zero a share of 2 * 10^-15 of
+//! them is at the maximum of 4 bits, and 3% at that of 2 bits. A key that is inserted again and
+//! again gets there by itself.
 //!
-//! **Cost.** The time of blocked, and more than w times its bits, since a line holds w times fewer
-//! cells and so fills less evenly. With w = 4, bits per key at 10%, 1%, 0.1%, 0.01%:
+//! **Cost.** As fast as blocked, with more than w times its bits, because a line holds w times
+//! fewer cells and fills less evenly. With w = 4, bits per key at 10%, 1%, 0.1%, 0.01%:
 //!
 //! | one line | two lines | blocked |
 //! |---|---|---|
 //! | 20.1, 45.7, 77.6, 128 | 23.5, 40.2, 62.3, 91.4 | 4.9, 10.1, 15.8, 22.2 |
 //!
-//! **When not.** If keys are only added use blocked. To know how often a key came use a map: counts
-//! here end at the maximum, and others' are in them.
+//! **When not.** If keys are only added, use blocked. To count keys, use a map: counts here end at
+//! the maximum, and include those of other keys.
 //!
 //! Sources: Fan, Cao, Almeida, Broder, "Summary cache: a scalable wide-area web cache sharing
 //! protocol", IEEE/ACM Transactions on Networking 8(3), 2000 (counters, and why 4 bits); Putze,

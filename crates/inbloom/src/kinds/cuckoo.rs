@@ -2,42 +2,42 @@
 //!
 //! **Idea.** A key is kept as a fingerprint of w bits in one of two buckets of four slots. If both
 //! are full, an entry of theirs is moved to its own other bucket, and so on, until an empty slot is
-//! found. The other bucket follows from the one and the fingerprint, so that entries can be moved
-//! without their keys. Because each key has an entry of its own it can be taken out again, and it
-//! can be there several times.
+//! found. The other bucket follows from the first one and the fingerprint, so entries can be moved
+//! without their keys. Each key has an entry of its own, so it can be removed, and it can be
+//! present several times.
 //!
 //! **Two buckets.** With B buckets, of which i is the key's by its place, and a fingerprint f:
 //!
 //!   f = 1 + print * (2^w - 1) / 2^64,  other(i) = (H(f) - i) mod B
 //!
 //! 0 is an empty slot. Fan et al. take i xor H(f), which needs a power of two; a difference is its
-//! own inverse for every B. For even B the values of H are odd, so that an even bucket's partner is
-//! odd and the two never coincide; for odd B they do for one key in B. That matters in small
-//! tables: of two buckets one would soon be asked for five entries that fit nowhere else. So plans
-//! are for even numbers of buckets, or one.
+//! own inverse for every B. For even B the values of H are odd, so an even bucket's partner is odd
+//! and the two never coincide. For odd B they coincide for one key in B. That matters in small
+//! tables: one of two buckets would soon need room for five entries that fit nowhere else. So plans
+//! have an even number of buckets, or one.
 //!
 //! **Layout.** Buckets of four slots of w bits, packed: see `buckets.rs`. Which slot of its two
 //! buckets an entry is in depends on the order of the calls; two filters are the same if they have
 //! the same entries.
 //!
-//! **Room.** The moves are searched for first, breadth first, which finds the fewest, and are made
-//! only when there is an empty slot at their end. So a filter that is full is left as it was, to
-//! the bit, and no entry is ever dropped. The search sees every bucket of a table of up to 512, and
-//! some 2000 of a larger one; 256 once the filter has refused a key above its plan. The first
-//! refusal comes at 97 to 98% of the slots (means of 98.0% for 1000 items, 97.5 for 40,000, 97.2
-//! for a million; the theory's limit is 98.0). Tables are planned for 95%, and small ones for less:
-//! see `capacity`.
+//! **Room.** An insert first searches for a chain of moves, breadth first, which finds the
+//! shortest. It moves entries only when the chain ends in an empty slot. So a full filter stays as
+//! it was, to the bit, and no entry is ever dropped. The search sees every bucket of a table of up
+//! to 512, and some 2000 of a larger one; 256 once the filter has refused a key above its plan. The
+//! first refusal comes at 97 to 98% of the slots (means of 98.0% for 1000 items, 97.5 for 40,000,
+//! 97.2 for a million; the theory's limit is 98.0). Tables are planned for 95%, and small ones for
+//! less: see `capacity`.
 //!
-//! **Cost.** A query looks into both buckets, whatever the first one holds: a branch between them
-//! could not be predicted, and the two cache lines are on their way at once. So are those of an insert
-//! while the table is half empty; at 80% one insert in four has to move an entry, at 95% three in
-//! four, 1.3 entries each, after a look at 23 full buckets. Over all inserts up to 95% that is 0.15
-//! moves each. Bits per key are w / 0.95 with w = log2(1 / rate) + 2.93 rounded up: 10.5 at 1%, 13.7
-//! at 0.1%, 17.9 at 0.01%.
+//! **Cost.** A query always looks into both buckets: a branch between them could not be predicted,
+//! and both cache lines are fetched at the same time. An insert does the same while the table is
+//! half empty. At 80% one insert in four must move an entry, at 95% three in four, 1.3 entries
+//! each, after a look at 23 full buckets. Over all inserts up to 95% that is 0.15 moves each. Bits
+//! per key are w / 0.95 with w = log2(1 / rate) + 2.93 rounded up: 10.5 at 1%, 13.7 at 0.1%, 17.9
+//! at 0.01%.
 //!
-//! **When not.** A key that was never inserted must not be removed: the entry that goes may be that
-//! of another key, which is then denied. A key fits at most 8 times. If nothing is ever removed,
-//! blocked takes one line and is never full, and from 1% up it has fewer bits too.
+//! **When not.** Never remove a key that was not inserted: the removed entry may be that of another
+//! key, which is then reported as absent. A key fits at most 8 times. If keys are never removed,
+//! use blocked: it takes one line, is never full, and has fewer bits at rates from 1% up.
 //!
 //! Source: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom",
 //! CoNEXT 2014.

@@ -1,42 +1,42 @@
 //! The bumped ribbon filter: the fewest bits, for keys that are all known beforehand.
 //!
 //! **Idea.** A key has a fingerprint of r bits, and 64 random coefficients that begin at some slot.
-//! The slots (of r bits each) are filled such that for every key those that its coefficients choose
-//! add up, by xor, to its fingerprint. That is a system of linear equations over bits, one for each
-//! key, and to build the filter is to solve it. A foreign key's slots add up to its fingerprint by
-//! chance only: in one of 2^r. No bit says of itself that a key is there, so that there is no way
-//! to add one later.
+//! The slots have r bits each. For every key, the slots that its coefficients choose add up, by
+//! xor, to its fingerprint. That is a system of linear equations over bits, one for each key, and
+//! building the filter means solving it. For a non-member, the slots add up to its fingerprint only
+//! by chance, one time in 2^r. A key depends on all of its slots together, so a key cannot be added
+//! later.
 //!
-//! **Ribbon.** The coefficients are few and together: sorted by where they begin, the equations are
-//! a narrow band (a ribbon) along the diagonal. Each is brought into echelon form by adding those
-//! that are there already, at most 64 of them, and the band is then solved from its last slot to
-//! its first.
+//! **Ribbon.** The coefficients of a key lie close together. Sorted by where they begin, the
+//! equations are a narrow band (a ribbon) along the diagonal. Elimination adds at most 64 earlier
+//! equations to each. Then the band is solved from its last slot to its first.
 //!
-//! **Bumping.** As many slots as keys are not enough for all: where by chance too many keys begin,
-//! the last would contradict the others. Instead of more slots everywhere, slots are 3% *fewer*
+//! **Bumping.** As many slots as keys are not enough. Where by chance too many keys begin, the last
+//! ones would contradict the others. Instead of more slots everywhere, there are 3% *fewer* slots
 //! than keys, and keys that do not fit are bumped to another layer, a ribbon of its own. Slots are
-//! divided into buckets of 128. A bucket's keys are added from its upper end to its lower, where
-//! they meet the overflow of the bucket before; the first that fails decides a threshold, below
-//! which all keys of the bucket are bumped. Four thresholds are to choose from (all, below 36,
-//! below 14, none), so that two bits tell a query where to look. 3.2% of the keys are bumped, 3.2%
-//! of these again, and so on, until none are left. If some are left after four layers they go into
-//! a last one with 17% more slots than keys, which bumps nobody. If that has no solution it is
-//! tried with other hashes and more slots.
+//! divided into buckets of 128. A bucket's keys are added from its upper end to its lower end,
+//! where they meet the overflow of the bucket before. The first key that fails determines a
+//! threshold, and all keys of the bucket below it are bumped. There are four thresholds (all, below
+//! 36, below 14, none), so two bits tell a query which layer to look in. 3.2% of the keys are
+//! bumped, 3.2% of these again, and so on. Keys that are left after four layers go into a last one
+//! with 17% more slots than keys, which bumps none. If that has no solution, the build tries other
+//! hashes and more slots.
 //!
-//! **Hashes.** A digest's place picks a shard. What is left of it, x, is all that the shard knows
-//! of a key. In layer l (the last is 4, or 5, 6, ... if those had no solution), with odd constants
+//! **Hashes.** A digest's place picks a shard. The shard uses only x, the rest of the place after
+//! that pick. In layer l (the last is 4, or 5, 6, ... if those had no solution), with odd constants
 //! A, B, C:
 //!
 //!   start = pick(x, starts), or from the second layer on pick(fold(x ^ (2l+1) A, B), starts)
 //!   y = fold(x ^ (2l+1) B, C),  coefficients = y | 1,  fingerprint = the upper r bits of y A
 //!
-//! In the first layer the start rises with x: sorted keys are sorted equations. 64 bits tell 10^10
-//! keys apart at any rate above 10^-9; plans refuse what they cannot.
+//! In the first layer the start rises with x, so sorted keys are sorted equations. 64 bits
+//! distinguish 10^10 keys at any rate above 10^-9; plans beyond that are refused.
 //!
-//! **Shards** of up to 2 million planned keys are independent and lie one behind the other. So a
+//! **Shards** of up to 2 million planned keys are independent and lie one after the other. So a
 //! large filter is built in little memory, from keys that were divided by shard. From 8 million
-//! planned keys on there are 16 or more, and the first of them have fingerprints that are one bit
-//! narrower, as many as the rate allows: it is met then, and not undercut by up to a half.
+//! planned keys on there are 16 shards or more. The first of them have fingerprints that are one
+//! bit narrower, in as many shards as the rate allows. Without this, the rate would be up to a half
+//! lower than its target, at the cost of bits.
 //!
 //! **Layout.** Drawn in docs/format.md: the layers of each shard, as groups of 16 slots with a word
 //! of 16 bits for each of the r columns; the thresholds; a directory.
@@ -47,14 +47,14 @@
 //! neighboring groups (140 bytes at 0.01%, which touch 3.1 lines). To build takes 8 bytes of memory
 //! for each key, and 20 more for each of one shard.
 //!
-//! **When not.** Keys come one by one, or change. Or time matters more than bits: a blocked filter is
-//! built, and answers, several times as fast.
+//! **When not.** Do not use it if keys come one by one or change, or if time matters more than
+//! bits: a blocked filter is built and queried several times as fast.
 //!
 //! Sources: Dillinger, Huebschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and
 //! Approximate Membership using Ribbon", SEA 2022 (arXiv 2109.01892); Dillinger, Walzer, "Ribbon
-//! filter: practically smaller than Bloom and Xor", 2021 (arXiv 2103.02515). Not the homogeneous
-//! ribbon of the latter, which saves the fingerprints: where too many keys begin it finds every
-//! foreign key, and doubles a rate of 10^-4.
+//! filter: practically smaller than Bloom and Xor", 2021 (arXiv 2103.02515). This is not the
+//! homogeneous ribbon of the latter, which saves the fingerprints: where too many keys begin, it
+//! reports every non-member as present, and doubles a rate of 10^-4.
 
 mod layout;
 pub(crate) mod plan;

@@ -1,14 +1,15 @@
-//! The rate models: how often a filter of a given shape answers "yes" for a key it never saw.
+//! The rate models: how often a filter of a given shape reports an absent key as present.
 //!
 //! Everything is f64 and pure. `n` is the number of distinct keys inserted.
 //!
-//! **Classic**, m bits and k probes anywhere. With t = kn throws into m cells, the share of set bits
-//! X has mean 1 - (1 - 1/m)^t, and a foreign key hits with probability E[X^k]. The textbook formula
-//! (1 - e^(-kn/m))^k takes E[X]^k instead, which is fine for large m and badly wrong for small m: one
-//! key at 10^-6 in the 29 bits of the formula really has a rate of 7 * 10^-6. So few throws are
-//! summed exactly, and many get the second-order term: E[X^k] = E[X]^k exp(k(k-1)/2 var X / E[X]^2).
-//! (Bose et al., "On the false-positive rate of Bloom filters", 2008, discuss the bias; the variance
-//! of the number of empty cells is in every text on occupancy.)
+//! **Classic**, m bits and k probes anywhere. With t = kn throws into m cells, the share of set
+//! bits X has mean 1 - (1 - 1/m)^t, and a foreign key hits with probability E[X^k]. The textbook
+//! formula (1 - e^(-kn/m))^k takes E[X]^k instead, which is fine for large m and badly wrong for
+//! small m: one key at 10^-6 in the 29 bits of the formula really has a rate of 7 * 10^-6. So a
+//! small number of throws is summed exactly, and a large number gets the second-order term: E[X^k]
+//! = E[X]^k exp(k(k-1)/2 var X / E[X]^2). (Bose et al., "On the false-positive rate of Bloom
+//! filters", 2008, discuss the bias; the variance of the number of empty cells is in every text on
+//! occupancy.)
 //!
 //! **Blocked and counting**, one or two lines of 512 bits per key. A line is eight words of w cells
 //! (64 bits, or 64 / width counters) in four pairs (i, i+4). A full round of probes puts one into
@@ -21,7 +22,7 @@
 //! from which inclusion and exclusion give the probability that they are all set. A foreign key's
 //! probes into the pair fall on some number of distinct cells of each word, with probabilities that
 //! are counted probe by probe. In blocked one cell of the last pair is reserved (bit 511 of the
-//! block): it is never set and never asked, so that a probe which falls on it always passes.
+//! block): it is never set and never tested, so a probe that falls on it always passes.
 //!
 //! A counter is raised by each key that touches it, once. Keys are independent, so that its value
 //! is binomial too, and its overflow the upper tail.

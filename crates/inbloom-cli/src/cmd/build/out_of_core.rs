@@ -1,4 +1,4 @@
-//! A filter from more keys than fit into memory, or a filter that does not itself.
+//! Builds a filter from more keys than fit into memory, or a filter that is larger than memory.
 //!
 //! ```text
 //! read     lines -> digests, 16 bytes for a key, kept apart by ranges of their places: `spill.rs`
@@ -7,19 +7,20 @@
 //! write    in order, as they come
 //! ```
 //!
-//! That needs a filter of which each part has the keys of a range. A ribbon has shards of that sort,
-//! and is built from places alone. A blocked filter has its blocks in the order of places. The others
-//! scatter a key's cells all over, and can do it only in shards, each a file and a filter by itself.
+//! This needs a filter in which each part has the keys of a range. A ribbon has such shards, and is
+//! built from places alone. A blocked filter has its blocks in the order of places. Other kinds
+//! scatter a key's cells over the whole filter. They are built in parts only as shards, each with a
+//! file of its own.
 //!
-//! What fits into memory never touches the disk, and takes the same way (shards, which are files
-//! anyway, do touch it). Else the state is kept from time to time, see `unfinished.rs`, and
-//! `--resume` goes on from there. However often it was stopped, with however much memory and on
-//! however many cores, the same keys give the same file to the byte.
+//! If all keys fit into memory, the build takes the same steps without temporary files. Otherwise
+//! it saves its state from time to time, see `unfinished.rs`, and `--resume` continues from there.
+//! The same keys give the same file to the byte, for any number of interruptions, any amount of
+//! memory and any number of cores.
 //!
-//! A blocked filter from a pipe takes this way only when its digests become too many: until then
-//! they are kept as they come, and inserted in their order into a filter that is planned for all
-//! lines. In parts it is planned for the keys that are different. With the same plan the bits are
-//! the same; only the number of keys reported as new depends on their order.
+//! A blocked filter from a pipe is built in parts only when its digests become too many. Until then
+//! they are kept in their order, and inserted into a filter that is planned for all lines. In parts
+//! it is planned for the keys that are different. With the same plan the bits are the same; only
+//! the number of keys reported as new depends on their order.
 
 mod parts;
 

@@ -1,4 +1,5 @@
-//! What `DUMP` gives out and `RESTORE` takes in: a filter as one string, as it is in RDB files too.
+//! The payload that `DUMP` returns and `RESTORE` reads: a filter as one string, also used in RDB
+//! files.
 //!
 //! **Layout.** `07`, the type of a module's value; the module; its fields; `00`; two bytes of RDB
 //! version, little-endian; CRC-64 of all that, little-endian. The module is `81` and eight bytes,
@@ -23,8 +24,8 @@
 //!   sub-filters, buckets, items, then (from 4 on) deletes, bucket size, iterations, expansion;
 //!   and of each sub-filter its buckets and its bytes
 //!
-//! **What for.** It is the only form that says whether it is whole and undamaged. Redis takes
-//! strings of up to 512 MB; larger filters go by chunks.
+//! **What for.** It is the only form with a checksum, so a reader can detect damage. Redis accepts
+//! strings of up to 512 MB; larger filters are copied in chunks.
 
 use super::bloom::{self, Bloom, Link};
 use super::cuckoo::{self, CuckooChain};

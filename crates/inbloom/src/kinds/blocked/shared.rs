@@ -1,12 +1,12 @@
-//! A blocked filter for many threads, of any number and size: a million of a few keys, or one of
+//! A blocked filter for many threads. It suits a million filters of a few keys as well as one of
 //! gigabytes.
 //!
 //! **Idea.** Every line of a blocked filter has a bit that no key sets, its last. Here it is the
 //! line's lock. An insert that finds its key missing locks the key's line by one locked
-//! instruction, looks again, stores the line with its bits, and unlocks. Since every thread that
-//! inserts the same key wants the same lock, exactly one of several threads finds it missing and
-//! gets "new"; and since the lock is in the line itself, the filter needs no other, so that it is
-//! hardly larger than its bits.
+//! instruction, looks again, stores the line with its bits, and unlocks. All threads that insert
+//! the same key need the same lock, so exactly one of them finds the key missing and returns "new".
+//! The lock is in the line itself, so the filter needs no other lock and is hardly larger than its
+//! bits.
 //!
 //! ```text
 //! SharedBlocked, 40 bytes      Shape, one for all filters of a plan
@@ -21,24 +21,24 @@
 //! 5, and bit 70 is set already. Both look without a lock, and miss two bits. A sets bit 511 of the
 //! block and finds that it was not set: the lock is A's. B tries the same, finds the bit set, and
 //! waits. A loads the line again, still misses 3 and 400, stores the line with them, and stores the
-//! last word without bit 511: A gets "new". B gets the lock, loads the line again, misses
-//! nothing, unlocks, and gets "not new". A key with two lines locks both before it looks, the
-//! lower one first, so that no two threads wait for each other.
+//! last word without bit 511: A gets "new". B gets the lock, loads the line again, misses nothing,
+//! unlocks, and gets "not new". An insert of a key with two lines locks both before it looks, the
+//! lower one first, so no two threads wait for each other.
 //!
-//! **What holds.** A key whose insert has returned, by whatever answer, is found by every query
-//! that starts later, and is in every copy of the bytes that starts later. Queries and copies never
-//! wait, and see nothing of the locks: keys never ask for the reserved bit (`kernels/scalar.rs`,
-//! `for_each_bit`), and copies clear it. Bits are a pure function of plan and digests, as ever:
-//! they are those of [`Blocked`](super::Blocked) for the same keys. An insert waits for another one
-//! only if both change the same line in the same few nanoseconds; or if a thread was stopped while
-//! it held a lock, for that thread.
+//! **What holds.** Once an insert has returned, with either result, every later query finds the
+//! key, and every later copy of the bytes has it. Queries and copies never wait, and locks have no
+//! effect on them: no key tests the reserved bit (`kernels/scalar.rs`, `for_each_bit`), and copies
+//! clear it. The bits depend only on plan and digests, so they are those of
+//! [`Blocked`](super::Blocked) for the same keys. An insert waits for another one only if both
+//! change the same line in the same few nanoseconds, or if a thread was stopped while it held the
+//! lock.
 //!
-//! **Cost.** One locked instruction for each line of a new key, none for a key that is in; setting
-//! bit by bit takes one for every probe. At 0.1% (one line, 8 probes, AVX2), a new key in a batch
-//! takes 16 ns where bit by bit takes 23 with 100,000 keys, and 27 where it takes 59 with ten
-//! million (one thread, November 2026; the machine was busy, so that the ratios count: best rounds).
-//! **When not.** For one thread, [`Blocked`](super::Blocked) needs no lock, and knows how many bits
-//! are set at no cost; here they are counted. It cannot forget: make a new one.
+//! **Cost.** One locked instruction for each line of a new key, none for a present key. Setting bit
+//! by bit takes one for every probe. At 0.1% (one line, 8 probes, AVX2), a new key in a batch takes
+//! 16 ns instead of 23 with 100,000 keys, and 27 ns instead of 59 with ten million. (One thread,
+//! November 2026, best rounds on a busy machine: only the ratios are meaningful.) **When not.** For
+//! one thread, [`Blocked`](super::Blocked) needs no lock and keeps the number of set bits; here
+//! they must be counted. Keys cannot be removed: create a new filter.
 
 use alloc::format;
 use alloc::sync::Arc;
