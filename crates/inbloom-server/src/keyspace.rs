@@ -7,7 +7,8 @@
 //! a moment earlier.
 //!
 //! **Cost.** For a filter of 100 keys at 1%, beside its name: 192 bytes of cells, 128 of entry and
-//! 30 to 60 of table; a million of them were measured at 395 each. Creation, look-up and expiry take the same time however many there are.
+//! 30 to 60 of table; a million of them were measured at 395 each. Creation, look-up and expiry
+//! take the same time for any number of filters.
 //!
 //! **Scanning** follows the order of the upper 48 bits of the hashes, not the layout of the tables.
 //! A cursor is the place in this order where the next call continues. So a name that exists during

@@ -26,7 +26,7 @@
 //! straight into L1 is limited by its few miss buffers: 5.1 ns a line, where two steps take 4.0 (20
 //! MB, huge pages; bench/record, layouts).
 
-// Without std nobody can ask the processor. What the compiler was told it has is used.
+// Without std the processor's features cannot be queried. The compiler's target decides.
 #[cfg(all(target_arch = "x86_64", not(feature = "std")))]
 macro_rules! is_x86_feature_detected {
     ($feature:tt) => {

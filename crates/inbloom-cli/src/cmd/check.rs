@@ -452,8 +452,8 @@ impl Pattern {
         beyond > 0.0 && term - expected + ((count as f64 + 1.0) / beyond).ln() < 1e-4_f64.ln()
     }
 
-    /// Whether all of these few were found, and that is no more likely to be chance than a false
-    /// positive of a filter with the default rate: for one line, chance is all that can be told.
+    /// Returns whether all of these few were found, and the chance of that is at most the default
+    /// false-positive rate. For a single line there is no stronger evidence.
     fn has_all(&self, found: &[bool]) -> bool {
         const UNLIKELY: f64 = 0.011;
         let chance = self.filter.rate().powi(found.len().min(1000) as i32);

@@ -1,13 +1,13 @@
-//! `inbloom measure`: the promise put to the test, on a plan or on a filter's file.
+//! `inbloom measure`: measures the false-positive rate of a plan or of a filter's file.
 //!
-//! **A plan** promises a rate on average over all sets of keys: a single small filter may be well
-//! above or below it, by the luck of its bits (100 keys at 1% scatter by some 15% of that). So as
-//! many filters are filled, with other keys each, as it takes for their luck to be small beside the
-//! luck of the queries: a hundred keys for each false positive that is expected. The rate of n keys
-//! scatters by about 1.3 to 3 / sqrt(n) of itself, that of h false positives by 1 / sqrt(h).
+//! **A plan** has a target rate that holds on average over all sets of keys. A single small filter
+//! may be well above or below it by chance (the rate of 100 keys at 1% varies by some 15%). So
+//! several filters are filled with different keys, until their variation is small beside that of
+//! the queries: a hundred keys for each expected false positive. The rate of n keys varies by about
+//! 1.3 to 3 / sqrt(n) of itself, that of h false positives by 1 / sqrt(h).
 //!
-//! **A file** is one filter, luck included. It is called broken only if it is above what a filter
-//! with the planned number of keys may reach by chance, as `info` judges it too.
+//! **A file** is one filter. Its target is exceeded only if its rate is above what a filter with
+//! the planned number of keys may reach by chance. `info` uses the same limit.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -178,7 +178,8 @@ fn plot_of(plans: &[&Plan]) -> String {
             rate: Box::new(|share| rate_at(plan, plan.items() as f64 * share)),
         })
         .collect();
-    // Kinds differ in their promise only if it follows from the memory: then the default kind's.
+    // The target rates of kinds differ only if they follow from the memory. Then that of the
+    // default kind is used.
     let default = plans.iter().find(|plan| plan.kind() == Kind::default());
     let Some(promised) = default.or(plans.first()).map(|plan| plan.rate()) else {
         return String::new();

@@ -145,12 +145,12 @@ impl Cuckoo {
 
     /// Takes the digest out once, and tells whether it was there; if not, nothing has changed.
     ///
-    /// Remove only what was inserted: a key that merely looks the same takes the other's entry
-    /// away, and the other is denied from then on.
+    /// Remove only keys that were inserted. Removing a key with the same fingerprint removes the
+    /// entry of another key, which is then reported as absent.
     #[inline]
     pub fn remove(&mut self, digest: Digest) -> Result<bool> {
         let removed = self.table.take(self.bits.cells.bytes_mut()?, self.table.entry(digest));
-        // A file may lie about the number of its entries, but is not to make us panic.
+        // A file may have a wrong number of entries, which must not cause a panic.
         self.bits.ones = self.bits.ones.saturating_sub(u64::from(removed));
         Ok(removed)
     }
@@ -204,9 +204,9 @@ impl Cuckoo {
         }
     }
 
-    /// Full buckets that a search for room may remember. Whoever fills a filter until it refuses a
-    /// key gets as far as ever; but a filter that has refused keys above its plan will refuse more,
-    /// and should not take long over each.
+    /// Full buckets that a search for room may remember. Before the first refusal the search is
+    /// thorough. A filter that has refused keys above its plan will refuse more, and should not
+    /// take long for each.
     #[inline]
     fn reach(&self) -> usize {
         if self.bits.ones >= self.refused_at { SHORT_REACH } else { REACH }

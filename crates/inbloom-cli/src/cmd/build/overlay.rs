@@ -278,7 +278,7 @@ fn check_files(args: &Args) -> Result<()> {
             !metadata.is_dir(),
             problem(format!("{} is a directory", path.display()), "name the files in it")
         );
-        // Only files: who writes to a pipe would be told that nobody reads it any more.
+        // Only files: closing a pipe would signal its writer that the reader has ended.
         if metadata.is_file() {
             File::open(path).with_context(failed)?;
         }

@@ -1,22 +1,22 @@
-//! What is kept of a build that is larger than memory until it is finished, so that it can go on
-//! after a kill.
+//! The state of an unfinished build that is larger than memory. It lets the build continue after a
+//! kill.
 //!
 //! A folder beside the output, or in `--tmp`, named after it:
 //!
 //! ```text
-//! lock      held by whoever works on it
+//! lock      held by the program that works on it
 //! spill-NN  the places or digests of the keys, see `spill.rs`
-//! chunks    what tells of the chunks in them         both grow only; the state tells
-//! parts     what tells of the parts of the output    how much of them counts
-//! state     how far it has come, as JSON; replaced as a whole
+//! chunks    a list of the chunks in them             both only grow; the state has
+//! parts     a list of the parts of the output        the lengths that count
+//! state     the progress, as JSON; replaced as a whole
 //! ```
 //!
-//! The folder is ours alone (mode 700), and one that is found there is taken for ours only if it has
-//! our files and nothing else: see `check_folder`. No file in it is opened through a link.
+//! Only its user can use the folder (mode 700). An existing folder is used only if it has our files
+//! and nothing else: see `check_folder`. No file in it is opened through a link.
 //!
-//! The unfinished file itself, or those of shards, are beside the output, with `.partial` behind the
-//! name: what is renamed must be on the same disk. Where a link is the output, all that is of what it
-//! leads to.
+//! The unfinished file itself, or those of shards, are beside the output, with `.partial` after the
+//! name, because a renamed file must be on the same disk. If the output is a link, its target
+//! counts as the output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

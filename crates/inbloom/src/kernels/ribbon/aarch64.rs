@@ -49,7 +49,7 @@ unsafe fn sum<const VECTORS: usize>(window: SlotWindow) -> u64 {
     for vector in 0..VECTORS {
         // By bytes: these take any alignment.
         let load = |offset: usize| {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             vreinterpretq_u16_u8(unsafe { vld1q_u8(at.add(offset + 16 * vector)) })
         };
         let mut x = vandq_u16(load(last), pieces[4]);
@@ -65,7 +65,7 @@ unsafe fn sum<const VECTORS: usize>(window: SlotWindow) -> u64 {
 
 #[target_feature(enable = "neon")]
 unsafe fn holds<const VECTORS: usize>(columns: *const u8, width: u32, equation: Equation) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     equation.is(unsafe { sum::<VECTORS>(equation.window(columns, width)) }, width)
 }
 

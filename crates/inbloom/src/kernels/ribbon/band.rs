@@ -317,7 +317,7 @@ impl Rows {
     /// The band has this slot, and nobody else uses it.
     #[inline(always)]
     unsafe fn load(self, slot: usize) -> (u64, u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { (*self.coefficients.add(slot), *self.prints.add(slot)) }
     }
 
@@ -326,7 +326,7 @@ impl Rows {
     /// As that of `load`.
     #[inline(always)]
     unsafe fn store(self, slot: usize, coefficients: u64, print: u64) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             *self.coefficients.add(slot) = coefficients;
             *self.prints.add(slot) = print;
@@ -382,7 +382,7 @@ unsafe fn side_by_side(
         return;
     }
     let (mut in_a, mut in_b, mut in_c, mut in_d) = (a.flight, b.flight, c.flight, d.flight);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         while turn(&mut in_a, a, filling, rows)
             && turn(&mut in_b, b, filling, rows)
@@ -401,7 +401,7 @@ unsafe fn side_by_side(
 #[inline(always)]
 unsafe fn alone(filling: &mut Filling<'_>, rows: Rows, stretch: &mut Stretch) {
     let mut flight = stretch.flight;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     while !stretch.is_done && unsafe { turn(&mut flight, stretch, filling, rows) } {}
 }
 
@@ -432,7 +432,7 @@ unsafe fn turn(
         }
         StepOutcome::Follows => stretch.equations[stretch.current].coefficients = 0,
         StepOutcome::Contradicts => {
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             unsafe { stretch.give_up(filling, rows) };
             *flight = stretch.flight;
             return !stretch.is_done;

@@ -30,7 +30,7 @@ unsafe fn sum(window: SlotWindow) -> u64 {
         let mut chosen = 0;
         for piece in 0..5 {
             let group = if piece < 4 { piece * window.stride } else { window.last };
-            // SAFETY: a word of a group that is there, by the caller's promise.
+            // SAFETY: a word of an existing group, guaranteed by the caller.
             let word = unsafe { window.at.add(group + 2 * column).cast::<[u8; 2]>().read() };
             chosen ^= u16::from_le_bytes(word) & (pieces >> (16 * piece)) as u16;
         }
@@ -40,7 +40,7 @@ unsafe fn sum(window: SlotWindow) -> u64 {
 }
 
 unsafe fn holds(columns: *const u8, width: u32, equation: Equation) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     equation.is(unsafe { sum(equation.window(columns, width)) }, width)
 }
 

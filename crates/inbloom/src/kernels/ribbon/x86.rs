@@ -42,7 +42,7 @@ macro_rules! kernel {
 
             #[target_feature(enable = $features)]
             unsafe fn holds(columns: *const u8, width: u32, equation: Equation) -> bool {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 equation.is(unsafe { $sum(equation.window(columns, width)) }, width)
             }
 
@@ -156,7 +156,7 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     unsafe fn parities(window: SlotWindow, pieces: [__m256i; 5]) -> u64 {
         let SlotWindow { at, stride, last, .. } = window;
-        // SAFETY: the caller's promise; the loads take any alignment.
+        // SAFETY: guaranteed by the caller; the loads take any alignment.
         let groups = unsafe {
             [
                 _mm256_loadu_si256(at.cast()),
@@ -183,7 +183,7 @@ mod avx2 {
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn sum_narrow(window: SlotWindow) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { parities(window, pieces(window.low, window.high)) }
     }
 
@@ -195,7 +195,7 @@ mod avx2 {
     pub(super) unsafe fn sum_wide(window: SlotWindow) -> u64 {
         let pieces = pieces(window.low, window.high);
         let upper = SlotWindow { at: window.at.wrapping_add(32), ..window };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { parities(window, pieces) | parities(upper, pieces) << 16 }
     }
 
@@ -287,7 +287,7 @@ mod avx512_16 {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
     pub(super) unsafe fn sum(window: SlotWindow) -> u64 {
         let SlotWindow { at, stride, last, low, high } = window;
-        // SAFETY: the caller's promise; the load takes any alignment.
+        // SAFETY: guaranteed by the caller; the load takes any alignment.
         let load = |offset| unsafe { _mm256_loadu_epi16(at.add(offset).cast()) };
         let groups = [load(0), load(stride), load(2 * stride), load(3 * stride), load(last)];
         let counts = _mm256_popcnt_epi16(chosen(groups, low, high));
@@ -349,7 +349,7 @@ mod avx512_32 {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bitalg")]
     pub(super) unsafe fn sum(window: SlotWindow) -> u64 {
         let SlotWindow { at, stride, last, low, high } = window;
-        // SAFETY: the caller's promise; the load takes any alignment.
+        // SAFETY: guaranteed by the caller; the load takes any alignment.
         let load = |offset| unsafe { _mm512_loadu_epi16(at.add(offset).cast()) };
         let groups = [load(0), load(stride), load(2 * stride), load(3 * stride), load(last)];
         let counts = _mm512_popcnt_epi16(chosen(groups, low, high));
