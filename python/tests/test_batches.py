@@ -265,7 +265,7 @@ def test_arrays_that_are_no_keys_are_refused(filter):
     plain = inbloom.Filter(100)
     with pytest.raises(TypeError, match="int_width"):
         plain.contains_many(np.arange(3))
-    with pytest.raises(TypeError, match="one byte"):
+    with pytest.raises(TypeError, match="each byte"):
         plain.contains_many(memoryview(b"abc"))
     narrow = inbloom.Filter(100, int_width=4)
     assert narrow.add_many(np.array([-1, 2**32 - 2])) == [True, True]

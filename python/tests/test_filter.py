@@ -191,7 +191,7 @@ def test_pickles_are_the_bytes_of_the_file(tmp_path):
     filter.save(tmp_path / "seen.ib")
     assert (tmp_path / "seen.ib").read_bytes() == data
     assert inbloom.from_bytes(memoryview(data)).info()["note"] == "from Monday"
-    with pytest.raises(inbloom.FormatError, match="behind"):
+    with pytest.raises(inbloom.FormatError, match="follow"):
         inbloom.from_bytes(data + b"x")
 
 

@@ -624,12 +624,12 @@ fn options_of_other_kinds_are_refused() {
         ),
         (|plan| plan.growth(2), &[Kind::Scalable], "grow; use kind scalable, which does"),
         (|plan| plan.tightening(0.5), &[Kind::Scalable], "grow; use kind scalable, which does"),
-        (|plan| plan.generations(2), &[Kind::Window], "forget keys; use kind window, which does"),
-        (|plan| plan.last(100), &[Kind::Window], "forget keys; use kind window, which does"),
+        (|plan| plan.generations(2), &[Kind::Window], "drop old keys; use kind window, which does"),
+        (|plan| plan.last(100), &[Kind::Window], "drop old keys; use kind window, which does"),
         (
             |plan| plan.window(Duration::from_secs(1)),
             &[Kind::Window],
-            "forget keys; use kind window, which does",
+            "drop old keys; use kind window, which does",
         ),
     ];
     for (give, owners, text) in options {
