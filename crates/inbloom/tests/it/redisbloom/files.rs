@@ -240,7 +240,7 @@ fn a_type_that_is_not_known_is_named() {
     let error = stored(&file).unwrap_err().to_string();
     assert!(error.contains("type 99") && error.contains("(key \"key\")"), "{error}");
     let error = stored(b"REDIS0012\xf3").unwrap_err().to_string();
-    assert!(error.contains("type 243 in the RDB file:"), "{error}");
+    assert!(error.contains("the RDB file has a value of type 243,"), "{error}");
 }
 
 /// Values of types that no server at hand writes, as their layouts are published.
