@@ -31,8 +31,7 @@ export const en = {
   "error.needs_login":
     "Sign in to add keys. A server without passwords accepts no writes over HTTP.",
   "error.unreadable":
-    "The answer is not from an inbloom server. Check for a proxy between this page and the server.
-",
+    "The answer is not from an inbloom server. Check for a proxy between this page and the server.",
   "error.unplannable": "No kind can be planned from these values.",
 
   "number.bytes": "{count} bytes",

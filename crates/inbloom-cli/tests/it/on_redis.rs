@@ -232,7 +232,7 @@ fn filters_of_pyrebloom_are_checked_and_added_to_in_place() {
         ("100000", "such as 100000,0.01"),
         ("5e9,0.01", "at most 2^32 - 1"),
         ("100000,2", "between 0 and 1"),
-        ("1,0.9", "bits are left"),
+        ("1,0.9", "low enough for at least one bit"),
     ] {
         let refused = inbloom(&["check", "--pyrebloom", size, live], "a\n");
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");

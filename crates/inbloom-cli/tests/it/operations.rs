@@ -706,7 +706,7 @@ fn ping_says_whether_a_server_answers() {
     // Nobody there, and somebody who says nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let free = silent.local_addr().unwrap();
-    refused(&["ping", &free.to_string(), "--timeout", "1"], "no answer");
+    refused(&["ping", &free.to_string(), "--timeout", "1"], "no reply");
     drop(silent);
     refused(&["ping", &free.to_string()], "cannot connect");
 }

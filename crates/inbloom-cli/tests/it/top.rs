@@ -149,7 +149,7 @@ fn top_shows_a_filter_changing_and_ends_with_control_c() {
     fill(&server);
     let mut terminal = python
         .args(["-c", IN_TERMINAL, env!("CARGO_BIN_EXE_inbloom"), &server.http])
-        .args(["1-2 of 2", "", "2.00k", "", "no answer for", "\x03"])
+        .args(["1-2 of 2", "", "2.00k", "", "no reply for", "\x03"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -15,11 +15,11 @@ use crate::memory;
 const FEWEST: usize = 4;
 
 /// The buckets that are known to be full. Others may be full too.
-pub(super) struct FullBuckets(Option<Box<Words>>);
+pub(super) struct FullBuckets(Option<Box<BucketBits>>);
 
 /// Behind a pointer, as there may be millions of small tables, which have none.
 #[derive(Default)]
-struct Words(Vec<u64>);
+struct BucketBits(Vec<u64>);
 
 impl FullBuckets {
     /// Of none is it known.
@@ -71,7 +71,7 @@ impl FullBuckets {
         if needed < FEWEST || needed <= had {
             return;
         }
-        let Words(words) = &mut **self.0.get_or_insert_default();
+        let BucketBits(words) = &mut **self.0.get_or_insert_default();
         // That there is no memory costs time only.
         if words.try_reserve_exact(needed + needed / 8 - had).is_ok() {
             words.resize(words.capacity(), 0);
