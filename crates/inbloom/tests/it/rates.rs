@@ -783,27 +783,74 @@ fn hashes_of_64_bits_a_digest_that_agrees_in_one_half_is_still_foreign() {
     }
 }
 
+/// Returns how far the most unequal pair of bits of the two halves is from agreeing half of the
+/// time, in deviations.
+fn worst_agreement(digests: impl ExactSizeIterator<Item = Digest>) -> f64 {
+    let count = digests.len() as f64;
+    let mut agreements = [0_u64; 64 * 64];
+    for Digest { place, print } in digests {
+        for shift in 0..64 {
+            let agree = !(place ^ print.rotate_right(shift));
+            for bit in 0..64 {
+                agreements[(64 * shift + bit) as usize] += agree >> bit & 1;
+            }
+        }
+    }
+    let off = |agree: u64| (agree as f64 - count / 2.0).abs() / (count / 4.0).sqrt();
+    agreements.iter().map(|agree| off(*agree)).fold(0.0, f64::max)
+}
+
 /// As long as the two halves say different things: bit by bit, they agree half of the time.
 #[test]
 fn hashes_of_64_bits_the_halves_of_a_digest_are_independent() {
-    const KEYS: u64 = 20_000;
+    // Of 4096 pairs of bits none is expected five deviations off.
     for hasher in [Hasher::xxh3(0), Hasher::xxh3(1), Hasher::sip13(SecretKey::new([7; 16]))] {
-        let mut agreements = [0_u64; 64 * 64];
-        for number in 0..KEYS {
-            let Digest { place, print } = hasher.digest(number.to_le_bytes());
-            for shift in 0..64 {
-                let agree = !(place ^ print.rotate_right(shift));
-                for bit in 0..64 {
-                    agreements[(64 * shift + bit) as usize] += agree >> bit & 1;
-                }
-            }
-        }
-        // Of 4096 pairs of bits none is expected five deviations off.
-        let off =
-            |count: u64| (count as f64 - KEYS as f64 / 2.0).abs() / (KEYS as f64 / 4.0).sqrt();
-        let worst = agreements.iter().map(|count| off(*count)).fold(0.0, f64::max);
+        let worst = worst_agreement((0..20_000_u32).map(|number| hasher.digest(number)));
         assert!(worst < 5.0, "{}: two bits agree by {worst:.1} deviations", hasher.name());
     }
+    let worst = worst_agreement((0..20_000_u32).map(|number| Digest::from_u64(foreign(number))));
+    assert!(worst < 5.0, "from_u64: two bits agree by {worst:.1} deviations");
+}
+
+/// A hash of 64 bits that a caller has computed, which has nothing to do with SplitMix64.
+fn foreign(number: u32) -> u64 {
+    Hasher::xxh3(64).digest(number).place
+}
+
+/// Digests of 64-bit hashes are as good as others, far above n / 2^64.
+#[test]
+fn hashes_of_64_bits_a_caller_has_keep_the_rate_of_the_plan() {
+    const ITEMS: u32 = 100_000;
+    const PROBES: u32 = 2_000_000;
+    let digests: Vec<_> = (0..ITEMS + PROBES).map(|n| Digest::from_u64(foreign(n))).collect();
+    let (members, others) = digests.split_at(ITEMS as usize);
+    for kind in [Kind::Blocked, Kind::Classic, Kind::Counting, Kind::Cuckoo, Kind::Ribbon] {
+        for target in [0.01, 1e-4, 1e-5] {
+            let plan = Plan::builder(kind).items(ITEMS.into()).rate(target).build().unwrap();
+            let filter = Filter::build(plan, Hasher::default(), members).unwrap();
+            let mut found = Vec::new();
+            filter.contains_digests(members, &mut found);
+            assert!(!found.contains(&false), "{kind}: a member is absent");
+            filter.contains_digests(others, &mut found);
+            let rate = found.iter().filter(|found| **found).count() as f64 / f64::from(PROBES);
+            let measured = Measured { rate, deviation: 0.0, probes: PROBES.into() };
+            println!("{kind:<8} {target:e}: {rate:.3e}");
+            assert!(measured.keeps(target, 1.05), "{kind} at {target:e}: measured {rate:e}");
+        }
+    }
+}
+
+/// What the documentation of [`Digest`] warns of: a filter cannot see that a half is constant.
+#[test]
+fn digests_whose_halves_are_not_independent_are_all_reported_and_the_rate_is_not() {
+    let mut filter = seeded(Plan::builder(Kind::Blocked).items(100_000).build().unwrap(), 0);
+    let without_print = |number: u32| Digest { print: 0, ..Digest::from_u64(foreign(number)) };
+    for number in 0..100_000 {
+        filter.insert_digest(without_print(number)).unwrap();
+    }
+    let found = (100_000..200_000).filter(|n| filter.contains_digest(without_print(*n))).count();
+    println!("{found} of 100,000 reported, rate {:e}", filter.rate());
+    assert!(found > 99_000 && filter.rate() < 1e-6, "{found}, {:e}", filter.rate());
 }
 
 /// The same from keys on: among 2 * 10^7 foreign keys a 44-bit hash would claim one.
