@@ -20,6 +20,8 @@ use crate::kind::Kind;
 use crate::kinds::blocked::Blocked;
 use crate::membership::{Membership, contains_keys, insert_keys};
 use crate::plan::Plan;
+#[cfg(feature = "std")]
+use crate::shared::SharedFilter;
 use crate::state::{Measured, State};
 
 /// A Bloom filter: reports whether a key was seen before, in a fraction of the memory of the keys.
@@ -59,7 +61,7 @@ use crate::state::{Measured, State};
 /// ```
 ///
 /// [`BloomFilter::as_filter`] gives access to everything else that a [`Filter`] can report: its
-/// plan, its size, its current rate.
+/// plan, its size, its current rate. [`BloomFilter::into_shared`] serves many threads.
 pub struct BloomFilter {
     hasher: Hasher,
     /// Its cells are writable. Its count of bits is not kept up to date.
@@ -121,6 +123,29 @@ impl BloomFilter {
                 panic!("cannot create a Bloom filter of {items} keys at a rate of {rate}: {error}")
             }
         }
+    }
+
+    /// Creates an empty filter from a [`Plan`], as [`Filter::new`] does. A plan can be for a number
+    /// of bytes, for two lines per key, or with other options.
+    ///
+    /// # Errors
+    ///
+    /// Refuses a plan of another kind than [`Kind::Blocked`], and fails with [`Error::Memory`] if
+    /// there is not enough memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use inbloom::{BloomFilter, Kind, Plan};
+    ///
+    /// let plan = Plan::builder(Kind::Blocked).bytes(1 << 20).rate(0.01).build()?; // in 1 MiB
+    /// assert_eq!(plan.items(), 828_658);
+    /// let mut seen = BloomFilter::with_plan(plan)?;
+    /// assert!(seen.insert("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    pub fn with_plan(plan: Plan) -> Result<BloomFilter> {
+        BloomFilter::from_filter(Filter::new(plan)?)
     }
 
     /// The cells must be writable.
@@ -283,6 +308,31 @@ impl BloomFilter {
     pub fn into_filter(self) -> Filter {
         let BloomFilter { hasher, blocked, texts, counted, .. } = self;
         filter_of(hasher, blocked.recounted(), texts, counted)
+    }
+
+    /// Turns it into a filter for many threads, without copying, as [`Filter::into_shared`] does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filter was opened from a damaged file, in which a reserved bit is set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use inbloom::BloomFilter;
+    ///
+    /// let seen = BloomFilter::new(1000, 0.01).into_shared()?;
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| seen.insert("alice").unwrap());
+    ///     scope.spawn(|| seen.insert("bob").unwrap());
+    /// });
+    /// let seen = BloomFilter::from_filter(seen.into_exclusive())?;
+    /// assert!(seen.contains("alice") && seen.contains("bob"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    #[cfg(feature = "std")]
+    pub fn into_shared(self) -> Result<SharedFilter> {
+        self.into_filter().into_shared()
     }
 
     fn described(&self, lent: Blocked) -> Filter {
@@ -498,6 +548,25 @@ mod tests {
         let other_hash = BloomFilter::with_hasher(100, 0.01, Hasher::xxh3(1));
         assert!(one.merge(&other_hash).unwrap_err().to_string().contains("hash seed"));
         assert_ne!(one, other_hash);
+    }
+
+    #[test]
+    fn a_plan_makes_the_filter_that_its_numbers_make() {
+        let bloom = BloomFilter::new(1000, 0.001);
+        assert_eq!(BloomFilter::with_plan(*bloom.plan()).unwrap(), bloom);
+        let cuckoo = Plan::builder(Kind::Cuckoo).items(9).build().unwrap();
+        let error = BloomFilter::with_plan(cuckoo).unwrap_err().to_string();
+        assert!(error.contains("kind cuckoo cannot become a BloomFilter"), "{error}");
+    }
+
+    #[test]
+    fn a_shared_filter_has_its_keys_and_comes_back() {
+        let mut seen = BloomFilter::new(1000, 0.01);
+        seen.insert("alice");
+        let shared = seen.clone().into_shared().unwrap();
+        assert!(!shared.insert("alice").unwrap() && shared.insert("bob").unwrap());
+        seen.insert("bob");
+        assert_eq!(BloomFilter::from_filter(shared.into_exclusive()).unwrap(), seen);
     }
 
     #[test]

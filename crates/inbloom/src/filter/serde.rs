@@ -1,6 +1,4 @@
 //! Over the bytes of the file format, so that a serialized filter is a file and can be read as one.
-//! A filter with a secret key is written without it, and so cannot be deserialised: read its bytes
-//! with [`OpenOptions::read_from`](crate::OpenOptions::read_from).
 
 use core::fmt;
 
@@ -8,7 +6,14 @@ use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{self, Serialize, Serializer};
 
 use super::Filter;
+use crate::bloom::BloomFilter;
 
+/// Serializes the bytes of the filter's file, as [`Filter::write_to`] writes them. Use a binary
+/// format, such as postcard or MessagePack: JSON writes every byte as a number, and takes up to four
+/// times as much.
+///
+/// A filter with a secret key is written without the key, so it cannot be deserialized. Read its
+/// bytes with [`OpenOptions::read_from`](crate::OpenOptions::read_from).
 impl Serialize for Filter {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();
@@ -17,6 +22,7 @@ impl Serialize for Filter {
     }
 }
 
+/// Checks every byte, as [`Filter::read_from`] does. The bytes may be untrusted input.
 impl<'de> Deserialize<'de> for Filter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Filter, D::Error> {
         struct Bytes;
@@ -51,5 +57,24 @@ impl<'de> Deserialize<'de> for Filter {
         }
 
         deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// Serializes the same bytes as the filter's [`Filter`]. Use a binary format, such as postcard or
+/// MessagePack: JSON writes every byte as a number, and takes up to four times as much.
+///
+/// A filter with a secret key is written without the key, so it cannot be deserialized.
+impl Serialize for BloomFilter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_filter().serialize(serializer)
+    }
+}
+
+/// Reads what a [`Filter`] or a `BloomFilter` was serialized to, and checks every byte. Refuses
+/// filters that [`BloomFilter::from_filter`] refuses.
+impl<'de> Deserialize<'de> for BloomFilter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BloomFilter, D::Error> {
+        let filter = Filter::deserialize(deserializer)?;
+        BloomFilter::from_filter(filter).map_err(de::Error::custom)
     }
 }

@@ -9,7 +9,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use inbloom::internals::format;
-use inbloom::{Error, Filter, Hasher, Kind, OpenOptions, Plan, Result, SecretKey, file};
+use inbloom::{
+    BloomFilter, Error, Filter, Hasher, Kind, OpenOptions, Plan, Result, SecretKey, file,
+};
 use inbloom_testing::{alone, resident_memory};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -1754,6 +1756,22 @@ mod over_serde {
             let filter = Filter::deserialize(BytesDeserializer::<Error>::new(&bytes)).unwrap();
             assert_same(&filter, &sample, sample.name);
         }
+    }
+
+    #[test]
+    fn a_bloom_filter_is_serialized_as_its_filter() {
+        let mut bloom = BloomFilter::new(1000, 0.01);
+        bloom.extend(["alice", "bob"]);
+        let bytes = write(&bloom.as_filter());
+        assert_eq!(serde_json::to_value(&bloom).unwrap(), serde_json::json!(bytes));
+        let read = |bytes| BloomFilter::deserialize(BytesDeserializer::<Error>::new(bytes));
+        assert_eq!(read(&bytes).unwrap(), bloom);
+        let filter: Filter = serde_json::from_value(serde_json::json!(bytes)).unwrap();
+        assert_eq!(filter, *bloom.as_filter());
+
+        let classic = Filter::new(Plan::builder(Kind::Classic).items(9).build().unwrap()).unwrap();
+        let error = read(&write(&classic)).unwrap_err().to_string();
+        assert!(error.contains("kind classic cannot become a BloomFilter"), "{error}");
     }
 
     #[test]
