@@ -180,6 +180,8 @@ export const en = {
   "refusal.unknownKind": 'unknown kind "{text}"',
   "refusal.needs": "a plan for kind {kind} needs {needed}",
   "refusal.rate": "rate {rate} is out of range: {reason}",
+  "refusal.unreachableByTwo":
+    "{items} keys in {bytes} bytes reach a rate of {reached} with two lines per key, not {rate}; allow more bytes, fewer keys or a higher rate",
   "refusal.unreachable":
     "{items} keys in {bytes} bytes reach a rate of {reached}, not {rate}; allow more bytes, fewer keys or a higher rate",
   "refusal.tooManyBits":

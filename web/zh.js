@@ -171,6 +171,8 @@ export const zh = {
   "refusal.unknownKind": '没有名为 "{text}" 的类型',
   "refusal.needs": "规划{kind}过滤器需要{needed}",
   "refusal.rate": "误判率 {rate} 超出范围：{reason}",
+  "refusal.unreachableByTwo":
+    "{bytes} 字节存放 {items} 个键，即使每键两条缓存行，误判率也只能达到 {reached}，达不到 {rate}：请增加内存、减少键数或提高误判率",
   "refusal.unreachable": "{bytes} 字节存放 {items} 个键，误判率只能达到 {reached}，达不到 {rate}：请增加内存、减少键数或提高误判率",
   "refusal.tooManyBits": "大约需要 {bits} 位，上限为 {most} 位；请减少键数或提高误判率",
   "refusal.limit": "过滤器需要 {bytes} 字节，上限为 {most} 字节；请提高上限，或规划更小的过滤器",

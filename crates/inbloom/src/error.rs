@@ -70,6 +70,9 @@ pub enum Error {
         rate: f64,
         /// The lowest rate with these items and bytes.
         reachable: f64,
+        /// The cache lines per key at that rate. A plan that is given no rate may have fewer, and a
+        /// slightly higher rate.
+        lines: u32,
     },
     /// The filter would have more bits than this version addresses.
     TooLarge {
@@ -300,10 +303,14 @@ impl Error {
             Error::Underspecified { kind, needs } => {
                 write!(f, "a plan for kind {kind} needs {needs}")
             }
-            Error::Unreachable { items, bytes, rate, reachable } => write!(
-                f,
-                "{items} keys in {bytes} bytes reach a rate of {reachable:.3e}, not {rate:.3e}"
-            ),
+            Error::Unreachable { items, bytes, rate, reachable, lines } => {
+                let with = if *lines == 2 { " with two lines per key" } else { "" };
+                write!(
+                    f,
+                    "{items} keys in {bytes} bytes reach a rate of {reachable:.3e}{with}, not \
+                     {rate:.3e}"
+                )
+            }
             Error::TooLarge { bits, max } => {
                 write!(f, "the plan needs about {bits:.3e} bits, the limit is {max}")
             }

@@ -72,7 +72,7 @@ pub(crate) fn solve(given: &PlanBuilder, kind: &impl Search) -> Result<Plan> {
 pub(crate) fn reached(given: &PlanBuilder, items: u64, bits: u64, reached: f64) -> Result<f64> {
     match given.rate {
         Some(rate) if reached > rate => {
-            Err(Error::Unreachable { items, bytes: bits / 8, rate, reachable: reached })
+            Err(Error::Unreachable { items, bytes: bits / 8, rate, reachable: reached, lines: 1 })
         }
         rate => Ok(rate.unwrap_or(reached)),
     }
@@ -201,7 +201,8 @@ impl Search for Shapes {
         match given.rate {
             Some(rate) if reached > rate => {
                 let bytes = given.bytes.unwrap_or(bits.div_ceil(8));
-                Err(Error::Unreachable { items, bytes, rate, reachable: reached })
+                let lines = shape.lines();
+                Err(Error::Unreachable { items, bytes, rate, reachable: reached, lines })
             }
             rate => Ok(self.plan(shape, items, rate.unwrap_or(reached), bits)),
         }
@@ -227,6 +228,7 @@ impl Search for Shapes {
                 bytes: given.bytes.unwrap_or(bits / 8),
                 rate,
                 reachable: shape.rate(1.0, bits),
+                lines: shape.lines(),
             }),
             None => Err(self.wrong_bytes(given, bits)),
         }

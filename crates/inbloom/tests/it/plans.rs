@@ -768,6 +768,15 @@ fn a_contradiction_is_refused_with_what_can_be_reached() {
         "1000000 keys in 1000000 bytes reach a rate of 2.158e-2, not 1.000e-3; \
          allow more bytes, fewer keys or a higher rate"
     );
+    // The lowest rate of kind blocked takes a second line, which the default plan does not spend.
+    let planned = Plan::builder(Kind::Blocked).items(1_000_000).bytes(1 << 20);
+    assert_eq!(
+        refusal(planned.rate(0.001).build()),
+        "1000000 keys in 1048576 bytes reach a rate of 2.130e-2 with two lines per key, not \
+         1.000e-3; allow more bytes, fewer keys or a higher rate"
+    );
+    assert_eq!(format!("{:.3e}", built(planned.lines(2)).rate()), "2.130e-2");
+    assert_eq!(format!("{:.3e}", built(planned).rate()), "2.220e-2");
     // The bytes are those that were given, also where only whole blocks of them can be used.
     let error = Plan::builder(Kind::Blocked).items(100).bytes(100).rate(0.001).build();
     assert!(refusal(error).starts_with("100 keys in 100 bytes reach a rate of "));
@@ -778,6 +787,10 @@ fn a_contradiction_is_refused_with_what_can_be_reached() {
         "bits per key is given beside items and bytes, but must be left out, since it follows from \
          them"
     );
+    // Memory that is far too small gives a rate near 1, unless a rate is given too.
+    let tiny = Plan::builder(Kind::Blocked).items(1_000_000).bytes(1000);
+    assert!(built(tiny).rate() > 0.999);
+    assert!(refusal(tiny.rate(0.01).build()).contains(" in 1000 bytes reach a rate of 1.000e0"));
     // What can be kept is no contradiction.
     assert_eq!(built(Plan::builder(Kind::Classic).items(100).bytes(1000).rate(0.5)).bytes(), 1000);
 }
