@@ -31,9 +31,18 @@ pub use watch::Watch;
 impl Filter {
     /// Opens a file to query it, without a secret key. [`OpenOptions`] has more choices.
     ///
-    /// The file is mapped, not read. The filter refuses inserts, unless it is opened with
-    /// [`OpenOptions::writable`]. The call checks the header and not the payload: see
+    /// The file is mapped, not read. The filter is read-only: it refuses inserts, unless it is
+    /// opened with [`OpenOptions::writable`]. ([`BloomFilter::open`](crate::BloomFilter::open) is
+    /// always writable.) The call checks the header and not the payload: see
     /// [`OpenOptions::verify`].
+    ///
+    /// If another program truncates the file while it is open, the next query of a missing page
+    /// ends the process by SIGBUS. Where that may happen, use [`OpenOptions::open_watched`] (on
+    /// Linux), or read the file into memory: `Filter::read_from(File::open(path)?)`.
+    /// [`Filter::save`] never truncates a file.
+    ///
+    /// A damaged or forged file gives an error or wrong results, but no panic and no access outside
+    /// of the file. [`Filter::read_from`] shows how to limit and check untrusted files.
     ///
     /// # Errors
     ///

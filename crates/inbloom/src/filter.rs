@@ -149,6 +149,9 @@ impl Filter {
     /// kinds ([`Kind::is_static`]) are made in this way, and take no inserts. The other kinds start
     /// empty, and the digests are inserted.
     ///
+    /// Use it for keys that are hashed already. [`Filter::build_from`] takes keys, hashes them
+    /// itself, and says more.
+    ///
     /// # Errors
     ///
     /// Fails as [`Filter::with_hasher`] and [`Filter::insert_digests`] do.
@@ -161,14 +164,14 @@ impl Filter {
     /// let (keys, hasher) = (["alice", "bob", "carol"], Hasher::default());
     /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(1e-6).build()?;
     /// let digests: Vec<_> = keys.iter().map(|key| hasher.digest(key)).collect();
-    /// let mut filter = Filter::build(plan, hasher, &digests)?;
+    /// let filter = Filter::build(plan, hasher, &digests)?;
     /// assert!(filter.contains("carol") && !filter.contains("dave"));
-    /// assert!(filter.insert("dave").is_err());
+    /// assert!(filter == Filter::build_from(plan, hasher, &keys)?);
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     ///
     /// This call cannot detect digests of another hasher: the filter then reports its own keys as
-    /// absent. [`Filter::build_from`] takes keys and hashes them itself.
+    /// absent. For digests of your own hash, see [`Digest`](Digest#digests-of-your-own-hash).
     pub fn build(plan: Plan, hasher: Hasher, digests: &[Digest]) -> Result<Filter> {
         let Some(build) = plan.kind().row().build else {
             let mut filter = Filter::with_hasher(plan, hasher)?;
@@ -181,7 +184,13 @@ impl Filter {
         Ok(Filter::from_parts(hasher, content, inserted))
     }
 
-    /// Builds a filter from all these keys, as [`Filter::build`] does from their digests.
+    /// Builds a filter from all these keys. The static kinds ([`Kind::is_static`]) are made in this
+    /// way, and take no inserts. The other kinds start empty, and the keys are inserted.
+    ///
+    /// A ribbon filter counts a key that is given several times once, and is as large as its
+    /// distinct keys need. It ignores the planned items, except that a plan of more items splits it
+    /// into more shards: pass about the right number. The call first hashes all keys, into 16 bytes
+    /// each.
     ///
     /// # Errors
     ///
@@ -194,8 +203,9 @@ impl Filter {
     ///
     /// let words = ["alice", "bob", "carol"];
     /// let plan = Plan::builder(Kind::Ribbon).items(3).rate(0.001).build()?;
-    /// let list = Filter::build_from(plan, Hasher::default(), &words)?;
+    /// let mut list = Filter::build_from(plan, Hasher::default(), &words)?;
     /// assert!(list.contains("carol"));
+    /// assert!(list.insert("dave").is_err()); // see Filter::into_overlay
     /// # Ok::<(), inbloom::Error>(())
     /// ```
     pub fn build_from<K: AsKey>(plan: Plan, hasher: Hasher, keys: &[K]) -> Result<Filter> {
@@ -306,6 +316,23 @@ impl Filter {
     /// This is the one way to a false negative. An overlay ([`Filter::into_overlay`]) is safe: it
     /// excludes the key and no other.
     ///
+    /// **Remove a key as often as you inserted it**, or insert it with
+    /// [`Filter::insert_if_absent`]. Counting and cuckoo filters count every insert, so a key that
+    /// was inserted twice is still present after one removal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let mut sessions = Filter::new(Plan::builder(Kind::Cuckoo).items(1000).build()?)?;
+    /// sessions.insert("alice")?;
+    /// sessions.insert("alice")?;
+    /// assert!(sessions.remove("alice")? && sessions.contains("alice"));
+    /// assert!(sessions.remove("alice")? && !sessions.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Fails with [`Error::Unsupported`] if the kind cannot remove keys, and with
@@ -365,11 +392,35 @@ impl Filter {
 
     /// Sets the clock of a window to `now`, in milliseconds since any moment that you choose. Keys
     /// that were inserted longer ago than the window's length expire, at most one generation late.
-    /// Only this call moves the clock, and only forward.
+    /// Only this call moves the clock, and only forward: a `now` that is not later changes nothing.
+    /// Call it before every insert and every query.
+    ///
+    /// Use Unix time if the filter is saved. A file has the clock, and a clock that begins anew with
+    /// each process would stand still until it passes the old one. Keys that were inserted before
+    /// the first call count as inserted at the time of that call.
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Unsupported`] for other kinds, which have no clock.
+    /// Fails with [`Error::Unsupported`] for other kinds, which have no clock, and with
+    /// [`Error::ReadOnly`] if the filter is open read-only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use inbloom::{Filter, Kind, Plan};
+    ///
+    /// let hour = Duration::from_secs(3600);
+    /// let mut seen = Filter::new(Plan::builder(Kind::Window).items(1000).window(hour).build()?)?;
+    /// let now = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    /// seen.advance(now)?;
+    /// seen.insert("alice")?;
+    /// seen.advance(now + 60 * 60_000)?;
+    /// assert!(seen.contains("alice"));
+    /// seen.advance(now + 75 * 60_000)?;
+    /// assert!(!seen.contains("alice"));
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
     pub fn advance(&mut self, now: u64) -> Result<()> {
         let plan = *self.plan();
         let clocked = self.content.state_mut().clocked();
@@ -973,10 +1024,12 @@ impl PartialEq for Filter {
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter")
-            .field("plan", self.plan())
+            .field("kind", &self.plan().kind())
+            .field("items", &self.plan().items())
+            .field("rate", &self.plan().rate())
+            .field("bytes", &self.bytes())
             .field("hasher", &self.hasher)
             .field("inserted", &self.inserted())
-            .field("ones", &self.occupied())
             .finish_non_exhaustive()
     }
 }

@@ -95,6 +95,31 @@
 //! If you know about how many keys will come, plan a blocked filter that may grow:
 //! [`PlanBuilder::growing`](PlanBuilder::growing) and [`Filter::into_growing`]. It takes fewer bits.
 //!
+//! # Only the last hours, or the last keys: window
+//!
+//! In a window, keys expire. It has no clock of its own: call [`Filter::advance`] with the time in
+//! milliseconds. Use Unix time if the filter is saved. A key stays for the length of the window, and
+//! up to one step longer. With the default of 4 steps per window, that is 60 to 75 minutes here:
+//!
+//! ```
+//! use std::time::{Duration, UNIX_EPOCH};
+//! # use inbloom::{Filter, Kind, Plan};
+//!
+//! let hour = Duration::from_secs(3600);
+//! let plan = Plan::builder(Kind::Window).items(1_000_000).window(hour).build()?; // keys per hour
+//! let mut requests = Filter::new(plan)?;
+//! let now = UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+//! requests.advance(now)?; // before each insert and query
+//! assert!(requests.insert("request 7")?);
+//! requests.advance(now + 60 * 60_000)?;
+//! assert!(requests.contains("request 7"));
+//! requests.advance(now + 75 * 60_000)?;
+//! assert!(!requests.contains("request 7"));
+//! # Ok::<(), inbloom::Error>(())
+//! ```
+//!
+//! [`PlanBuilder::last`] makes a window of the last inserts, which needs no clock.
+//!
 //! # Many keys at once
 //!
 //! [`Filter::insert_many`] and [`Filter::contains_many`] are several times as fast as single calls
@@ -125,6 +150,9 @@
 //! # Ok::<(), inbloom::Error>(())
 //! ```
 //!
+//! Classic and counting filters need [`SharedFilter::insert_if_absent`] for that: their `insert` may
+//! report one key as new to several threads. [`SharedFilter`] lists what holds for which kind.
+//!
 //! # Files: `OpenOptions`
 //!
 //! ```
@@ -148,7 +176,8 @@
 //!
 //! A [`Digest`] stands for a key: 128 bits, hashed once. Shards, filters and files see only
 //! digests. The bits of a filter are a function of plan, hash and digest, so they are the same in
-//! memory, in a file and on another machine.
+//! memory, in a file and on another machine. If your program hashes its keys already, use
+//! [`Digest::from_u64`] or [`Digest::from_u128`].
 //!
 //! ```
 //! # use inbloom::BloomFilter;
@@ -165,7 +194,7 @@
 //! | `std` | yes | streams, views, threads, `interop`, `measure`; without it: an allocator alone |
 //! | `file` | yes | [`file`](mod@file): mapping, saving and watching; memory in huge pages |
 //! | `sparse-bitmap` | yes | bitmaps of few among many values, in Roaring's format |
-//! | `serde` | no | `Serialize` and `Deserialize` for [`Filter`], over the bytes of the file |
+//! | `serde` | no | [`Filter`] and [`BloomFilter`] with serde, as the bytes of the file |
 //!
 //! With `default-features = false` the library is `no_std`: all kinds work in memory, and nothing is
 //! saved or opened.

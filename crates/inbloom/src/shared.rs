@@ -51,10 +51,31 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuar
 
 /// A filter for many threads, which insert and query at the same time.
 ///
-/// Queries never wait in the kinds bitmap, classic, counting, blocked and scalable. Inserts into
-/// bitmap, classic and counting filters take no lock. An insert into a blocked filter locks one
-/// cache line, and one into a scalable filter one of its tables. In the other kinds a writer locks
-/// the whole filter.
+/// # What holds
+///
+/// - **No key is lost.** A query that starts after an insert has returned finds the key. "After"
+///   means happens-before: the inserting thread has notified the querying one, by a channel, a lock,
+///   a join or an atomic.
+/// - **`insert` returns `Ok(true)` to exactly one** of several threads that insert the same new key,
+///   in all kinds but classic and counting. In those two, threads that insert it at the same instant
+///   may all get `Ok(true)`.
+/// - **[`SharedFilter::insert_if_absent`] returns `Ok(true)` to exactly one**, in every kind. The
+///   other threads change nothing.
+/// - A query that runs at the same time as an insert, a removal or a clear of its key may see it done
+///   or not done.
+///
+/// # Who waits
+///
+/// | kind | an insert locks | a query waits |
+/// |---|---|---|
+/// | blocked | one cache line, or two | never |
+/// | bitmap, classic, counting | nothing | never |
+/// | scalable | one of its tables | never |
+/// | cuckoo, window, sparse bitmap | the whole filter | for inserts |
+///
+/// Shards, growing filters, overlays and filters of other programs are locked as a whole. If that is
+/// too slow, use several filters, and pick one by [`Digest::pick`]. Inserts into a filter that
+/// [clears itself](Filter::set_auto_clear) also wait while it is cleared.
 ///
 /// ```
 /// use inbloom::{Filter, Kind, Plan};
@@ -193,7 +214,8 @@ impl SharedFilter {
     }
 
     /// Inserts a key. `Ok(true)`: it is certainly new. In a classic or counting filter, another
-    /// thread that inserts the key at the same instant may get the same result.
+    /// thread that inserts the key at the same instant may get the same result: see
+    /// [above](SharedFilter#what-holds).
     ///
     /// # Errors
     ///

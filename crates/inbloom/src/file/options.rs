@@ -16,7 +16,7 @@ use crate::storage::Cells;
 /// a check of every byte.
 ///
 /// [`Filter::open`], [`Filter::read_from`] and [`Filter::view`] are the short forms for a filter
-/// without a secret key that is only queried.
+/// without a secret key. `open` and `view` are read-only. What `read_from` reads can be changed.
 ///
 /// ```
 /// use inbloom::{Filter, Hasher, Kind, OpenOptions, Plan, SecretKey};
@@ -134,9 +134,20 @@ impl OpenOptions {
     /// `part.parquet#id/3` that of column `id` in row group 3. Such a filter is read-only, and
     /// [`Filter::save`] writes it alone.
     ///
-    /// Do not overwrite the file in place while it is open. Replace it, as [`Filter::save`] does:
-    /// an open filter then continues with the old file. If other programs may overwrite it anyway,
-    /// use [`OpenOptions::open_watched`].
+    /// Do not overwrite or truncate the file in place while it is open. Replace it, as
+    /// [`Filter::save`] does: an open filter then continues with the old file. If another program
+    /// truncates it, the next query of a missing page ends the process by SIGBUS. Where that may
+    /// happen, use [`OpenOptions::open_watched`] (on Linux), or read the file into memory by
+    /// [`OpenOptions::read_from`].
+    ///
+    /// # Untrusted files
+    ///
+    /// Opening and using a damaged or forged file never panics and reads no memory outside of it,
+    /// with and without [`OpenOptions::verify`]. Without it, though, the results may be wrong: a
+    /// member can be absent. The check finds damage, but not forgery, because anybody can compute
+    /// the checksums. A compressed file of another program takes more memory than its length. For
+    /// files of unknown origin, limit the size, and read them into memory, where nobody can change
+    /// them any more: see [`Filter::read_from`].
     ///
     /// # Errors
     ///
@@ -248,8 +259,7 @@ impl OpenOptions {
     /// Reads a filter that [`Filter::write_to`] has written, and leaves the reader just behind it.
     /// The call checks every byte, and the filter is writable, whatever the options are.
     ///
-    /// The bytes may be untrusted input: the call allocates memory only for bytes that have
-    /// arrived.
+    /// The bytes may be untrusted input: see [`Filter::read_from`].
     ///
     /// # Errors
     ///
@@ -298,11 +308,16 @@ pub fn split_part(path: &Path) -> Option<(&Path, &str)> {
 impl BloomFilter {
     /// Opens a file that [`BloomFilter::save`] has written. The file is mapped: only pages that are
     /// used are read, and pages that inserts change are copied. The file itself changes only when
-    /// the filter is saved.
+    /// the filter is saved. Unlike [`Filter::open`], which is read-only, the filter takes inserts.
     ///
     /// The call checks the header and not the bits, because that would read the whole file. In a
     /// damaged file, inserted keys may be reported as absent. [`file::verify`](crate::file::verify)
     /// checks every byte, and so does [`OpenOptions::verify`] with [`BloomFilter::from_filter`].
+    ///
+    /// If another program truncates the file while it is open, the next access to a missing page
+    /// ends the process by SIGBUS. Where that may happen, read the file into memory, as also for
+    /// [untrusted files](Filter::read_from): `BloomFilter::from_filter(Filter::read_from(file)?)`.
+    /// [`OpenOptions::open_watched`] detects it, for a [`Filter`] that is only queried.
     ///
     /// # Errors
     ///

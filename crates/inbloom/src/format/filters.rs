@@ -20,13 +20,36 @@ impl Filter {
     }
 
     /// Reads a filter that [`Filter::write_to`] has written, checks all of it, and leaves the reader
-    /// just behind it.
+    /// just behind it. The filter can be changed.
     ///
-    /// The bytes may be untrusted input: memory is taken only for bytes that have arrived.
+    /// The bytes may be untrusted input. The call never panics, and uses memory only for bytes that
+    /// have arrived. Limit their number with [`take`](Read::take). The check finds damage, but not
+    /// forgery: anybody can compute the checksums, and a forged filter may report any key as
+    /// present or absent.
+    ///
+    /// It reads inbloom's own format. [`OpenOptions`](crate::OpenOptions) and
+    /// [`interop`](mod@crate::interop) read those of other programs.
     ///
     /// # Errors
     ///
     /// Fails if the reader fails, or the bytes are not a filter.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::fs::File;
+    /// use std::io::{BufReader, Read};
+    /// use inbloom::{BloomFilter, Filter};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("upload.ib");
+    /// # BloomFilter::new(1000, 0.01).save(&path)?;
+    /// let limit = 1 << 20; // bytes that a filter may have
+    /// let uploaded = Filter::read_from(BufReader::new(File::open(&path).unwrap().take(limit)))?;
+    /// assert!(!uploaded.contains("alice"));
+    /// assert!(Filter::read_from(File::open(&path).unwrap().take(1000)).is_err()); // cut short
+    /// # Ok::<(), inbloom::Error>(())
+    /// ```
     pub fn read_from(reader: impl Read) -> Result<Filter> {
         format::read(reader, None)
     }

@@ -11,6 +11,26 @@ use crate::kind::Kind;
 
 /// Collects what you know about a filter. [`PlanBuilder::build`] computes the rest.
 ///
+/// For most kinds, one of these is enough:
+///
+/// | given | computed |
+/// |---|---|
+/// | items, rate | the fewest bytes |
+/// | items, and bytes or bits per key | the lowest rate, which may be near 1 |
+/// | bytes, rate | the number of items that fit |
+/// | bytes, bits per key | the number of items, and the lowest rate |
+/// | items, rate, and bytes or bits per key | an error if the rate cannot be reached |
+/// | items alone, or bytes alone | as with a rate of 0.01 |
+///
+/// Some kinds need other numbers:
+///
+/// | kind | needs |
+/// |---|---|
+/// | bitmap | the universe, or bytes; with items it is sparse if that is smaller |
+/// | scalable | nothing; by default it begins with 100 items, at a rate of 0.01 |
+/// | window of a time | [`window`](PlanBuilder::window), and one line of the first table |
+/// | window of keys | [`last`](PlanBuilder::last), which is also the items |
+///
 /// ```
 /// use inbloom::{Kind, Plan};
 /// # use std::time::Duration;
@@ -77,6 +97,9 @@ impl PlanBuilder {
     }
 
     /// Sets the memory that the filter may take.
+    ///
+    /// With items and without a rate, any memory makes a plan: a million items in 1,000 bytes have a
+    /// rate of almost 1. Give a rate as well to get an error instead.
     pub fn bytes(mut self, bytes: u64) -> PlanBuilder {
         self.bytes = Some(bytes);
         self
@@ -138,6 +161,9 @@ impl PlanBuilder {
     /// [`Filter::advance`](crate::Filter::advance) sets. Items are then the distinct keys of that
     /// time. If keys come unevenly, set items to the keys of the busiest step times the number of
     /// generations.
+    ///
+    /// A key stays for this time, and up to one step longer: in a window of an hour with 4
+    /// [`generations`](PlanBuilder::generations), for 60 to 75 minutes.
     pub fn window(mut self, time: Duration) -> PlanBuilder {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.span = Some(Span::Millis(millis));
