@@ -35,13 +35,18 @@ pub(crate) fn of_digests(rate: f64) -> Vec<Candidate<Digest>> {
 
 /// The kinds that can remove, and the default one, which cannot, to compare with.
 pub(crate) fn removable(rate: f64) -> Vec<Candidate<Digest>> {
+    let counting = |who, width| {
+        Candidate::planned(who, "", move |items| {
+            let plan = Plan::builder(Kind::Counting).items(items).rate(rate).width(width);
+            Digests(Ours::of(plan.build().expect("a plan for these sizes")))
+        })
+    };
     vec![
         Candidate::planned(BLOCKED, "cannot remove", move |items| {
             Digests(Ours::new(Kind::Blocked, items, rate))
         }),
-        Candidate::planned("inbloom counting", "4-bit counters", move |items| {
-            Digests(Ours::new(Kind::Counting, items, rate))
-        }),
+        counting("inbloom counting", 3),
+        counting("inbloom counting, 4 bits", 4),
         Candidate::stepped("inbloom cuckoo", "", move |items| {
             Digests(Ours::new(Kind::Cuckoo, items, rate))
         }),
@@ -112,7 +117,12 @@ struct Ours {
 
 impl Ours {
     fn new(kind: Kind, items: u64, rate: f64) -> Ours {
-        Ours { filter: filter(kind, items, rate), answers: Vec::new() }
+        Ours::of(plan(kind, items, rate))
+    }
+
+    fn of(plan: Plan) -> Ours {
+        let filter = Filter::new(plan).expect("memory for the filter");
+        Ours { filter, answers: Vec::new() }
     }
 
     fn bits(&self) -> u64 {

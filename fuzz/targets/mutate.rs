@@ -107,7 +107,7 @@ fn base(input: &Input) -> Vec<u8> {
         Base::Dense => (bitmap(200, 200), Hasher::integers()),
         Base::Sparse => (bitmap(1 << 40, 3), Hasher::integers()),
         Base::Counting(width) => {
-            let plan = Plan::builder(Kind::Counting).items(20).rate(0.1).width(2 << (width % 3));
+            let plan = Plan::builder(Kind::Counting).items(20).rate(0.1).width([2, 3, 4, 8][usize::from(width % 4)]);
             (plan.build(), Hasher::default())
         }
         Base::Cuckoo(items) => {
@@ -223,7 +223,13 @@ fn true_ones(bytes: &[u8]) -> u64 {
     match bytes.get(10) {
         Some(4 | 5) => {
             let bit = |at: usize| payload[at / 8] >> (at % 8) & 1;
-            let cells = (0..payload.len() * 8 / width).map(|cell| cell * width..(cell + 1) * width);
+            // Counters of three bits leave the highest bit of a word over.
+            let start = |cell: usize| match (bytes[10], width) {
+                (4, 3) => cell / 21 * 64 + cell % 21 * 3,
+                _ => cell * width,
+            };
+            let cells = (0..).map(|cell| start(cell)..start(cell) + width);
+            let cells = cells.take_while(|cell| cell.end <= payload.len() * 8);
             cells.filter(|cell| cell.clone().any(|at| bit(at) == 1)).count() as u64
         }
         Some(7) => {

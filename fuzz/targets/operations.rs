@@ -168,7 +168,7 @@ fn make(shape: &Shape) -> Option<Filter> {
         }
         Shape::Counting { blocks, per_line, two_lines, width } => {
             let plan = in_lines(Kind::Counting, blocks, per_line, two_lines);
-            (plan.width(2 << (width % 3)).build(), Hasher::default())
+            (plan.width([2, 3, 4, 8][usize::from(width % 4)]).build(), Hasher::default())
         }
         Shape::Cuckoo { items, rate: wanted } => {
             let plan = Plan::builder(Kind::Cuckoo).items(u64::from(*items)).rate(rate(wanted));

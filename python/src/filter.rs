@@ -363,8 +363,8 @@ impl Filter {
 
     /// Returns how often a key was added and not removed, as far as the kind can tell.
     ///
-    /// Counting filters can, up to the maximum of a counter, and cuckoo filters, up to 8. The others
-    /// return 0 or 1.
+    /// Counting filters can, up to 7 (or the maximum of a wider counter, in a file from elsewhere), and
+    /// cuckoo filters, up to 8. The others return 0 or 1.
     ///
     /// >>> import inbloom
     /// >>> visits = inbloom.Filter(1000, kind="counting")

@@ -54,7 +54,7 @@ pub struct Sizing {
     #[arg(long, value_name = "G")]
     pub generations: Option<u32>,
 
-    /// For counting filters: the bits of a counter, 2, 4 or 8 [default: 4]
+    /// For counting filters: the bits of a counter, 2, 3, 4 or 8 [default: 3]
     #[arg(long, value_name = "BITS")]
     pub width: Option<u32>,
 

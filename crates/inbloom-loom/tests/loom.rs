@@ -186,7 +186,7 @@ fn neighbours(filter: &Filter) -> [[u8; 1]; 2] {
         let shared = positions(*key).iter().filter(|place| first.contains(place)).count();
         shared > 0 && shared < first.len()
     };
-    [[0], [(1..=255).find(near).expect("128 counters, four of each key")]]
+    [[0], [(1..=255).find(near).expect("168 counters, four of each key")]]
 }
 
 fn counting() -> Plan {

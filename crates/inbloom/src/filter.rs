@@ -378,7 +378,8 @@ impl Filter {
     }
 
     /// Returns how many copies of a key the filter holds: inserts less removals. Counting filters
-    /// count up to the maximum of a counter, cuckoo filters up to 8. Other kinds return 0 or 1.
+    /// count up to the maximum of a counter, which is 7 unless the plan has another width. Cuckoo
+    /// filters count up to 8. Other kinds return 0 or 1.
     ///
     /// Below that maximum the result is never too low. It is too high at most at the false-positive
     /// rate.

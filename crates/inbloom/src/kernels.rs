@@ -18,8 +18,9 @@
 //! `modulus.rs`, `murmur3.rs` and `xxh64.rs` with `eight.rs`.
 //!
 //! Counting has the same lines with counters for bits: 64 / w to a word, from the lowest bits up,
-//! none reserved. An index takes log2(64 / w) bits of the digest, and one more in a half round. All
-//! that is said below of bits holds for counters: one is set when it is above zero.
+//! none reserved. An index takes log2(64 / w) bits of the digest, and one more in a half round. With
+//! w = 3 a word has 21 counters and a spare bit, which is zero, and an index is scaled from 16 bits of
+//! the digest. All that is said below of bits holds for counters: one is set when it is above zero.
 //!
 //! Batches are pipelined in two steps. Lines are first prefetched into L2, during the work on the
 //! run before. Within a run, a line is prefetched into L1 some keys before its use. Prefetching
@@ -87,7 +88,7 @@ impl Geometry {
         Geometry::from_parts(plan.blocks(), plan.lines(), plan.rounds(), plan.width())
     }
 
-    /// `width` is the bits of a counter: 1 for blocked; 2, 4 or 8 for counting.
+    /// `width` is the bits of a counter: 1 for blocked; 2, 3, 4 or 8 for counting.
     pub(crate) fn from_parts(blocks: u64, lines: u32, rounds: Rounds, width: u32) -> Geometry {
         let ranges = if lines == 2 { ranges(blocks) } else { 1 };
         let counters = Counters::new(width);
@@ -132,6 +133,16 @@ impl Geometry {
             prefetch(base.wrapping_add(self.second_block(digest) as usize * 64), towards);
         }
     }
+}
+
+/// The bits that counters can have.
+#[cfg(any(test, not(any(miri, loom))))]
+const WIDTHS: [u32; 5] = [1, 2, 3, 4, 8];
+
+/// Returns the row of a width in the tables of vector kernels.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))]
+fn row(width: u32) -> usize {
+    WIDTHS.iter().position(|other| *other == width).expect("counters of a width that there is")
 }
 
 /// Fractional digits of pi, for the words of the digest that are derived from `print`.
@@ -491,7 +502,7 @@ pub(crate) mod tests {
     /// Every shape, on filters of one block, a few, and enough for two ranges.
     fn geometries() -> Vec<Geometry> {
         let mut geometries = Vec::new();
-        for width in [2, 4, 8] {
+        for width in [2, 3, 4, 8] {
             for per_line in Rounds::PROBES {
                 for (blocks, lines) in [(1, 1), (7, 1), (2, 2), (20_000, 2)] {
                     let rounds = Rounds::of(per_line);

@@ -41,7 +41,7 @@
 //! | [`Classic`](Kind::Classic) | 9.6, 14.4, 19.2 | up to k lines | for few bits, and never full |
 //! | [`Cuckoo`](Kind::Cuckoo) | 10.5, 13.7, 17.9 | two lines at once | to remove keys |
 //! | [`Ribbon`](Kind::Ribbon) | 7.0, 10.0, 14.0 | 3 or 4 lines at once | for keys known beforehand |
-//! | [`Counting`](Kind::Counting) | 45.7, 62.3, 91.5 | one line or two | to remove and count keys |
+//! | [`Counting`](Kind::Counting) | 33.5, 46.8, 67.0 | one line or two | to remove and count keys |
 //! | [`Scalable`](Kind::Scalable) | 18, 22.5, 27 when grown | two lines | for an unknown number of keys |
 //! | [`Window`](Kind::Window) | 17.4, 25.2, 29.8 | 5 lines at once, or 10 | for the last days, or keys |
 //! | [`Bitmap`](Kind::Bitmap) | 1 per possible value | one word | for small integers: exact, ordered |

@@ -421,6 +421,11 @@ impl Plan {
         self.sparse
     }
 
+    /// Returns the number of positions: of cells, used by keys or not.
+    pub(crate) fn positions(&self) -> u64 {
+        self.kind.planner().positions(self)
+    }
+
     /// Returns the number of cells that keys can use. One bit of each block of a blocked filter is
     /// reserved.
     pub(crate) fn cells(&self) -> u64 {

@@ -166,9 +166,11 @@ The filter records its normalization, and 'add', 'check' and 'dedup' apply it ag
   url    as in RFC 3986: lowercase scheme and host, no default port, no fragment, no dot segments,
          escapes only where needed
 
-Counting and cuckoo filters count how often a key is inserted, a cuckoo filter up to 8 times. A line
-is inserted only if the filter does not report it yet, so duplicates count once. A key that was a
-false positive at that moment has no entry of its own: do not remove it later.
+Counting and cuckoo filters count how often a key is inserted: a cuckoo filter up to 8 times, a
+counting filter up to 7 (15 with --width 4, 255 with --width 8). A counter at its maximum stays, and
+its keys cannot be removed any more. A line is inserted only if the filter does not report it yet,
+so duplicates count once. A key that was a false positive at that moment has no entry of its own:
+do not remove it later.
 
 In a window of time, all keys count as seen now, in one generation. Without -n every generation has
 room for all of them; with -n the whole window has room for that many.

@@ -282,8 +282,7 @@ impl Sharded {
 
     /// Returns how many positions a shard has.
     fn positions_each(&self) -> u64 {
-        let plan = self.shards[0].plan();
-        plan.bits() / u64::from(plan.width())
+        self.shards[0].plan().positions()
     }
 
     /// Returns how many inserts were new, over all shards.

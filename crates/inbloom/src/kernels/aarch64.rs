@@ -21,16 +21,19 @@
 //! A vector load that races with an atomic store is undefined behavior in Rust's memory model, so
 //! racing loads and stores are written in assembly, where the processor's model holds. Every byte is
 //! loaded and stored as a whole. Shared bits are only ever added, and a counter lies within one byte,
-//! so a reader that sees a line in parts sees nothing that was not so before or will be. Only the
+//! so a reader that sees a line in parts sees nothing that was not so before or will be. Counters of
+//! three bits cross bytes: their words are loaded by LD1 as elements of 64 bits, each of which is read
+//! as a whole (Arm Architecture Reference Manual, "Single-copy atomicity of Advanced SIMD"). Only the
 //! holder of a line's lock stores, and the store that unlocks is a release (STLR), which orders the
 //! vector stores before itself.
 
 use core::arch::aarch64::*;
 use core::arch::asm;
 
+use super::counters::lowest;
 use super::lock::{Locked, SharedLine};
 use super::scalar::word;
-use super::{Geometry, Kernel, Run, Towards};
+use super::{Geometry, Kernel, Run, Towards, WIDTHS, row};
 use crate::digest::Digest;
 use crate::plan::Rounds;
 
@@ -39,11 +42,12 @@ pub(super) fn available(geometry: &Geometry) -> impl Iterator<Item = &'static Ke
     let Rounds { full, half } = geometry.rounds;
     let shape = (geometry.lines * 4 - 4 + full * 2 + half - 1) as usize;
     let width = geometry.counters.width;
-    core::iter::once(&NEON[width.trailing_zeros() as usize][shape])
+    core::iter::once(&NEON[row(width)][shape])
 }
 
-/// By the width of counters.
-static NEON: [[Kernel; 8]; 4] = [shapes::<1>(), shapes::<2>(), shapes::<4>(), shapes::<8>()];
+/// By the width of counters: see [`row`].
+static NEON: [[Kernel; 8]; WIDTHS.len()] =
+    [shapes::<1>(), shapes::<2>(), shapes::<3>(), shapes::<4>(), shapes::<8>()];
 
 /// By lines, then by probes of a line.
 const fn shapes<const WIDTH: u32>() -> [Kernel; 8] {
@@ -96,6 +100,9 @@ fn counts(low: i64, high: i64) -> int64x2_t {
 #[inline]
 #[target_feature(enable = "neon")]
 fn round_mask<const FULL: bool, const WIDTH: u32>(print: u64, round: u32) -> Line {
+    if WIDTH == 3 {
+        return round_thirds::<FULL>(print, round);
+    }
     // An index moved up by this much is the place of its counter.
     let up = WIDTH.trailing_zeros();
     let size = i64::from(6 - up) + i64::from(!FULL);
@@ -123,6 +130,37 @@ fn round_mask<const FULL: bool, const WIDTH: u32>(print: u64, round: u32) -> Lin
     let [low, high] = [fields(0), fields(2)];
     [at(low), at(high), second(low), second(high)]
 }
+
+/// As [`round_mask`], for counters of three bits.
+#[inline]
+#[target_feature(enable = "neon")]
+fn round_thirds<const FULL: bool>(print: u64, round: u32) -> Line {
+    let bits = vreinterpretq_u8_u64(vdupq_n_u64(word(print, round)));
+    // Two bytes of the word into each lane: an index beyond the table gives zero.
+    let fields = |low: u64, high: u64| {
+        let both = |from: u64| NONE | from | (from + 1) % 8 << 8;
+        let which = vcombine_u64(vcreate_u64(both(low)), vcreate_u64(both(high)));
+        vreinterpretq_u32_u8(vqtbl1q_u8(bits, vreinterpretq_u8_u64(which)))
+    };
+    // Scaled, and three times as much.
+    let places = |fields, counters| {
+        let index = vshrq_n_u32::<16>(vmulq_n_u32(fields, counters));
+        vreinterpretq_u64_u32(vmulq_n_u32(index, 3))
+    };
+    let at = |place| vshlq_u64(vdupq_n_u64(4), vreinterpretq_s64_u64(place));
+    if FULL {
+        let line = [fields(0, 1), fields(2, 3), fields(4, 5), fields(6, 7)];
+        return line.map(|fields| at(places(fields, 21)));
+    }
+    // The mark of counter 21 or more falls off the first word, and 63 lower it lands in the second. That of
+    // one below is then shifted to the right, by 3 or more, and falls off too.
+    let [low, high] = [fields(0, 2), fields(4, 6)].map(|fields| places(fields, 42));
+    let second = |place| at(vsubq_u64(place, vdupq_n_u64(63)));
+    [at(low), at(high), second(low), second(high)]
+}
+
+/// The upper six bytes of a lane, as indexes into a table: none.
+const NONE: u64 = 0xffff_ffff_ffff_0000;
 
 /// The bits that a key sets in a line, or the highest bits of the counters that it raises.
 #[inline]
@@ -153,7 +191,7 @@ fn or(one: Line, other: Line) -> Line {
 
 /// The highest bit of every counter.
 const fn highest(width: u32) -> u64 {
-    (u64::MAX / ((1 << width) - 1)) << (width - 1)
+    lowest(width) << (width - 1)
 }
 
 /// The highest bits of the counters above zero, and anything in their other bits. See
@@ -240,6 +278,24 @@ unsafe fn load<const RACING: bool>(at: *const u8) -> Line {
     }
 }
 
+/// As `load` of words that others write, each of which is read as a whole.
+///
+/// SAFETY: `at` is the first of 64 readable bytes, and aligned to 8.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn load_words(at: *const u8) -> Line {
+    let part = |start: usize| {
+        let words;
+        // SAFETY: by the contract; loads have no other effect.
+        unsafe {
+            asm!("ld1 {{{words:v}.2d}}, [{at}]", at = in(reg) at.add(start), words = out(vreg) words,
+                 options(nostack, readonly, preserves_flags));
+        }
+        words
+    };
+    [part(0), part(16), part(32), part(48)]
+}
+
 /// SAFETY: `base` is the first of `geometry.bytes()` readable bytes.
 #[inline]
 #[target_feature(enable = "neon")]
@@ -256,7 +312,10 @@ unsafe fn line_contains<
 ) -> bool {
     let wanted = mask::<FULL, HALF, LINE, WIDTH>(digest.print);
     // SAFETY: the block is below `geometry.blocks`.
-    let here = unsafe { load::<RACING>(base.add(block::<LINE>(geometry, digest) * 64)) };
+    let here = unsafe {
+        let at = base.add(block::<LINE>(geometry, digest) * 64);
+        if RACING && WIDTH == 3 { load_words(at) } else { load::<RACING>(at) }
+    };
     !any(missing::<WIDTH>(here, wanted))
 }
 

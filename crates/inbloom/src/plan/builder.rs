@@ -136,7 +136,8 @@ impl PlanBuilder {
         self
     }
 
-    /// Sets the bits of a counter of a counting filter: 2, 4 (the default) or 8.
+    /// Sets the bits of a counter of a counting filter: 2, 3 (the default), 4 or 8. A counter ends at
+    /// 3, 7, 15 or 255 copies.
     pub fn width(mut self, width: u32) -> PlanBuilder {
         self.width = Some(width);
         self

@@ -12,7 +12,7 @@
 //! occupancy.)
 //!
 //! **Blocked and counting**, one or two lines of 512 bits per key. A line is eight words of w cells
-//! (64 bits, or 64 / width counters) in four pairs (i, i+4). A full round of probes puts one into
+//! (64 bits, or 64 / width counters, rounded down) in four pairs (i, i+4). A full round of probes puts one into
 //! every word, a half round one into every pair. The number of keys on a line is binomial; given L
 //! keys, pairs are independent. That given cells, i of one word and j of its partner, have been
 //! spared by all L keys, each with F full and H half rounds, has the probability b(i, j)^L with
@@ -115,7 +115,7 @@ pub(crate) fn missed_per_key(rate: impl Fn(f64) -> f64) -> f64 {
 pub(crate) struct Lines {
     /// Number of 512-bit lines.
     pub blocks: f64,
-    /// Cells of a word: 64 bits, or 64 / width counters.
+    /// Cells of a word: 64 bits, or as many whole counters as fit.
     pub word: f64,
     /// Cells of the last word that no key uses: 1 for blocked, 0 for counting.
     pub reserved: u32,

@@ -52,9 +52,14 @@ pub(crate) trait Planner: Sync {
         plan.bits as f64
     }
 
+    /// Returns the slots, which positions number.
+    fn positions(&self, plan: &Plan) -> u64 {
+        plan.bits / u64::from(plan.width)
+    }
+
     /// Returns the cells that keys can use.
     fn cells(&self, plan: &Plan) -> u64 {
-        plan.bits / u64::from(plan.width)
+        self.positions(plan)
     }
 
     /// Returns the cache lines that a query of a member touches.

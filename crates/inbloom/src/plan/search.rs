@@ -143,7 +143,8 @@ impl Search for Shapes {
             // What a filter without blocks and without variance would take: a lower bound, and near
             // the truth. It also tells the shapes that are not worth the search.
             let k = f64::from(shape.probes());
-            let bound = f64::from(shape.width()) * -k * n / math::ln_1p(-math::powf(rate, 1.0 / k));
+            let bits_per_cell = 64.0 / f64::from(64 / shape.width());
+            let bound = bits_per_cell * -k * n / math::ln_1p(-math::powf(rate, 1.0 / k));
             needed = needed.min(bound);
             if best.is_some_and(|(_, bits)| bound > bits as f64 * SECOND_LINE_SAVES) {
                 continue;

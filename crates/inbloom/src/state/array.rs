@@ -205,13 +205,10 @@ impl Array<'_> {
         self.plan.items_at(self.plan.rate()).saturating_sub(self.estimate().rounded())
     }
 
-    /// Returns whether the cell at a position is in use; cells are 1, 2, 4 or 8 bits wide.
+    /// Returns whether the bit at a position is set.
     pub(crate) fn is_set(&self, position: u64) -> bool {
-        let width = u64::from(self.plan.width());
-        let cell = position.checked_mul(width).and_then(|bit| usize::try_from(bit / 8).ok());
-        cell.and_then(|at| self.bits.cells.bytes().get(at)).is_some_and(|byte| {
-            let mask = ((1_u32 << width.min(8)) - 1) << (position * width % 8);
-            u32::from(*byte) & mask != 0
-        })
+        let byte = usize::try_from(position / 8).ok();
+        let byte = byte.and_then(|at| self.bits.cells.bytes().get(at));
+        byte.is_some_and(|byte| byte >> (position % 8) & 1 == 1)
     }
 }

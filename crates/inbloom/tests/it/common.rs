@@ -56,7 +56,7 @@ pub fn shapes_for(items: u64, most: u64) -> Vec<(String, Plan)> {
         let plan = built(plan.lines(lines).probes(lines * probes));
         shapes.push((format!("blocked with {lines} lines of {probes} probes"), plan));
     }
-    for width in [2, 4, 8] {
+    for width in [2, 3, 4, 8] {
         for (lines, rate) in [(1, 1e-3), (2, 1e-5)] {
             let plan =
                 Plan::builder(Kind::Counting).items(items).rate(rate).width(width).lines(lines);
@@ -113,6 +113,7 @@ pub fn every_shape(items: u64, most: u64) -> Vec<Shape> {
         "classic with 7 probes",
         "blocked with 1 lines of 8 probes",
         "blocked with 2 lines of 8 probes",
+        "counting with 1 lines of 3 bits",
         "counting with 1 lines of 4 bits",
         "cuckoo at 0.001",
         "window of keys in 4 steps",
@@ -284,7 +285,7 @@ pub fn payload(filter: &Filter) -> Vec<u8> {
 ///
 /// Those of shards are numbered through too.
 pub fn used_cells(filter: &Filter) -> Vec<u64> {
-    let each = filter.shards()[0].plan().bits() / u64::from(filter.plan().width());
+    let each = slots(filter.shards()[0].plan());
     let shards = (0..).zip(filter.shards());
     let used = shards.flat_map(|(shard, filter)| {
         used_in_array(filter).into_iter().map(move |cell| shard * each + cell)
@@ -305,10 +306,26 @@ fn used_in_array(filter: &Filter) -> Vec<u64> {
         }
         _ => &payload[..],
     };
-    let width = u64::from(plan.width());
+    let (width, bits) = (u64::from(plan.width()), cells.len() as u64 * 8);
     let bit = |at: u64| cells[(at / 8) as usize] >> (at % 8) & 1 == 1;
-    let used = |cell: &u64| (cell * width..(cell + 1) * width).any(bit);
-    (0..cells.len() as u64 * 8 / width).filter(used).collect()
+    let starts = (0..bits).step_by(width as usize).filter(|start| start + width <= bits);
+    let starts: Vec<u64> = match plan.kind() {
+        // A counter lies in one word.
+        Kind::Counting => (0..bits / 64)
+            .flat_map(|word| (0..64 / width).map(move |counter| word * 64 + counter * width))
+            .collect(),
+        _ => starts.collect(),
+    };
+    let used = (0..).zip(starts).filter(|(_, start)| (*start..start + width).any(bit));
+    used.map(|(cell, _)| cell).collect()
+}
+
+/// The cells of an array, by their number. A word has as many counters as fit.
+pub fn slots(plan: &Plan) -> u64 {
+    match plan.kind() {
+        Kind::Counting => plan.bits() / 64 * u64::from(64 / plan.width()),
+        _ => plan.bits() / u64::from(plan.width()),
+    }
 }
 
 /// The number of set bits in bytes, counted the plain way.

@@ -856,15 +856,19 @@ fn hostile_fields_of_counting_are_refused() {
     assert_lies_are_refused(
         Plan::exact(Kind::Counting, 512, 4).unwrap(),
         &[
-            ("no width", |b| put(b, 58, [0, 0]), ["width: expected 2, 4 or 8", "got 1", DAMAGED]),
-            ("width 3", |b| put(b, 58, [3, 0]), ["width: expected 2, 4 or 8", "got 3", DAMAGED]),
+            (
+                "no width",
+                |b| put(b, 58, [0, 0]),
+                ["width: expected 2, 3, 4 or 8", "got 1", DAMAGED],
+            ),
+            ("width 5", |b| put(b, 58, [5, 0]), ["width: expected 2, 3, 4 or 8", "got 5", DAMAGED]),
             ("width 16", |b| put(b, 58, [16, 0]), ["width: ", "got 16", DAMAGED]),
             ("width 65535", |b| put(b, 58, [255; 2]), ["width: ", "got 65535", DAMAGED]),
             ("no probes", |b| put(b, 48, [0; 4]), ["probes: ", "got 0", DAMAGED]),
             (
                 "more counters in use than there are",
-                |b| put_u64(b, 80, 129),
-                ["number of set bits: expected at most 128", "got 129", DAMAGED],
+                |b| put_u64(b, 80, 169),
+                ["number of set bits: expected at most 168", "got 169", DAMAGED],
             ),
             ("generations", |b| b[60] = 1, [OTHER_FIELDS, "got counting", DAMAGED]),
             ("growth", |b| b[62] = 2, [OTHER_FIELDS, "got counting", DAMAGED]),
@@ -1413,12 +1417,15 @@ fn bits_that_no_key_can_set_are_refused_by_whoever_looks() {
     // Behind the last slot, and in the first generation, behind the directory.
     let (cuckoo, window) = (small(Kind::Cuckoo, 0.01), window_of_keys());
     let behind = cuckoo.bits() as usize;
+    let thirds = Plan::builder(Kind::Counting).items(10).bytes(128).width(3).build().unwrap();
     for (plan, position) in [
         (classic, 100),
         (classic, 127),
         (dense, 100),
         (block, 511),
         (block, 1023),
+        (thirds, 63),
+        (thirds, 1023),
         (cuckoo, behind),
         (cuckoo, cuckoo.bytes() as usize * 8 - 1),
         (window, 512 + 511),

@@ -138,7 +138,7 @@ fn blocked(bits: u64, lines: u32, probes: u32) -> PlanBuilder {
     Plan::builder(Kind::Blocked).items(bits / 10).bytes(bits / 8).lines(lines).probes(probes)
 }
 
-/// 4096 counters.
+/// 4096 counters, or 4032 of three bits.
 fn counting(width: u32, lines: u32, probes: u32) -> PlanBuilder {
     let plan = Plan::builder(Kind::Counting).items(400).bytes(512 * u64::from(width)).width(width);
     plan.lines(lines).probes(probes)
@@ -332,6 +332,36 @@ const GOLDEN: &[Golden] = &[
         members: Members::Words(400),
         payload: 0xb493_0dc8_7a06_c582,
         false_positives: &[123, 297, 327, 500, 526, 569, 646, 946, 1022, 1036],
+    },
+    Golden {
+        name: "counting-3",
+        make: || filter(counting(3, 1, 12)),
+        members: Members::Words(300),
+        payload: 0xab13_3093_1ddd_1fd0,
+        false_positives: &[46, 491, 535, 599, 607, 819, 983, 991, 1339, 1559],
+    },
+    Golden {
+        name: "counting-3-two-lines",
+        make: || filter(counting(3, 2, 16)),
+        members: Members::Words(260),
+        payload: 0xb8fc_560f_0dce_fe52,
+        false_positives: &[618, 942, 1849, 2153, 2921, 4198, 4517, 5184, 6684, 7756],
+    },
+    Golden {
+        name: "counting-3-removed",
+        make: || filter(counting(3, 1, 8)),
+        members: Members::Steps(
+            &[
+                Step::Insert(0, 500),
+                Step::Insert(300, 400),
+                Step::Remove(0, 100),
+                Step::Remove(300, 350),
+                Step::Insert(500, 510),
+            ],
+            (100, 510),
+        ),
+        payload: 0x371b_84eb_947b_f20d,
+        false_positives: &[98, 203, 297, 485, 501, 543, 626, 839, 893, 978],
     },
     Golden {
         name: "counting-4",
@@ -637,6 +667,7 @@ fn what_is_not_bits_is_read_as_it_was_written() {
 
     for (name, kind, width) in [
         ("counting-2", Kind::Counting, 2),
+        ("counting-3", Kind::Counting, 3),
         ("counting-4", Kind::Counting, 4),
         ("counting-8", Kind::Counting, 8),
         ("cuckoo-9", Kind::Cuckoo, 9),
@@ -746,16 +777,23 @@ fn the_example_in_the_document_is_what_is_written() {
 fn the_words_of_the_other_examples_are_what_is_written() {
     let document = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
     let document = fs::read_to_string(document).expect("the document");
-    let counting = Plan::exact(Kind::Counting, 1024, 8).unwrap();
+    let counting = |width| {
+        let plan = Plan::builder(Kind::Counting).items(9).bytes(128).width(width);
+        plan.lines(1).probes(8).build().unwrap()
+    };
     let cuckoo = Plan::builder(Kind::Cuckoo).items(8).rate(0.01).build().unwrap();
-    for (plan, from) in [(counting, 0x100), (cuckoo, 0xc0)] {
+    for (name, plan, from) in [
+        ("counting", counting(3), 0x100),
+        ("counting, w = 4,", counting(4), 0x100),
+        ("cuckoo", cuckoo, 0xc0),
+    ] {
         let mut filter = Filter::new(plan).unwrap();
         filter.insert("alice").unwrap();
         filter.insert("alice").unwrap();
         let bytes = write(&filter);
         for (i, word) in bytes[from..].as_chunks::<8>().0.iter().enumerate() {
-            let (kind, word) = (plan.kind(), u64::from_le_bytes(*word));
-            let line = format!("{kind} word {i} at {:x} = {word:016x}", from + 8 * i);
+            let word = u64::from_le_bytes(*word);
+            let line = format!("{name} word {i} at {:x} = {word:016x}", from + 8 * i);
             assert!(document.contains(&line), "{line}");
         }
     }

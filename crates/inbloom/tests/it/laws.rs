@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::common::{
     UNIVERSE, cuckoos, every_shape, file_of, insert_over_time, key, keys, max_count,
-    mean_and_deviation, read, seeded, shapes, shapes_for, used_cells,
+    mean_and_deviation, read, seeded, shapes, shapes_for, slots, used_cells,
 };
 use inbloom::internals::kinds::window::Window;
 use inbloom::internals::kinds::{

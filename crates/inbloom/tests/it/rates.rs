@@ -505,15 +505,19 @@ fn as_many_counters_saturate_as_planned() {
     for plan in [
         usual(2, 0.01).build().expect("a plan"),
         usual(2, 1e-6).build().expect("a plan"),
+        usual(3, 0.01).build().expect("a plan"),
+        usual(3, 1e-6).build().expect("a plan"),
         usual(4, 0.01).build().expect("a plan"),
         usual(8, 0.01).build().expect("a plan"),
         // Far fuller than anybody should plan them.
         plan(2, 100_000, 1 << 17, 1, 8),
+        plan(3, 100_000, 1 << 16, 1, 8),
+        plan(3, 100_000, 1 << 16, 2, 24),
         plan(4, 100_000, 1 << 16, 1, 8),
         plan(4, 100_000, 1 << 15, 2, 16),
         plan(8, 100_000, 1 << 12, 1, 16),
     ] {
-        let cells = plan.bits() / u64::from(plan.width());
+        let cells = crate::common::slots(&plan);
         let mut shares = Vec::new();
         for seed in 0..8 {
             let mut filter = Counting::new(plan).expect("memory");
@@ -536,6 +540,41 @@ fn as_many_counters_saturate_as_planned() {
         }
     }
     assert_agreement(off);
+}
+
+/// Every key is replaced by another, again and again: a counter that has reached its maximum stays, and
+/// that costs the less rate the wider counters are. Measured with 60,000 keys at 1%, three bits have
+/// 1.00% after 30 turnovers, 1.01% after 100, 1.08% after 300 and 1.36% after 1000, and four bits
+/// 1.00% after 3000.
+#[test]
+fn counting_keeps_its_rate_while_all_keys_are_replaced_thirty_times() {
+    const KEYS: u64 = 5000;
+    const ASKED: u64 = 200_000;
+    for (width, target) in [(3, 0.01), (3, 0.001), (4, 0.01)] {
+        let plan = Plan::builder(Kind::Counting).items(KEYS).rate(target).width(width);
+        let plan = plan.build().expect("a plan");
+        let mut rates = Vec::new();
+        for seed in 0..4 {
+            let (mut filter, hasher) = (Counting::new(plan).expect("memory"), Hasher::xxh3(seed));
+            let digest = |number: u64| hasher.digest(number.to_le_bytes());
+            (0..KEYS).for_each(|number| _ = filter.insert(digest(number)));
+            for number in 0..30 * KEYS {
+                filter.insert(digest(number + KEYS));
+                assert!(filter.remove(digest(number)).expect("it is in memory"), "it was in");
+            }
+            let members = 30 * KEYS..31 * KEYS;
+            assert!(members.clone().all(|number| filter.contains(digest(number))), "one is lost");
+            let asked = members.end..members.end + ASKED;
+            let claimed = asked.filter(|number| filter.contains(digest(*number))).count();
+            rates.push(claimed as f64 / ASKED as f64);
+        }
+        let (rate, deviation) = crate::common::mean_and_deviation(&rates);
+        let chance = (target / (ASKED * rates.len() as u64) as f64).sqrt();
+        let error = (deviation / 2.0).max(chance);
+        println!("{width} bits at {target}: {rate:.3e} +- {error:.1e} after 30 turnovers");
+        // Of three bits 0.2% of the counters have stayed, which is 1.5% of the rate and 3% at 0.1%.
+        assert!(rate < 1.04 * target + 4.0 * error, "{width} bits: {rate:.3e} +- {error:.1e}");
+    }
 }
 
 // --------------------------------------------------------------------------------------- the model
@@ -601,7 +640,9 @@ fn the_model_of_blocked_is_the_measured_rate_in_every_shape() {
 #[test]
 fn the_model_of_counting_is_the_measured_rate() {
     let mut off = Vec::new();
-    for (width, lines, probes) in [(2, 1, 8), (4, 1, 4), (4, 1, 12), (4, 2, 16), (8, 1, 8)] {
+    let of_three_bits = line_shapes().map(|(lines, probes)| (3, lines, lines * probes));
+    let others = [(2, 1, 8), (4, 1, 4), (4, 1, 12), (4, 2, 16), (8, 1, 8)];
+    for (width, lines, probes) in of_three_bits.chain(others) {
         for blocks in [40, 4000] {
             let shape = Plan::builder(Kind::Counting).bytes(64 * blocks).width(width);
             let shape = shape.lines(lines).probes(probes);

@@ -136,7 +136,7 @@ fn options_of_other_kinds_are_refused() {
     for (arguments, words) in [
         ("--kind blocked --width 4", ["blocked cannot choose a width", "only kind counting"]),
         ("--kind cuckoo --width 4", ["cuckoo cannot choose a width", "only kind counting"]),
-        ("--kind counting --width 3", ["width is 3", "2, 4 or 8"]),
+        ("--kind counting --width 5", ["width is 5", "2, 3, 4 or 8"]),
         ("--kind counting --growth 2", ["counting cannot grow", "scalable"]),
         ("--kind scalable --growth 3", ["growth is 3", "2, 4 or 8, or 0"]),
         ("--kind scalable --window 5", ["scalable cannot drop", "window"]),

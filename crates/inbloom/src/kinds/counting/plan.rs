@@ -6,8 +6,8 @@ use crate::plan::planner::Planner;
 use crate::plan::{Plan, PlanBuilder, lines, parameter, search};
 
 /// Bits that a counter can have, and has by default.
-const COUNTERS: [u32; 3] = [2, 4, 8];
-const DEFAULT_COUNTER: u32 = 4;
+const COUNTERS: [u32; 4] = [2, 3, 4, 8];
+const DEFAULT_COUNTER: u32 = 3;
 
 pub(crate) struct CountingPlan;
 
@@ -38,6 +38,11 @@ impl Planner for CountingPlan {
         lines::concatenates(plan)
     }
 
+    /// Counters that a word has no room for are none.
+    fn positions(&self, plan: &Plan) -> u64 {
+        plan.bits / 64 * u64::from(64 / plan.width)
+    }
+
     fn cache_lines(&self, plan: &Plan) -> u32 {
         plan.lines
     }
@@ -62,6 +67,6 @@ impl Planner for CountingPlan {
 fn check_width(width: u32) -> Result<()> {
     match COUNTERS.contains(&width) {
         true => Ok(()),
-        false => parameter("width", width, "2, 4 or 8 for kind counting"),
+        false => parameter("width", width, "2, 3, 4 or 8 for kind counting"),
     }
 }

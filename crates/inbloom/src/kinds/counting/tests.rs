@@ -6,7 +6,7 @@ use crate::plan::Rounds;
 use crate::plan::model::Lines;
 use crate::sync::Ordering;
 
-const WIDTHS: [u32; 3] = [2, 4, 8];
+const WIDTHS: [u32; 4] = [2, 3, 4, 8];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
@@ -127,6 +127,73 @@ fn a_known_key_has_known_counters() {
     assert_eq!(marks(4, 4, 3 | 19 << 5), [1 << 12, 0, 1, 1, 0, 1 << 12, 0, 0]);
     assert_eq!(marks(2, 4, 63 << 18), [1, 1, 1, 0, 0, 0, 0, 1 << 62]);
     assert_eq!(marks(8, 4, 15 << 12), [1, 1, 1, 0, 0, 0, 0, 1 << 56]);
+    // Of three bits: 3120 and 3121 times 21 are just below and above 2^16, and their lower bytes, 30 and
+    // 31 (hexadecimal), are the upper ones of word 7, where they are counters 3 and 4.
+    assert_eq!(marks(3, 8, 3120), [1, 1, 1, 1, 1, 1, 1, 1 << 9]);
+    assert_eq!(marks(3, 8, 3121), [1 << 3, 1, 1, 1, 1, 1, 1, 1 << 12]);
+    assert_eq!(marks(3, 8, u64::MAX), [1 << 60; 8]);
+    assert_eq!(marks(3, 4, 0x7fff), [1 << 60, 1, 1, 1, 0, 0, 0, 0]);
+    assert_eq!(marks(3, 4, 0x8000), [0, 1, 1, 1, 1, 0, 0, 0]);
+    assert_eq!(marks(3, 4, 0xffff << 48), [1, 1, 1, 0, 0, 0, 0, 1 << 60]);
+}
+
+/// Of three bits 21 are in a word, and each is chosen as often as any other, in every word.
+#[test]
+fn counters_of_three_bits_are_chosen_evenly() {
+    for probes in [4, 8, 16] {
+        let geometry = Shape { blocks: 1, lines: 1, probes, width: 3 }.geometry();
+        let (mut chosen, keys) = ([[0_u32; 21]; 8], 400_000);
+        for key in 0..keys {
+            for touch in touched_counters(&geometry, digest(8, key)) {
+                for (word, mask) in chosen.iter_mut().zip(touch.mask) {
+                    assert_eq!(mask & !swar_lowest(), 0, "a mark of no counter");
+                    for (counter, times) in word.iter_mut().enumerate() {
+                        *times += u32::from(mask >> (3 * counter) & 1 == 1);
+                    }
+                }
+            }
+        }
+        // A counter is spared by all of a key's rounds, each in this word with the chance that it has.
+        let spared = |chance: f64, rounds: u32| (1.0 - chance / 21.0).powi(rounds as i32);
+        let Rounds { full, half } = geometry.rounds;
+        let share = 1.0 - spared(1.0, full) * spared(0.5, half);
+        let expected = share * keys as f64;
+        let deviation = (expected * (1.0 - share)).sqrt();
+        for (word, times) in chosen.iter().enumerate().flat_map(|(at, word)| word.map(|n| (at, n)))
+        {
+            let off = (f64::from(times) - expected) / deviation;
+            assert!(off.abs() < 5.0, "{probes} probes, word {word}: {times} of {expected}");
+        }
+    }
+}
+
+fn swar_lowest() -> u64 {
+    Counters::new(3).lowest
+}
+
+/// A file may have the spare bit set: nothing overflows, and no counter is another.
+#[test]
+fn the_spare_bit_of_a_word_changes_no_counter() {
+    let (mut draw, swar) = (draws(2), Counters::new(3));
+    assert_eq!(swar.spare(), 1 << 63);
+    for width in WIDTHS.into_iter().filter(|width| *width != 3) {
+        assert_eq!(Counters::new(width).spare(), 0);
+    }
+    let spare = swar.spare();
+    for _ in 0..20_000 {
+        let (x, y) = (random_word(&mut draw, 3), random_word(&mut draw, 3));
+        let which = draw() & swar.lowest;
+        let positive = which & swar.above_zero(x);
+        for (here, there) in [(x | spare, y), (x, y | spare), (x | spare, y | spare)] {
+            assert_eq!(swar.above_zero(here), swar.above_zero(x));
+            assert_eq!(swar.at_maximum(here), swar.at_maximum(x));
+            assert_eq!(swar.raise(here, which) & !spare, swar.raise(x, which));
+            assert_eq!(swar.lower(here, positive) & !spare, swar.lower(x, positive));
+            assert_eq!(swar.add(here, there) & !spare, swar.add(x, y));
+            assert_eq!(swar.min(here, there) & !spare, swar.min(x, y));
+            assert_eq!(swar.smallest(here, which), swar.smallest(x, which));
+        }
+    }
 }
 
 /// What bits would get wrong: two keys share a counter, and one of them goes.

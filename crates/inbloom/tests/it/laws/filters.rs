@@ -241,6 +241,7 @@ fn a_merge_of_filters_that_differ_is_refused_with_the_field_and_both_values() {
         plan.lines(1).probes(8).build().unwrap()
     };
     check(new(counters(2)), new(counters(8)), "width: 2 here, 8 there");
+    check(new(counters(4)), new(counters(3)), "width: 4 here, 3 there");
     let cuckoo = |items| Plan::builder(Kind::Cuckoo).items(items).rate(0.01).build().unwrap();
     check(
         new(cuckoo(8)),
@@ -324,7 +325,7 @@ fn the_positions_of_a_key_are_the_cells_that_its_insert_takes() {
             positions.dedup();
             assert_eq!(positions, used, "{name}");
             assert_eq!(filter.occupied(), used.len() as u64, "{name}");
-            let cells = plan.bits() / u64::from(plan.width());
+            let cells = slots(&plan);
             if let Some(absent) = (0..cells).find(|position| !used.contains(position)) {
                 positions.push(absent);
                 assert!(!filter.contains_positions(&positions), "{name}");
@@ -374,7 +375,7 @@ fn the_count_of_cells_in_use_is_that_of_the_payload_after_every_verb() {
             let usable = match plan.kind() {
                 Kind::Blocked => plan.bits() / 512 * 511,
                 Kind::Window => plan.bits() / 512 * 511 * (u64::from(plan.generations()) + 1),
-                _ => plan.bits() / u64::from(plan.width()),
+                _ => slots(&plan),
             };
             let off = (filter.fill() - counted as f64 / usable as f64).abs();
             assert!(off < 1e-12, "{name}, after {after}: {}", filter.fill());

@@ -24,9 +24,9 @@ fn what_is_removed_leaves_what_would_be_there_without_it() {
             assert!(filter.contains(key) || !filter.remove(key).unwrap(), "{name}: it is gone");
         }
         assert_members(&filter, &keys(500..1000), &name);
-        // Counters of two bits have reached their maximum here and there, and stay.
+        // Counters of two or three bits may have reached their maximum here and there, and stay.
         let expected = with_keys(plan, &keys(500..1000));
-        let exact = plan.kind() != Kind::Counting || plan.width() > 2;
+        let exact = plan.kind() != Kind::Counting || plan.width() > 3;
         assert!(filter == expected || !exact, "{name}: other cells than without them");
         assert!(filter.occupied() >= expected.occupied(), "{name}");
         let off = filter.inserted().abs_diff(500) as f64;
