@@ -44,6 +44,9 @@ pub enum Encoding {
     Plain,
 }
 
+/// What precedes the time of its last change in the version of an input.
+pub const CHANGED: &str = ", changed at ";
+
 /// What an input is, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
@@ -253,7 +256,7 @@ impl Input {
         let modified = metadata.modified().ok();
         let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let nanos = since.unwrap_or_default().as_nanos();
-        format!("{} of {} bytes, changed at {nanos}", self.shown(), metadata.len())
+        format!("{} of {} bytes{CHANGED}{nanos}", self.shown(), metadata.len())
     }
 
     /// Whether a file begins as compressed ones do, or those that are refused.

@@ -514,6 +514,7 @@ impl Keys {
             })?;
         }
         self.warn_of_carriage_returns(block);
+        self.warn_of_counts(block);
         self.warn_of_missing(block, made.missing.len());
         Ok(())
     }
@@ -625,6 +626,25 @@ impl Keys {
         }
     }
 
+    /// Warns, once, of an input whose first lines are all a digest and a number, `HEX:NUMBER`, where
+    /// the whole line is the key: lists of password hashes have the number of leaks there, and no
+    /// query would ever match.
+    fn warn_of_counts(&self, block: &Block) {
+        const ENOUGH: usize = 100;
+        let (Some(name), Some(warned)) = (&block.begins, &self.warned) else { return };
+        let is_whole = matches!(self.selection, Selection::Record) && self.largest.is_none();
+        let mut lines = block.records().take(ENOUGH).peekable();
+        if !is_whole || lines.peek().is_none() || !lines.all(is_digest_and_number) {
+            return;
+        }
+        if !warned.swap(true, Ordering::Relaxed) {
+            output::warn(&problem(
+                format!("{name}: lines are a hash and a number, and the key is the whole line"),
+                "pass -d : -f 1 to take the hash alone",
+            ));
+        }
+    }
+
     pub fn all_end_in_carriage_returns(&self, block: &Block) -> bool {
         let (mut any, mut all) = (false, self.largest.is_none());
         let looked = self.each(block, |_, key| {
@@ -688,6 +708,20 @@ fn shorten(record: &[u8]) -> String {
     const ENOUGH: usize = 40;
     let dots = if record.len() > ENOUGH { "..." } else { "" };
     format!("{}{dots}", record[..record.len().min(ENOUGH)].escape_ascii())
+}
+
+/// Returns whether a line is a digest in hexadecimal digits, a colon and a number.
+fn is_digest_and_number(line: &[u8]) -> bool {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let Some(at) = line.iter().position(|byte| *byte == b':') else { return false };
+    let (digest, number) = (&line[..at], &line[at + 1..]);
+    let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+    is_number && is_hex_digest(digest)
+}
+
+/// Returns whether a key looks like an MD5, SHA-1, SHA-2 or SHA-3 digest in hexadecimal digits.
+pub fn is_hex_digest(key: &[u8]) -> bool {
+    [32, 40, 56, 64, 96, 128].contains(&key.len()) && key.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]

@@ -108,6 +108,15 @@ impl Overfull {
         let growth = Some(plan.growth());
         let decided = Overfull::decide(asked, default, plan.kind(), growth, clears_itself)?;
         match (decided, filter.check_growth()) {
+            (Overfull::Grow, Err(Error::Unsupported { .. }))
+                if asked.is_some() && plan.kind().can_outgrow() && plan.shard().is_none() =>
+            {
+                bail!(problem(
+                    "the filter cannot grow: it was not built to, and its rate is used up",
+                    "build it again with 'inbloom build --overfull grow', or pass --overfull stop or \
+                     continue",
+                ))
+            }
             (Overfull::Grow, Err(error)) if asked.is_some() => Err(error).with_context(|| {
                 problem("the filter cannot grow", "pass --overfull stop or continue")
             }),

@@ -42,7 +42,7 @@ pub struct RedisArgs {
     #[arg(long, value_name = "N", env = "INBLOOM_REDIS_REPLICAS")]
     redis_replicas: Option<u32>,
 
-    /// Time to keep trying while Redis does not reply [default: 30s]
+    /// Time to keep trying while Redis does not reply [default: 30s; 10s for serve]
     #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
     redis_timeout: Option<Duration>,
 }

@@ -142,7 +142,8 @@ const NOT_FOREIGN: [&str; 24] = [
 
 const AFTER_HELP: &str = "\
 Every line is a key, byte for byte. Empty lines are keys, and without --crlf a carriage return is
-part of its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and decompressed.
+part of its line. Compressed input (gzip, zstd, xz, bzip2) is recognized and decompressed. Of a
+folder, the files in it are read by name, without hidden files and without folders.
 
 Without -n the lines are counted first: files are read twice, and of a pipe 16 bytes per key are
 kept. Without -p the rate is 0.01. A scalable filter, and a window of the last N keys, need no
@@ -767,8 +768,16 @@ impl Builder<'_> {
             // As it was named: it may be a link.
             _ => self.args.output.display().to_string(),
         };
+        let from = match self.inputs.len() as u64 {
+            inputs @ 2.. => {
+                let are_files = self.inputs.iter().all(Input::is_file);
+                let name = if are_files { "file" } else { "input" };
+                format!(" from {}", numbers::counted(inputs, name))
+            }
+            _ => String::new(),
+        };
         self.args.summary.say(format_args!(
-            "{} read{}, {} new; {}, {}, rate {} (target {}); saved as {saved_as}",
+            "{} read{from}{}, {} new; {}, {}, rate {} (target {}); saved as {saved_as}",
             numbers::keys(self.read),
             numbers::without_key(self.missing),
             numbers::exact(self.new),

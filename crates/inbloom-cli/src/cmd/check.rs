@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
+use inbloom::interop::KeyEncoding;
 use inbloom::{Digest, Hasher};
 use inbloom_redis::{Address, Found, PyreBloom};
 use inbloom_server::units;
@@ -17,7 +18,7 @@ use crate::blocks::{BadRecord, Block, InOrder, Job};
 use crate::columns::{self, Shown};
 use crate::filter_file::OpenArgs;
 use crate::input::{Encoding, Input};
-use crate::keys::{self, Digests, InputArgs, Keys, Missing};
+use crate::keys::{self, Digests, InputArgs, Keys, Missing, is_hex_digest};
 use crate::lookup::{self, Situation, Way};
 use crate::normalize::Normalization;
 use crate::output::{Problem, problem};
@@ -63,7 +64,8 @@ pub struct Args {
 
 #[derive(clap::Args, Clone, Copy, Debug)]
 struct How {
-    /// Print the lines that are certainly not in any of the filters
+    /// Print the lines that are certainly not in any of the filters; absent lines that are false
+    /// positives are left out
     #[arg(short = 'v', long)]
     invert_match: bool,
 
@@ -461,11 +463,6 @@ impl Pattern {
     }
 }
 
-/// Whether a key looks like an MD5, SHA-1, SHA-2 or SHA-3 digest in hexadecimal digits.
-fn is_hex_digest(key: &[u8]) -> bool {
-    [32, 40, 56, 64, 96, 128].contains(&key.len()) && key.iter().all(u8::is_ascii_hexdigit)
-}
-
 /// What is said of a block.
 #[derive(Default)]
 struct Answer {
@@ -582,6 +579,17 @@ impl Search {
         }
         let none_found = asked().all(|(_, found)| !found.contains(&true));
         for (pattern, _) in asked() {
+            if let Some(encoding) = self.other_encoding(pattern, block, none_found) {
+                warn(problem(
+                    format!(
+                        "{name}: {} probably has the lines in another encoding, {encoding}",
+                        pattern.name
+                    ),
+                    format!("pass --key-encoding {encoding}"),
+                ));
+            }
+        }
+        for (pattern, _) in asked() {
             let keys = &self.keys[pattern.keys];
             let Members::ByDigest(filter) = &pattern.filter else { continue };
             if !keys.are_text() {
@@ -623,6 +631,40 @@ impl Search {
                 }
             }
         }
+    }
+
+    /// Returns the encoding in which a filter of another program, which does not record it, has the
+    /// first lines of a block.
+    fn other_encoding(
+        &self,
+        pattern: &Pattern,
+        block: &Block,
+        none_found: bool,
+    ) -> Option<KeyEncoding> {
+        const ENOUGH: usize = 1000;
+        let Members::ByDigest(Queried::Local(filter)) = &pattern.filter else { return None };
+        let keys = &self.keys[pattern.keys];
+        let is_open = filter.plan().kind().is_foreign() && filter.key_encoding().is_empty();
+        if !is_open || !keys.are_text() {
+            return None;
+        }
+        let fits = |encoding: &KeyEncoding| {
+            let (mut digests, mut bytes, mut found) = (Vec::new(), Vec::new(), Vec::new());
+            let mut all = true;
+            let looked = keys.each(block, |index, key| {
+                if all && index < ENOUGH {
+                    all = encoding.encode(key.unwrap_or_default(), &mut bytes);
+                    keys.hasher().append_digests(&bytes, &mut digests);
+                }
+                Ok(())
+            });
+            if !all || looked.is_err() {
+                return false;
+            }
+            filter.contains_digests(&digests, &mut found);
+            pattern.has_more_than_chance(&found) || none_found && pattern.has_all(&found)
+        };
+        KeyEncoding::ALL.iter().copied().filter(|one| *one != KeyEncoding::Utf8).find(fits)
     }
 
     /// Asks the filters that [`Search::look_up`] has not asked, for all of these blocks at once.

@@ -730,6 +730,9 @@ impl KeptFilter {
             None => String::new(),
         };
         let remedy = match (overfull::can_grow(&self.filter), plan.kind().can_outgrow()) {
+            (false, true) if self.held.is_none_or(|held| held > 0) => {
+                "build the filter again with 'inbloom build --overfull grow', or"
+            }
             (true, _) => "continue from there with --overfull grow, or begin again",
             (false, true) => "begin again with --overfull grow, or",
             (false, false) => "begin again with --kind blocked --overfull grow, or",

@@ -46,6 +46,9 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
+A Bloom filter that holds all its planned keys has about half of its bits set. How full it is shows
+in 'estimated keys' beside 'planned keys'.
+
 --histogram reads the whole filter. A good hash fills all slices alike, within chance. If slices are
 more than 5 deviations off, some keys were not hashed, or not as the filter records.
 

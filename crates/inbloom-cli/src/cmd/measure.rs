@@ -136,6 +136,8 @@ struct Report {
     plan: Plan,
     /// How many filters were filled, or None for one in a file.
     filters: Option<u64>,
+    /// Whether the keys that were queried are those of a list, which may have members among them.
+    is_list: bool,
     measured: Measurement,
     /// The highest rate that is within the target.
     allowed: f64,
@@ -178,7 +180,7 @@ fn of_plan(args: &Args) -> Result<Report> {
     drop(spinner);
     let measured = Measurement::new(inserted, probed, false_positives, plan.rate());
     let allowed = plan.rate();
-    Ok(Report { plan, filters: Some(filters), measured, allowed, overfull: None })
+    Ok(Report { plan, filters: Some(filters), is_list: false, measured, allowed, overfull: None })
 }
 
 fn of_file(args: &Args, path: &Path) -> Result<Report> {
@@ -228,7 +230,8 @@ fn of_one(args: &Args, filter: Queried, holds: Holds) -> Result<Report> {
     };
     let measured = Measurement::new(inserted, asked.probed, asked.claimed, target);
     let allowed = target.max(plan.rate_at(items + 3.0 * estimate.error));
-    Ok(Report { plan, filters: None, measured, allowed, overfull })
+    let is_list = !args.input.files.is_empty();
+    Ok(Report { plan, filters: None, is_list, measured, allowed, overfull })
 }
 
 impl Args {
@@ -355,12 +358,14 @@ impl Report {
             }
             _ => keys(measured.inserted),
         };
+        let absent = if self.is_list { "taken as absent" } else { "all absent" };
+        let queried = format!("{}, {absent}", keys(measured.probed));
         let interval = format!("99% confidence: {} to {}", rate(measured.low), rate(measured.high));
         let rows = [
             ("kind", self.plan.kind().to_string()),
             ("planned", keys(self.plan.items())),
             ("inserted", inserted),
-            ("queried", format!("{}, all absent", keys(measured.probed))),
+            ("queried", queried),
             ("false positives", exact(measured.false_positives)),
             ("measured rate", format!("{}, {interval}", rate(measured.rate))),
             ("target rate", rate(measured.target)),

@@ -192,12 +192,19 @@ fn name(error: Error, first: &Path, second: &Path) -> anyhow::Error {
 fn summarize(merged: &Filter, args: &Args) {
     let plan = merged.plan();
     let estimate = merged.estimated_items();
-    let keys = numbers::keys(estimate.items.round() as u64);
+    let items = estimate.items.round() as u64;
     let about = if estimate.error > 0.0 { "about " } else { "" };
-    let fill = match plan.kind().can_grow() {
-        // Its share of what it was planned for at the start says nothing.
-        true => String::new(),
-        false => format!(", {} full", numbers::share(merged.fill())),
+    // What one that grows was planned for at the start says nothing.
+    let is_fixed = !plan.kind().can_grow();
+    let keys = match is_fixed && filter_file::has_target(merged) && !plan.kind().is_exact() {
+        true => {
+            format!("{} of {} planned keys", numbers::exact(items), numbers::exact(plan.items()))
+        }
+        false => numbers::keys(items),
+    };
+    let fill = match is_fixed {
+        true => format!(", {} {}", plan.kind().labels().in_use, numbers::share(merged.fill())),
+        false => String::new(),
     };
     output::say(format_args!(
         "{} merged: {about}{keys}{fill}; {}, {}, rate {} (target {}); saved as {}",

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// Memory to use, in bits
+    /// Memory to use, in bits, not bytes: 10M, 3G (3 * 10^9 bits are 375 MB)
     #[arg(short = 'm', long, value_name = "M", value_parser = parse_bits, group = "memory")]
     bits: Option<u64>,
 
@@ -49,6 +49,12 @@ key, 'lines' the cache lines they are in. 'merge', 'remove' and 'grow' say what 
 Options of one kind (--universe, --window, --width, ...) only apply to that kind. Without --window, a
 window has the last -n keys. A scalable filter is shown at its first size. --json and --csv use the
 same names; a kind that cannot be planned has the reason as 'refused'.
+
+On the server, the row 'blocked' is BF.RESERVE with NONSCALING. Without NONSCALING the filter takes
+more memory, about 12% at a rate of 0.001, so that it can grow later.
+
+Sizes are read as in Redis and printed in thousands: 3GB is 3GiB, and is printed as 3.22 GB. 3G is
+printed as 3.00 GB.
 
 Examples:
   inbloom plan -n 10e9 -p 1e-4             the size for ten billion keys at a rate of 1e-4

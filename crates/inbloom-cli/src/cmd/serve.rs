@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use crate::output::{self, problem};
 use crate::settings_file::SettingsFile;
-use crate::{log, memory};
+use crate::{log, memory, numbers};
 use access::AccessArgs;
 use limits::LimitArgs;
 use store::StoreArgs;
@@ -257,7 +257,9 @@ fn report(folder: &Path, found: &Found, args: &Args) {
     let Found { filters, records, cut, millis, damaged } = found;
     let folder = folder.display();
     args.log.say(&format!(
-        "{folder}: loaded {filters} filters and {records} log records in {millis} ms"
+        "{folder}: loaded {} and {} in {millis} ms",
+        numbers::counted(*filters, "filter"),
+        numbers::counted(*records, "log record"),
     ));
     let is_check = args.check.is_some();
     let (dropped, fate) = match is_check {
@@ -303,12 +305,7 @@ fn check(folder: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Answers browsers and monitors, and tells where.
 fn serve_http(address: &str, server: &Arc<Server>) -> Result<SocketAddr> {
-    let listener = TcpListener::bind(address).with_context(|| {
-        problem(
-            format!("cannot listen at {address} (--http)"),
-            "check that no other server uses the address, or choose another port",
-        )
-    })?;
+    let listener = bind("--http", address)?;
     let address = listener.local_addr().context("cannot read the address of --http")?;
     inbloom_server::http::start(listener, server).context("cannot start --http")?;
     Ok(address)
@@ -377,7 +374,7 @@ fn bind(option: &str, address: &str) -> Result<TcpListener> {
         .collect();
     TcpListener::bind(&*addresses).with_context(|| {
         problem(
-            format!("cannot listen at {address}"),
+            format!("cannot listen at {address} ({option})"),
             "check that no other server uses the address, or choose another port",
         )
     })

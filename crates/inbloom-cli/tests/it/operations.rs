@@ -365,6 +365,9 @@ fn an_address_of_http_that_is_taken_is_an_error() {
     let output = run(&["serve", "--listen", "127.0.0.1:0", "--http", &server.http().to_string()]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && text.contains("--http"), "{text}");
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--http", "17680"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--http is \"17680\", which is not an address like"), "{text}");
 }
 
 // Signals.

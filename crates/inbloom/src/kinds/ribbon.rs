@@ -629,9 +629,13 @@ impl Measured for Ribbon {
             (Some(least), Some(most)) if least < most => format!("{least} or {most}"),
             (_, most) => most.unwrap_or(0).to_string(),
         };
+        let shards = match self.shards.len() {
+            1 => "1 shard".to_owned(),
+            shards => format!("{shards} shards"),
+        };
         vec![
             ("fingerprints", format!("{width} bits each, {per_key:.2} bits per key in all")),
-            ("slots", format!("{slots}, in {} shards of up to {layers} layers", self.shards.len())),
+            ("slots", format!("{slots}, in {shards} of up to {layers} layers")),
         ]
     }
 

@@ -722,10 +722,18 @@ impl Measured for Scalable {
             0 => format!("none; full from {} keys on", self.plan.items),
             _ => format!("next at about {} keys", self.capacity()),
         };
+        let tables = match self.tables.len() {
+            1 => "1 table".to_owned(),
+            tables => format!("{tables} tables"),
+        };
+        let bits = match fewest == most {
+            true => most.to_string(),
+            false => format!("{fewest} to {most}"),
+        };
         vec![
-            ("expansions", format!("{} so far, {} tables", self.expansions(), self.tables.len())),
+            ("expansions", format!("{} so far, {tables}", self.expansions())),
             ("load", format!("{} of {slots} slots, {load:.1}%", self.occupied())),
-            ("fingerprints", format!("new ones of {fewest} to {most} bits")),
+            ("fingerprints", format!("new ones of {bits} bits")),
             ("growth", growth),
         ]
     }

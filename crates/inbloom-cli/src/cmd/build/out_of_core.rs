@@ -89,8 +89,9 @@ pub struct Resources {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub shards: Option<u32>,
 
-    /// Continue a build of this output that ended by kill, SIGTERM, power loss or a full disk; after
-    /// Ctrl-C there is none, since that removes the temporary files
+    /// Continue a build of this output that ended by kill, SIGTERM, power loss or a full disk. It goes
+    /// on from the last checkpoint: one for every 250 million keys with --memory 1G, and one when all
+    /// keys are read. After Ctrl-C there is none, since that removes the temporary files
     #[arg(long)]
     resume: bool,
 
@@ -284,6 +285,11 @@ impl<'a, 'b> Work<'a, 'b> {
         if unfinished.is_none() {
             if is_there {
                 output::say("standard input cannot be continued: reading it again from its start");
+            } else if args.resources.resume && folder.is_dir() {
+                output::say(format_args!(
+                    "the build in {} ended before its first checkpoint: starting a new one",
+                    folder.display()
+                ));
             } else if args.resources.resume {
                 output::say("no unfinished build found: starting a new one");
             }

@@ -29,6 +29,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use inbloom::internals::file;
 use serde_json::{Value, json};
 
+use crate::input::CHANGED;
 use crate::keys::GIVEN;
 use crate::output::problem;
 use crate::{filter_file, spill};
@@ -264,9 +265,20 @@ fn difference(option: &str, before: &str, now: &str) -> String {
     };
     match option {
         HASH => format!("another {option}"),
-        INPUT => format!("other input: {before}, now {now}"),
+        INPUT => match (without_times(before), without_times(now)) {
+            (before, now) if before == now => format!("other input: {before}, changed since"),
+            (before, now) => format!("other input: {before}, now {now}"),
+        },
         _ => format!("{}, now {}", typed(before), typed(now)),
     }
+}
+
+/// Returns the versions of inputs without the times of their last changes, in nanoseconds.
+fn without_times(versions: &str) -> String {
+    let mut parts = versions.split(CHANGED);
+    let first = parts.next().unwrap_or_default().to_owned();
+    let is_digit = |character: char| character.is_ascii_digit();
+    parts.fold(first, |shown, part| shown + part.trim_start_matches(is_digit))
 }
 
 /// Removes what a build has made, and nothing else that may be there. First what tells that there is

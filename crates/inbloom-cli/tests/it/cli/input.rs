@@ -244,6 +244,36 @@ fn carriage_returns_are_warned_of_once_and_only_where_they_matter() {
 }
 
 #[test]
+fn a_number_behind_each_digest_is_noticed_unless_a_field_is_chosen() {
+    let folder = Folder::new();
+    let line = |number: u64| format!("C0FFEE{number:034X}:{number}\n");
+    folder.write("leaks.txt", (0..50).map(line).collect::<String>());
+    folder.write("other.txt", format!("{}alice:1\n", line(1)));
+    let warned = |options: &str| folder.run(options).expect(0).stderr.contains("-d : -f 1");
+    assert!(warned("build -o leaks.ib leaks.txt"));
+    assert!(warned("add leaks.ib leaks.txt"));
+    assert!(!warned("build -d : -f 1 -o leaks.ib leaks.txt"));
+    assert!(!warned("build -o other.ib other.txt"), "not all lines are alike");
+}
+
+#[test]
+fn keys_that_a_foreign_filter_has_in_another_encoding_are_noticed() {
+    let folder = Folder::new();
+    folder.write("ids.txt", numbers(0, 50));
+    folder.run("build --format guava -n 1000 -p 1e-3 --key-encoding i64le -o ids.bloom ids.txt");
+    let hint = |options: &str| folder.run(options).stderr;
+    let found = hint("check ids.bloom ids.txt");
+    assert!(found.contains("ids.bloom probably has the lines in another encoding"), "{found}");
+    assert!(found.contains("pass --key-encoding i64le"), "{found}");
+    assert_eq!(hint("check --key-encoding i64le ids.bloom ids.txt"), "");
+    // Nothing is known of keys that it has in no encoding.
+    folder.write("others.txt", numbers(1000, 1050));
+    assert_eq!(hint("check ids.bloom others.txt"), "");
+    folder.run("convert ids.bloom ids.ib --key-encoding i64le").expect(0);
+    assert_eq!(hint("check ids.ib ids.txt"), "", "the file records it");
+}
+
+#[test]
 fn digests_in_the_other_case_are_noticed_where_they_are_in_the_filter() {
     let folder = Folder::new();
     let lower: String = (0..50).map(|number| format!("c0ffee{number:034x}\n")).collect();

@@ -93,6 +93,8 @@ fn too_few_queries_to_tell_are_said() {
         assert_eq!(measured["verdict"], "undecided", "{measured}");
     }
     folder.write("empty.txt", "");
+    let text = folder.run("measure names.ib empty.txt").expect(0).text();
+    assert!(text.contains("0 keys, taken as absent\n"), "{text}");
     let measured = folder.run("measure --json names.ib empty.txt").expect(0).json();
     assert_eq!((&measured["probed"], &measured["verdict"]), (&0.into(), &"undecided".into()));
 }

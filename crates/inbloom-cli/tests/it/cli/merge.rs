@@ -119,6 +119,7 @@ fn more_keys_than_planned_are_merged_and_said() {
     let merge = folder.run("merge -o all.ib a.ib b.ib").expect(0);
     assert!(merge.stderr.contains("warning: the rate is above the target"), "{}", merge.stderr);
     assert!(merge.stderr.contains("1,000 keys"), "{}", merge.stderr);
+    assert!(merge.stderr.contains(" of 1,000 planned keys, bits set "), "{}", merge.stderr);
     folder.run_with("check -v all.ib", numbers(0, 2_000)).expect(1);
 }
 

@@ -586,6 +586,8 @@ fn what_cannot_be_resumed_or_held_is_refused_before_it_is_read() {
     folder.write("keys.txt", numbers(0, 3_000_001));
     folder.run(&format!("{build} --resume keys.txt")).expect_error(&["with other input"]);
     folder.write("keys.txt", numbers(0, 3_000_000));
+    let changed = folder.run(&format!("{build} --resume keys.txt"));
+    changed.expect_error(&["with other input: keys.txt of", "bytes, changed since"]);
     let other = build.replace("-p 1e-4 -n 40M --note list", "-p 1e-3 -n 40M --normalize trim");
     let refused = folder.run(&format!("{other} --resume -d _ -f 1,3- keys.txt")).expect(2).stderr;
     for difference in [
@@ -618,4 +620,10 @@ fn what_cannot_be_resumed_or_held_is_refused_before_it_is_read() {
     }
     let anew = folder.run("build --kind ribbon --resume -o g.ib few.txt").expect(0);
     assert!(anew.stderr.contains("no unfinished build"), "{}", anew.stderr);
+    // Of a build that ended before its first checkpoint there is a folder without a state.
+    fs::create_dir(folder.path("g.ib.building")).expect("it is created");
+    folder.write("g.ib.building/lock", "");
+    let anew = folder.run("build --kind ribbon --resume -o g.ib few.txt").expect(0);
+    assert!(anew.stderr.contains("ended before its first checkpoint"), "{}", anew.stderr);
+    assert!(!folder.path("g.ib.building").exists());
 }

@@ -129,6 +129,23 @@ fn a_rate_too_low_to_divide_stops_dedup_unless_it_was_asked_to_grow() {
 }
 
 #[test]
+fn a_full_filter_of_a_build_that_cannot_grow_names_the_command_that_makes_one_that_can() {
+    let folder = Folder::new();
+    folder.run_with("build -o full.ib", numbers(0, 1000)).expect(0);
+    let asked = folder.run_with("dedup --filter full.ib --overfull grow", numbers(0, 2000));
+    let asked = asked.expect(2).stderr;
+    assert!(asked.contains("the filter cannot grow"), "{asked}");
+    let stopped = folder.run_with("dedup --filter full.ib", numbers(1000, 2000)).expect(2).stderr;
+    for message in [asked, stopped] {
+        assert!(message.contains("'inbloom build --overfull grow'"), "{message}");
+        assert!(!message.contains("PlanBuilder"), "{message}");
+    }
+    folder.run_with("build -p 1e-6 --overfull grow -o base.ib", numbers(0, 1000)).expect(0);
+    let grown = folder.run_with("dedup --filter base.ib", numbers(0, 2000)).expect(0);
+    assert_eq!(grown.text().lines().count(), 1000);
+}
+
+#[test]
 fn merged_filters_that_have_passed_their_rate_grow_no_further() {
     let folder = Folder::new();
     folder.run_with("dedup -q --filter a.ib -n 20k -p 0.01", numbers(0, 20_000)).expect(0);
