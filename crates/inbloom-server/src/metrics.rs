@@ -297,6 +297,12 @@ static FIGURES: &[Figure] = &[
         tell: |server, samples| samples.value(server.over_target.passed() as f64),
     },
     Figure {
+        name: "filters_full",
+        kind: Kind::Gauge,
+        help: "Filters that refuse new items because they are full",
+        tell: |server, samples| samples.value(server.over_target.full() as f64),
+    },
+    Figure {
         name: "clients",
         kind: Kind::Gauge,
         help: "Clients connected",

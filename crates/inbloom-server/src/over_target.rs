@@ -1,5 +1,5 @@
 //! The filters whose rate has passed its target: the server finds them by itself, logs them and counts
-//! them.
+//! them. It also counts the filters that are full, which refuse new items instead.
 //!
 //! A filter of BF.RESERVE is full at its capacity, or grows, and keeps its rate either way. A window that
 //! gets more keys than it is for, a filter that clears itself late, and a file that was overfilled before it
@@ -24,6 +24,7 @@ pub struct OverTarget {
     walk: Mutex<Walk>,
     found: Mutex<BTreeMap<u64, Overfull>>,
     count: AtomicU64,
+    full: AtomicU64,
     passed: AtomicU64,
 }
 
@@ -36,6 +37,8 @@ struct Walk {
     began: u64,
     /// Filters that it found above their target.
     count: u64,
+    /// Filters that it found full.
+    full: u64,
     /// Lines of the log that it has written.
     logged: u32,
     /// Filters that are above their target for the first time, and not in the log.
@@ -102,12 +105,16 @@ impl OverTarget {
     }
 
     fn visit(&self, walk: &mut Walk, name: &[u8], entry: &Entry, now: u64) {
-        // By its construction such a filter keeps its rate: see the top.
-        let keeps_rate = matches!(entry.value, Value::Bloom(_) | Value::Cuckoo(_));
-        if keeps_rate || entry.value.is_busy() {
+        if entry.value.is_busy() {
             return;
         }
-        let (summary, rate) = (Summary::of(&entry.value), rate_by_count(&entry.value));
+        let summary = Summary::of(&entry.value);
+        walk.full += u64::from(summary.is_full());
+        // By its construction such a filter keeps its rate: see the top.
+        if matches!(entry.value, Value::Bloom(_) | Value::Cuckoo(_)) {
+            return;
+        }
+        let rate = rate_by_count(&entry.value);
         if !summary.is_over_target(rate) {
             return;
         }
@@ -154,6 +161,7 @@ impl OverTarget {
             tracing::info!(filters, "filters back below their target rate");
         }
         self.count.store(walk.count, Ordering::Relaxed);
+        self.full.store(walk.full, Ordering::Relaxed);
         if walk.unsaid > 0 {
             tracing::warn!(more = walk.unsaid, "more filters passed their target rate");
         }
@@ -170,7 +178,12 @@ impl OverTarget {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns some of them, those that are furthest above it first.
+    /// Returns how many were full when all were visited last.
+    pub fn full(&self) -> u64 {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Returns some of those above their target, those that are furthest above it first.
     pub fn worst(&self, most: usize) -> Vec<Overfull> {
         let mut all: Vec<Overfull> = self.found.lock().values().cloned().collect();
         let excess = |it: &Overfull| it.rate / it.target;
@@ -215,6 +228,7 @@ mod tests {
         keyspace.replace(key(b"window"), window(1000, 5000));
         watch.step(&keyspace, 10_000);
         assert_eq!((watch.count(), watch.passed()), (0, 0), "at capacity is not above the target");
+        assert_eq!(watch.full(), 1, "a window is never full");
         keyspace.replace(key(b"over"), overfilled(2000));
         watch.step(&keyspace, 10_500);
         assert_eq!(watch.count(), 0, "not yet visited again");

@@ -48,7 +48,7 @@ fn from_counts(summary: &Summary, rate: Option<f64>) -> Vec<(Urgency, &'static s
     }
     match summary.grows {
         true if used > 1.0 => found.push((Urgency::Info, "grown")),
-        false if used >= 1.0 => found.push((Urgency::Bad, "full")),
+        false if summary.is_full() => found.push((Urgency::Bad, "full")),
         false if used > NEARLY => found.push((Urgency::Warn, "nearly_full")),
         _ => {}
     }

@@ -82,6 +82,12 @@ impl Summary {
         Some(self.keys as f64 / capacity as f64)
     }
 
+    /// Returns whether it takes no new keys because it holds as many as it is for.
+    pub fn is_full(&self) -> bool {
+        let may_be = !self.grows && !self.forgets && !self.is_fixed;
+        may_be && self.used().is_some_and(|used| used >= 1.0)
+    }
+
     /// Returns whether a rate is above the target by more than chance explains. A filter at its
     /// capacity is at its target within a few percent, and a small one within more.
     pub fn is_over_target(&self, rate: f64) -> bool {

@@ -580,6 +580,8 @@ fn filters_above_their_target_are_told() {
     let both = Both::start(Config::default());
     let mut client = both.running.connect();
     client.call("BF.RESERVE w 0.01 100 WINDOW 1h");
+    client.call("BF.RESERVE x 0.01 3 NONSCALING");
+    client.call("BF.MADD x one two three");
     for item in 0..2000 {
         client.call(&format!("BF.ADD w {item}"));
     }
@@ -598,6 +600,7 @@ fn filters_above_their_target_are_told() {
     let metrics = both.get("/metrics").body;
     assert!(metrics.contains("\ninbloom_filters_over_target 1\n"), "{metrics}");
     assert!(metrics.contains("\ninbloom_filters_passed_target_total 1\n"), "{metrics}");
+    assert!(metrics.contains("\ninbloom_filters_full 1\n"), "{metrics}");
     assert_eq!(both.get("/api/filters/w").ok()["advice"][0]["code"], "over_target");
     assert_eq!(both.get("/api/filters").ok()["filters"][0]["level"], "bad");
 }
