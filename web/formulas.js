@@ -564,14 +564,15 @@ function curvesOf(plan) {
 function commandsOf(plan) {
   const { kind, items } = plan;
   const rate = decimal(plan.rate);
-  const option = kind === "blocked" ? "" : ` KIND ${kind}`;
-  const words = ['"BF.RESERVE"', '"filter"', rate, decimal(items)];
-  if (option !== "") words.push('"KIND"', `"${kind}"`);
+  // Without NONSCALING a blocked filter takes more memory, to grow later.
+  const options = kind === "blocked" ? ["NONSCALING"] : ["KIND", kind];
+  const quoted = options.map((option) => `"${option}"`);
+  const words = ['"BF.RESERVE"', '"filter"', rate, decimal(items), ...quoted];
   const variant = kind === "blocked" ? "Blocked" : "Classic";
   const call = `Plan::builder(Kind::${variant}).items(${decimal(items)}).rate(${rate}).build()?`;
   return {
     cli: `inbloom build -o filter.ib --kind ${kind} -n ${decimal(items)} -p ${rate}`,
-    reserve: `BF.RESERVE filter ${rate} ${decimal(items)}${option}`,
+    reserve: `BF.RESERVE filter ${rate} ${decimal(items)} ${options.join(" ")}`,
     rust: `let plan = ${call};\nlet mut filter = Filter::new(plan)?;`,
     python: `import redis\n\nserver = redis.Redis(port=7379)\nserver.execute_command(${words.join(", ")})`,
   };

@@ -229,8 +229,9 @@ pub fn commands(plan: &Plan) -> Value {
         Some(Span::Millis(_)) => span.map(|span| format!(" WINDOW {span}")),
         // WINDOW takes a time only.
         Some(Span::Items(_)) => None,
-        // What BF.RESERVE makes by default is of the default kind, and grows.
-        None if kind == Kind::default() || kind.can_grow() => Some(String::new()),
+        // What BF.RESERVE makes by default is of the default kind, and takes more memory to grow later.
+        None if kind == Kind::default() => Some(" NONSCALING".to_string()),
+        None if kind.can_grow() => Some(String::new()),
         None if kind.is_exact() || kind.is_static() => None,
         None => Some(format!(" KIND {name}")),
     };
@@ -274,6 +275,17 @@ mod tests {
     fn recommended(question: Question, needs: &str) -> Recommendation {
         let needs = Needs::parse(needs).unwrap();
         recommend(&question, needs, &question.compare()).expect("something can do it")
+    }
+
+    #[test]
+    fn bf_reserve_is_of_the_size_that_was_computed() {
+        let reserve = |kind: Kind| {
+            let plan = asked(10_000_000, 0.001).plan(kind).unwrap();
+            commands(&plan)["reserve"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(reserve(Kind::Blocked), "BF.RESERVE filter 0.001 10000000 NONSCALING");
+        assert_eq!(reserve(Kind::Scalable), "BF.RESERVE filter 0.001 10000000");
+        assert_eq!(reserve(Kind::Classic), "BF.RESERVE filter 0.001 10000000 KIND classic");
     }
 
     fn asked(items: u64, rate: f64) -> Question {
