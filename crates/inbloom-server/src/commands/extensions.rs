@@ -38,7 +38,7 @@ pub static COMMANDS: &[Command] = &[
         name: "ib.del",
         arity: -3,
         flags: Flags::of(&[Flag::Write]),
-        summary: "Removes items from a counting or cuckoo filter",
+        summary: "Removes items from a counting or cuckoo filter, once for each time that they were added",
         syntax: "key item [item ...]",
         complexity: "O(N) for N items",
         handler: remove,
