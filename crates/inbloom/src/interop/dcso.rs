@@ -193,7 +193,7 @@ fn read(bytes: &[u8], _variants: u32) -> Result<(Filter, u32)> {
 /// The first bytes of a compressed file, if they are a header, and what comes behind them.
 fn start_of(bytes: &[u8]) -> Result<(Vec<u8>, impl Read)> {
     let (mut start, mut rest) = (Vec::new(), gzip::reader(bytes)?);
-    rest.by_ref().take(HEADER_V1 as u64).read_to_end(&mut start).map_err(not_gzip)?;
+    Read::by_ref(&mut rest).take(HEADER_V1 as u64).read_to_end(&mut start).map_err(not_gzip)?;
     header(&start)?;
     Ok((start, rest))
 }

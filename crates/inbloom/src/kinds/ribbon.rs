@@ -630,7 +630,7 @@ impl Measured for Ribbon {
             (_, most) => most.unwrap_or(0).to_string(),
         };
         let shards = match self.shards.len() {
-            1 => "1 shard".to_owned(),
+            1 => "1 shard".into(),
             shards => format!("{shards} shards"),
         };
         vec![

@@ -723,11 +723,11 @@ impl Measured for Scalable {
             _ => format!("next at about {} keys", self.capacity()),
         };
         let tables = match self.tables.len() {
-            1 => "1 table".to_owned(),
+            1 => "1 table".into(),
             tables => format!("{tables} tables"),
         };
         let bits = match fewest == most {
-            true => most.to_string(),
+            true => format!("{most}"),
             false => format!("{fewest} to {most}"),
         };
         vec![
