@@ -439,7 +439,7 @@ mod tests {
             ("a admin sha256:hunter2", "not followed by 64 hexadecimal digits"),
             ("a admin password:", "is empty"),
             ("a admin nopass\na off", "line 2: user 'a' is given twice"),
-            ("\u{e9} admin nopass", "of ASCII"),
+            ("\u{e9} admin nopass", "only have ASCII"),
             ("# nobody\n", "nobody could log in"),
             ("a off", "nobody could log in"),
         ] {

@@ -137,8 +137,7 @@ pub(crate) fn refuse_auto_clear(filter: &Filter) -> Result<()> {
         Some(_) => Err(Error::Unsupported {
             kind: filter.plan().kind(),
             verb: "clear itself while it is shared",
-            remedy: "switch auto-clear off, or keep the filter behind a lock
-",
+            remedy: "switch auto-clear off, or keep the filter behind a lock",
         }),
     }
 }

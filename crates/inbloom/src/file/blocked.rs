@@ -224,7 +224,7 @@ mod tests {
         let mut writer = BlockedWriter::create(&partial, plan, &like).expect("it is created");
         let kept = writer.append(&pieces[0]).expect("it is appended");
         let error = writer.seal().expect_err("pieces are missing");
-        assert!(error.to_string().contains("bytes of the pieces"), "{error}");
+        assert!(error.to_string().contains("length of the payload"), "{error}");
         let error = BlockedWriter::create(&partial, plan, &like).expect_err("it is locked");
         assert!(error.to_string().contains("another program"), "{error}");
         writer.sync().and_then(|sync| sync()).expect("it is on disk");

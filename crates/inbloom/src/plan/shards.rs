@@ -214,7 +214,7 @@ mod tests {
         let part = plan.for_shard(1, 4).unwrap();
         assert!(text(part.for_shard(0, 2)).contains("shard 1 of 4"));
         let bitmap = Plan::builder(Kind::Bitmap).universe(1000).build().unwrap();
-        assert!(text(bitmap.for_shard(0, 2)).contains("an integer is not hashed"));
+        assert!(text(bitmap.for_shard(0, 2)).contains("integers are not hashed"));
         let strange = Plan { shards: 3, ..bitmap };
         assert!(strange.check().is_err());
     }
