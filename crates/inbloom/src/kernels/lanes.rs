@@ -8,7 +8,8 @@
 //!
 //! A bucket of eight lanes of 16 bits is one vector of 128 bits, which every x86-64 and every 64-bit
 //! ARM processor has. So there is nothing to detect, and the look is compiled in line into whatever
-//! asks. The scalar version specifies it, and is what other processors run.
+//! asks. The scalar version specifies it. Other processors run it, and so do programs whose target
+//! leaves vectors alone: most kernels of operating systems, `x86_64-unknown-none`.
 
 /// Lanes of a bucket.
 pub(crate) const LANES: usize = 8;
@@ -25,13 +26,18 @@ pub(crate) struct Seen {
 /// Compares the eight lanes of 16 bits with one that would claim the hash.
 #[inline(always)]
 pub(crate) fn look(bucket: &[u8; 16], wanted: u16) -> Seen {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     return x86::look(bucket, wanted);
-    #[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+    #[cfg(all(
+        target_arch = "aarch64",
+        target_feature = "neon",
+        target_endian = "little",
+        not(miri)
+    ))]
     return aarch64::look(bucket, wanted);
     #[cfg(not(any(
-        all(target_arch = "x86_64", not(miri)),
-        all(target_arch = "aarch64", target_endian = "little", not(miri))
+        all(target_arch = "x86_64", target_feature = "sse2", not(miri)),
+        all(target_arch = "aarch64", target_feature = "neon", target_endian = "little", not(miri))
     )))]
     scalar(bucket, wanted)
 }
@@ -67,8 +73,15 @@ pub(crate) fn look_wide(bucket: &[u8; 32], wanted: u32) -> Seen {
 #[cfg_attr(
     all(
         not(test),
-        not(miri),
-        any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))
+        any(
+            all(target_arch = "x86_64", target_feature = "sse2", not(miri)),
+            all(
+                target_arch = "aarch64",
+                target_feature = "neon",
+                target_endian = "little",
+                not(miri)
+            )
+        )
     ),
     expect(dead_code, reason = "a vector does it; the tests compare")
 )]
@@ -84,7 +97,7 @@ fn scalar(bucket: &[u8; 16], wanted: u16) -> Seen {
     seen
 }
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 mod x86 {
     use core::arch::x86_64::{
         _mm_add_epi16, _mm_andnot_si128, _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8,
@@ -96,7 +109,7 @@ mod x86 {
 
     #[inline(always)]
     pub(super) fn look(bucket: &[u8; 16], wanted: u16) -> Seen {
-        // SAFETY: SSE2 is part of x86-64, and the load is of the 16 bytes of the array.
+        // SAFETY: the target has SSE2, and the load is of the 16 bytes of the array.
         let mask = unsafe {
             let zero = _mm_setzero_si128();
             let lanes = _mm_loadu_si128(bucket.as_ptr().cast());
@@ -131,7 +144,7 @@ mod x86 {
     }
 }
 
-#[cfg(all(target_arch = "aarch64", target_endian = "little", not(miri)))]
+#[cfg(all(target_arch = "aarch64", target_feature = "neon", target_endian = "little", not(miri)))]
 mod aarch64 {
     use core::arch::aarch64::{
         vaddvq_u16, vandq_u16, vbicq_u16, vceqzq_u16, vdupq_n_u16, veorq_u16, vld1q_u16, vsubq_u16,
@@ -142,7 +155,7 @@ mod aarch64 {
     #[inline(always)]
     pub(super) fn look(bucket: &[u8; 16], wanted: u16) -> Seen {
         const BITS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-        // SAFETY: NEON is part of 64-bit ARM; the loads are of the 16 bytes of each array, at any
+        // SAFETY: the target has NEON; the loads are of the 16 bytes of each array, at any
         // alignment.
         unsafe {
             let lanes = vld1q_u16(bucket.as_ptr().cast());
