@@ -418,7 +418,7 @@ impl Scalable {
     #[cold]
     fn divide(&mut self) -> Result<()> {
         let [small] = &mut self.tables[..] else { return Ok(()) };
-        let Some(tables) = divided(small, &mut Allowance::any())? else {
+        let Some(tables) = divided(&self.plan, small, &mut Allowance::any())? else {
             small.set_stuck();
             return Err(self.full());
         };

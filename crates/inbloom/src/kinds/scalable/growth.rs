@@ -116,10 +116,17 @@ pub(super) fn with_planes(table: &Table, planes: u32) -> Result<Option<Table>> {
 }
 
 /// Divides the one table into shards. None if one of these is [not to be had](filled).
-pub(super) fn divided(small: &Table, allowance: &mut Allowance<'_>) -> Result<Option<Vec<Table>>> {
+///
+/// Narrow lanes are for many keys. A filter that does not grow is only divided to make room for its
+/// last planned keys, and its planes keep the rate with wide lanes.
+pub(super) fn divided(
+    plan: &Plan,
+    small: &Table,
+    allowance: &mut Allowance<'_>,
+) -> Result<Option<Vec<Table>>> {
     let mut claims: Vec<Vec<Claim>> = vec![Vec::new(); SHARDS];
     small.iter().for_each(|claim| claims[usize::from(claim.tag) % SHARDS].push(claim));
-    let slots = SlotShape { is_wide: false, is_tagged: false, ..small.slots() };
+    let slots = SlotShape { is_wide: plan.growth == 0, is_tagged: false, ..small.slots() };
     let buckets = |claims: &Vec<Claim>| buckets_for(claims.len() as f64);
     allowance.take(claims.iter().filter_map(|claims| slots.bytes(buckets(claims))).sum())?;
     let tables = claims

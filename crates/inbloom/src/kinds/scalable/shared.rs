@@ -491,7 +491,7 @@ impl SharedScalable {
                 self.account.give_back(old.memory());
             }
             Step::Divide => {
-                let tables = divided(&table, &mut allowance)?;
+                let tables = divided(&self.plan, &table, &mut allowance)?;
                 drop(table);
                 let Some(tables) = tables else { return Err(self.stuck(guarded)) };
                 let mut small = unpoisoned(guarded.table.write());

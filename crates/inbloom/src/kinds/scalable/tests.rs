@@ -203,6 +203,23 @@ fn a_fixed_filter_takes_what_was_planned_and_then_says_full() {
     }
 }
 
+/// The planes of a small filter that cannot grow are enough for its wide lanes only.
+#[test]
+fn a_fixed_filter_keeps_its_rate_when_chance_crowds_its_keys() {
+    let plan = Plan { items: 7000, rate: 1e-6, growth: 0, ..GROWING };
+    let mut filter = grown(plan, 0..6900);
+    assert!(filter.rate() <= plan.rate, "{}", filter.rate());
+    // More keys of one pair of buckets than there are slots in it, also when it was split twice.
+    let crowd = |n: u64| Digest { place: n << 60 | 3 << 55, print: n << 14 | 5 };
+    for n in 0..90 {
+        filter.insert(crowd(n)).unwrap();
+    }
+    assert!(filter.rate() <= plan.rate, "{} in {} tables", filter.rate(), filter.tables.len());
+    assert!((0..6900).all(|key| filter.contains(digest(key))));
+    assert!((0..90).all(|n| filter.contains(crowd(n))));
+    assert!(read(plan, &filter.payload()).unwrap().same(&filter));
+}
+
 #[test]
 fn keys_that_are_no_hashes_do_not_exhaust_memory() {
     for shift in [0, 20, 32, 40] {
