@@ -389,7 +389,7 @@ fn a_query_beside_growth_finds_what_is_in() {
 }
 
 #[test]
-fn of_two_inserts_that_both_find_no_room_exactly_one_is_told_new() {
+fn of_two_inserts_of_the_key_that_makes_it_grow_exactly_one_is_told_new() {
     for to_shards in [false, true] {
         let (filter, _, next) = about_to_grow(to_shards);
         explore(2, move || {

@@ -40,18 +40,26 @@ struct Golden {
 /// do.
 #[test]
 fn retired_layouts_are_refused_by_name() {
-    for name in ["ribbon-layout-0", "ribbon-overlay-layout-0"] {
+    for (name, kind) in [
+        ("ribbon-layout-0", "ribbon"),
+        ("ribbon-overlay-layout-0", "ribbon"),
+        ("scalable-small-layout-0", "scalable"),
+        // Its growing part is one.
+        ("blocked-grown-layout-0", "scalable"),
+    ] {
         let path = folder().join("retired").join(name).with_extension("ib");
         let bytes = fs::read(&path).unwrap();
-        let expected = "layout: expected 1 in a filter of kind ribbon, got 0; this inbloom no \
-                        longer reads that layout; build the filter again from its keys";
+        let expected = format!(
+            "layout: expected 1 in a filter of kind {kind}, got 0; this inbloom no longer reads that \
+             layout; build the filter again from its keys"
+        );
         let refused = [
             Filter::open(&path).map(drop).unwrap_err(),
             Filter::view(&bytes).map(drop).unwrap_err(),
             Filter::read_from(bytes.as_slice()).map(drop).unwrap_err(),
         ];
         for error in refused {
-            assert!(error.to_string().ends_with(expected), "{name}: {error}");
+            assert!(error.to_string().ends_with(&expected), "{name}: {error}");
         }
     }
 }
