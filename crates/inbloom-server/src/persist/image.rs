@@ -150,7 +150,8 @@ pub enum NeededVersion {
 
 impl NeededVersion {
     /// Returns which inbloom reads a filter, if the error is that this one does not. The checksum of
-    /// the filter's header was right then, so the filter is not damaged.
+    /// the filter's header was right then, so the filter is not damaged. (Of a newer version of the
+    /// format nothing but its number is known.)
     fn of(error: &inbloom::Error) -> Option<NeededVersion> {
         match error {
             inbloom::Error::NewerVersion { .. } => Some(NeededVersion::Newer),

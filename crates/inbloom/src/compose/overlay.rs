@@ -27,8 +27,8 @@
 //! ([`BASE_SHARE`]) leaves just that. Another base may leave enough too, since the fingerprints of
 //! its keys are whole bits. [`Filter::rate`] is the current rate.
 //!
-//! **Cost.** An added key takes three to four times the bits of one in the base: 26 against 7 at
-//! 1%, 41 against 14 at 0.01% (80,000 keys added to 4 million, measured). A query looks into two
+//! **Cost.** An added key takes two to three times the bits of one in the base: 22 against 7 at
+//! 1%, 31 against 14 at 0.01% (80,000 keys added to 4 million, measured). A query looks into two
 //! filters. From some 2% of additions on it is better to build again. An excluded key takes 16
 //! bytes in a file and about twice that in memory while the overlay changes. Only present keys
 //! search for it.

@@ -101,7 +101,7 @@ pub(crate) struct ShardDetails {
     pub slots_per_bucket: u32,
     /// Bits of a new fingerprint.
     pub print_bits: u32,
-    /// SlotShape in use.
+    /// The slots in use.
     pub entries: u64,
     /// The rate among the keys of this shard.
     pub rate: f64,
@@ -289,7 +289,7 @@ impl Scalable {
         Error::Full { items: self.len, planned: self.plan.items }
     }
 
-    /// SlotShape of all tables.
+    /// The slots of all tables.
     fn slots(&self) -> u64 {
         self.tables.iter().map(Table::all_slots).sum()
     }

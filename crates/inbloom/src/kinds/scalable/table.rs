@@ -35,8 +35,8 @@
 //! Entries of one table claim disjoint sets (a claimed hash is not inserted), so that the rate is
 //! just their sum, which `weight` keeps as an exact integer.
 //!
-//! **Memory** is in chunks of [`CHUNK`] buckets, of which only the first grows by being copied, and
-//! never again when it is whole. A bucket is 16 bytes at 1%: four in a line of the cache, and none in two.
+//! **Memory** is in chunks of 2^[`CHUNK`] buckets. Only the last one grows, by being copied, and never
+//! again when it is whole. A bucket is 16 bytes at 1%: four in a line of the cache, and none in two.
 
 mod claims;
 mod full;
