@@ -2,6 +2,7 @@
 //! behind the checksums, which bytes at random never get past.
 #![no_main]
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use arbitrary::Arbitrary;
@@ -35,6 +36,8 @@ enum Base {
     /// Of a time, with as many calls of the clock.
     Time(u8),
     Scalable(u8),
+    /// One that is divided into shards.
+    Divided,
     /// Of as many keys, planned for one shard or three.
     Ribbon(u8),
     /// A ribbon of ten keys that as many were added to and as many removed from.
@@ -130,6 +133,7 @@ fn base(input: &Input) -> Vec<u8> {
             let plan = Plan::builder(Kind::Scalable).items(items).rate(0.01).growth(growth);
             (plan.build(), Hasher::default())
         }
+        Base::Divided => return divided(input.texts),
         Base::Ribbon(keys) => {
             // Of three shards, if there are that many planned.
             let items = if keys % 2 == 0 { 100 } else { 5_000_000 };
@@ -199,6 +203,26 @@ fn base(input: &Input) -> Vec<u8> {
     bytes
 }
 
+/// A scalable filter of many keys, made once.
+fn divided(texts: bool) -> Vec<u8> {
+    static FILES: [LazyLock<Vec<u8>>; 2] =
+        [LazyLock::new(|| make(false)), LazyLock::new(|| make(true))];
+    fn make(texts: bool) -> Vec<u8> {
+        let plan = Plan::builder(Kind::Scalable).items(10).rate(0.001).build().unwrap();
+        let mut filter = Filter::new(plan).unwrap();
+        for key in 0..9000_u32 {
+            filter.insert(key.to_le_bytes()).unwrap();
+        }
+        if texts {
+            filter.set_note("a note").unwrap();
+        }
+        let mut bytes = Vec::new();
+        filter.write_to(&mut bytes).unwrap();
+        bytes
+    }
+    FILES[usize::from(texts)].clone()
+}
+
 /// Changes a little-endian field of up to eight bytes, if it is in the file.
 fn change(bytes: &mut [u8], at: usize, length: usize, value: &Value) {
     let new = value.apply(forge::get(bytes, at, length));
@@ -231,6 +255,11 @@ fn true_ones(bytes: &[u8]) -> u64 {
             let cells = (0..).map(|cell| start(cell)..start(cell) + width);
             let cells = cells.take_while(|cell| cell.end <= payload.len() * 8);
             cells.filter(|cell| cell.clone().any(|at| bit(at) == 1)).count() as u64
+        }
+        Some(6) => {
+            let tables = (get(payload, 8) >> 32).min(16) as usize;
+            let entries = (0..tables).map(|table| get(payload, 32 + 40 * table));
+            entries.fold(0, u64::wrapping_add)
         }
         Some(7) => {
             let generations = get(payload, 8).min(65) as usize;
@@ -313,7 +342,8 @@ fuzz_target!(|input: Input| {
                 // A window's is in front, a ribbon's is at the end.
                 let at = match bytes.get(10) {
                     Some(8) => bytes.len().saturating_sub(8 * (1 + usize::from(word % 32))),
-                    _ => payload_at(&bytes) + 8 * usize::from(word % 32),
+                    // That of 16 tables has 82 words.
+                    _ => payload_at(&bytes) + 8 * usize::from(word % 96),
                 };
                 change(&mut bytes, at, 8, value);
             }

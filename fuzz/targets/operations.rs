@@ -35,6 +35,8 @@ enum Shape {
 enum Operation {
     Insert(u16),
     InsertMany(Vec<u16>),
+    /// So many keys from one on: enough of them divide a scalable filter into shards.
+    InsertRange(u16, u16),
     Contains(u16),
     ContainsMany(Vec<u16>),
     Remove(u16),
@@ -295,6 +297,8 @@ impl Pair {
 fuzz_target!(|input: Input| {
     let (Some(left), Some(right)) = (make(&input.shape), make(&input.shape)) else { return };
     let (mut left, mut right) = (Pair::new(left), Pair::new(right));
+    // Other kinds are not different with many keys, only slow.
+    let mut most_of_ranges = if left.kind() == Kind::Scalable { 16_000 } else { 100 };
     for operation in input.operations.iter().take(200) {
         match operation {
             Operation::Insert(number) => drop(left.insert(left.key(*number))),
@@ -313,6 +317,13 @@ fuzz_target!(|input: Input| {
                 assert!(left.filter == one_by_one.filter, "in a batch, other cells");
                 assert_eq!(left.filter.inserted(), one_by_one.filter.inserted());
                 left.model = one_by_one.model;
+            }
+            Operation::InsertRange(first, count) => {
+                let count = (*count).min(most_of_ranges);
+                most_of_ranges -= count;
+                for at in 0..count {
+                    left.insert(left.key(first.wrapping_add(at)));
+                }
             }
             Operation::Contains(number) => {
                 let key = left.key(*number);
