@@ -461,7 +461,8 @@ impl Connection {
                 }
             }
             OUTPUT.set(out);
-            if client.is_finishing() {
+            // On a busy machine clients may be notified long after that.
+            if self.server.is_stopping() {
                 quiet = QUIET_IN_MIDST.min(QUIET_IN_ALL.saturating_sub(waited)).max(QUIET);
             }
             if read >= TURN {
