@@ -110,7 +110,10 @@ fn base(input: &Input) -> Vec<u8> {
         Base::Dense => (bitmap(200, 200), Hasher::integers()),
         Base::Sparse => (bitmap(1 << 40, 3), Hasher::integers()),
         Base::Counting(width) => {
-            let plan = Plan::builder(Kind::Counting).items(20).rate(0.1).width([2, 3, 4, 8][usize::from(width % 4)]);
+            let plan = Plan::builder(Kind::Counting)
+                .items(20)
+                .rate(0.1)
+                .width([2, 3, 4, 8][usize::from(width % 4)]);
             (plan.build(), Hasher::default())
         }
         Base::Cuckoo(items) => {

@@ -34,7 +34,9 @@ fn column(buffer: &PyUntypedBuffer, keys: &Keys) -> PyResult<Option<Column>> {
     let format = buffer.format().to_string_lossy();
     let size = buffer.item_size();
     let refused = |problem: &str| {
-        Err(PyTypeError::new_err(format!("an array of format \"{format}\" cannot be keys: {problem}")))
+        Err(PyTypeError::new_err(format!(
+            "an array of format \"{format}\" cannot be keys: {problem}"
+        )))
     };
     let (is_native, kind) = match format.as_bytes() {
         [b'@' | b'=', kind @ ..] => (true, kind),

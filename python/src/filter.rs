@@ -239,7 +239,8 @@ impl Filter {
         };
         let plan = given.plan(py)?;
         if plan.kind().is_static() {
-            let text = format!("kind {} is built once from all its keys: use inbloom.build", plan.kind());
+            let text =
+                format!("kind {} is built once from all its keys: use inbloom.build", plan.kind());
             return Err(exception(py, "UnsupportedError", text));
         }
         let failing = |error| raised(py, error);

@@ -298,7 +298,8 @@ pub fn from_bytes(
     match read.map_err(|error| raised(py, error))? {
         Some(filter) => Ok(Filter::new_from(filter)),
         None => {
-            let text = "other bytes follow the filter: pass the bytes of one filter only".to_string();
+            let text =
+                "other bytes follow the filter: pass the bytes of one filter only".to_string();
             Err(exception(py, "FormatError", text))
         }
     }

@@ -97,9 +97,13 @@ fn measure_all(folder: &Path) -> Result<()> {
     if !built.success() {
         return Err("willf.go does not compile".into());
     }
-    println!("ns for a key: median of {ROUNDS} rounds in turns, {ASKED} keys each, half of them in");
+    println!(
+        "ns for a key: median of {ROUNDS} rounds in turns, {ASKED} keys each, half of them in"
+    );
     println!();
-    println!("| program | keys in | bytes | key | itself | inbloom, single | inbloom, batch | ratio, batch |");
+    println!(
+        "| program | keys in | bytes | key | itself | inbloom, single | inbloom, batch | ratio, batch |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for items in [100_000, 10_000_000] {
         for (kind, key) in [("u64", u64_key as fn(u64) -> Vec<u8>), ("URL", url_key)] {

@@ -16,9 +16,13 @@ const ROUNDS: usize = 15;
 const ASKED: usize = 1 << 20;
 
 fn main() {
-    println!("ns for a key: median of {ROUNDS} rounds in turns, {ASKED} keys each, half of them in");
+    println!(
+        "ns for a key: median of {ROUNDS} rounds in turns, {ASKED} keys each, half of them in"
+    );
     println!();
-    println!("| keys in | bytes | key | parquet | inbloom, single | inbloom, batch | ratio, batch |");
+    println!(
+        "| keys in | bytes | key | parquet | inbloom, single | inbloom, batch | ratio, batch |"
+    );
     println!("|---|---|---|---|---|---|---|");
     for (items, rate) in [(10_000, 0.01), (100_000, 0.01), (1_000_000, 0.01), (30_000_000, 0.01)] {
         measure(items, rate, "u64", |number| number.to_le_bytes().to_vec());
