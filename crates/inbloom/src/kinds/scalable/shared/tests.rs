@@ -298,6 +298,23 @@ fn a_fixed_filter_is_full_at_the_same_key_as_the_exclusive_one() {
     }
 }
 
+/// A plan puts that off until there are 10^9 keys. This one was for a higher rate.
+#[test]
+fn lanes_become_wider_before_the_rate_is_spent() {
+    let mut exclusive = Scalable::new(GROWING).unwrap();
+    exclusive.insert_digests(&digests(0..20_000), &mut Vec::new()).unwrap();
+    exclusive.plan.rate = 0.002;
+    let shared = SharedScalable::from_scalable(exclusive.duplicate().unwrap());
+    for digest in digests(20_000..200_000) {
+        assert_eq!(shared.insert(digest).unwrap(), exclusive.insert(digest).unwrap());
+    }
+    assert!(exclusive.tables.iter().all(|table| table.slots().is_wide));
+    assert!(exclusive.rate() <= 0.002, "{}", exclusive.rate());
+    assert!(digests(0..200_000).into_iter().all(|digest| exclusive.contains(digest)));
+    assert_same(&shared, &exclusive);
+    assert_readable(&shared);
+}
+
 #[test]
 fn a_filter_goes_in_and_comes_out_as_it_was() {
     for keys in [0, 1000, 50_000] {
