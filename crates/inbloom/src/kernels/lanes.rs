@@ -46,9 +46,9 @@ pub(crate) fn look(bucket: &[u8; 16], wanted: u16) -> Seen {
 /// twice as many instructions.
 #[inline(always)]
 pub(crate) fn claims_either(buckets: [&[u8; 16]; 2], wanted: [u16; 2]) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     return x86::claims_either(buckets, wanted);
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(miri))))]
     {
         let [home, other] = [look(buckets[0], wanted[0]), look(buckets[1], wanted[1])];
         home.claims | other.claims != 0
@@ -126,7 +126,7 @@ mod x86 {
 
     #[inline(always)]
     pub(super) fn claims_either(buckets: [&[u8; 16]; 2], wanted: [u16; 2]) -> bool {
-        // SAFETY: SSE2 is part of x86-64, and the loads are of the 16 bytes of each array.
+        // SAFETY: the target has SSE2, and the loads are of the 16 bytes of each array.
         unsafe {
             let claims = |bucket: &[u8; 16], wanted: u16| {
                 let lanes = _mm_loadu_si128(bucket.as_ptr().cast());
