@@ -44,6 +44,7 @@ mod growth;
 mod room;
 mod slot;
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 use core::ops::Range;
@@ -186,7 +187,8 @@ pub(super) struct Table {
     pub weight: u128,
 }
 
-const CHUNK_MASK: u64 = (1 << CHUNK) - 1;
+const CHUNK_BUCKETS: u64 = 1 << CHUNK;
+const CHUNK_MASK: u64 = CHUNK_BUCKETS - 1;
 
 /// The bucket of an address, if this many of the first ones are split.
 #[inline(always)]
@@ -199,19 +201,20 @@ fn place(address: u64, mask: u64, split: u64) -> BucketPlace {
 }
 
 impl Table {
-    /// An empty table with memory for as many buckets as it has.
+    /// An empty table with memory for as many buckets as it has. The chunks of a large one are parts of
+    /// one piece of memory: so the system refuses at once what it does not have, gives huge pages, and
+    /// brings none in before it is used.
     pub(super) fn new(
         slots: SlotShape,
         buckets: u64,
-        mut memory: impl FnMut(u64) -> Result<Cells>,
+        memory: impl FnOnce(u64) -> Result<Cells>,
     ) -> Result<Table> {
-        let mut table = Table::with_chunks(slots, buckets, Vec::new());
-        while table.capacity() < buckets {
-            let more = (buckets - table.capacity()).min(1 << CHUNK);
-            let bytes = slots.bytes(more).unwrap_or(u64::MAX);
-            table.push(memory(bytes)?);
-        }
-        Ok(table)
+        let whole = memory(slots.bytes(buckets).unwrap_or(u64::MAX))?;
+        let chunks = match buckets {
+            ..=CHUNK_BUCKETS => vec![whole],
+            _ => whole.split(Table::chunk_bytes(slots, buckets).map(|length| length as usize)),
+        };
+        Ok(Table::with_chunks(slots, buckets, chunks))
     }
 
     /// A table in cells, which have its buckets, whole chunks of them and a last one.

@@ -195,3 +195,30 @@ fn buckets_that_are_known_to_be_full_are() {
         assert!(unknown * 20 < known.len(), "{slots:?}: {unknown}, {}", known.len());
     }
 }
+
+/// Or else a table that is too large would take all memory there is before it is refused.
+#[test]
+fn a_new_table_asks_for_all_its_memory_at_once() {
+    for slots in all_slots() {
+        for buckets in [1, 100, 1 << CHUNK, (1 << CHUNK) + 1, 10_000] {
+            let mut asked = 0;
+            let mut table = Table::new(slots, buckets, |bytes| {
+                asked = bytes;
+                Cells::zeroed(bytes)
+            })
+            .unwrap();
+            assert_eq!(Some(asked), slots.bytes(buckets));
+            assert_eq!((table.buckets(), table.memory()), (buckets, asked));
+            assert_eq!(table.chunks.len() as u64, buckets.div_ceil(1 << CHUNK));
+            let kept: Vec<Spot> = spots(slots, buckets).take(1 << CHUNK).collect();
+            for spot in &kept {
+                while table.insert(*spot) == Inserted::Refused {
+                    grow(&mut table);
+                }
+            }
+            (0..100).for_each(|_| grow(&mut table));
+            assert!(kept.iter().all(|spot| table.claims(*spot)), "{slots:?} {buckets}");
+            assert!(table.recount() == Some((table.entries, table.weight)), "{slots:?} {buckets}");
+        }
+    }
+}
